@@ -1,0 +1,302 @@
+//! Holds the shape of the project: which crate and which module may import which, how long files and
+//! functions grow, where `unsafe` may stand, how files are named.
+//!
+//! Every rule is a table here; a change of the architecture is a change of a table, made on purpose and
+//! in the same commit. Each refusal names the rule, the file and the line. The test reads source and
+//! manifests alone, so `scripts/test` also compiles it by itself, before anything big is built.
+
+mod floors {
+    pub mod manifest;
+    pub mod source;
+}
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use floors::manifest::{self, Kind};
+use floors::source::{self, Source};
+
+/// A crate, the crates of ours it may import, and the packages from outside it may use.
+struct Crate {
+    name: &'static str,
+    ours: &'static [&'static str],
+    outside: &'static [&'static str],
+}
+
+/// The crates, bottom to top. Development dependencies are checked against `DEVELOPMENT` as well.
+const CRATES: &[Crate] = &[
+    Crate { name: "wire", ours: &[], outside: &[] },
+    Crate { name: "net", ours: &[], outside: &["libc", "fastrand"] },
+    Crate { name: "store", ours: &[], outside: &["libc", "crc32c", "xxhash-rust", "loom"] },
+    Crate { name: "sandstorm", ours: &[], outside: &[] },
+    Crate {
+        name: "builder",
+        ours: &[],
+        outside: &["syn", "proc-macro2", "sha2", "toml", "serde", "serde_json"],
+    },
+    Crate { name: "tao", ours: &["sandstorm"], outside: &[] },
+    Crate {
+        name: "client",
+        ours: &["wire", "net", "sandstorm", "builder"],
+        outside: &["clap", "indicatif", "serde", "serde_json", "toml", "hdrhistogram"],
+    },
+    Crate {
+        name: "db",
+        ours: &["wire", "net", "store", "sandstorm", "builder"],
+        outside: &[
+            "clap",
+            "getrandom",
+            "libc",
+            "libloading",
+            "redb",
+            "serde",
+            "serde_json",
+            "sha2",
+            "tracing",
+            "tracing-subscriber",
+        ],
+    },
+    Crate {
+        name: "benches",
+        ours: &["client", "store", "tao", "wire", "net", "sandstorm"],
+        outside: &["clap", "fastrand", "hdrhistogram", "serde", "serde_json", "libc"],
+    },
+    Crate { name: "tests", ours: &["*"], outside: &[] },
+];
+
+/// Packages from outside that tests and benches of any crate may use besides.
+const DEVELOPMENT: &[&str] = &["fastrand", "tempfile", "criterion", "loom", "serde_json"];
+
+/// What an extension may depend on.
+const EXTENSION_MAY_USE: &[&str] = &["sandstorm", "tao"];
+
+/// The modules of the server, bottom to top. A module imports only from floors below its own.
+const SERVER_FLOORS: &[&[&str]] = &[
+    &["limits", "clock"],
+    &["metrics", "config"],
+    &["sched", "tenant", "tablet", "peer"],
+    &["session", "durability"],
+    &["ops"],
+    &["extension", "cluster", "resp"],
+    &["console"],
+    &["server"],
+];
+
+/// Files, or whole folders, in which `unsafe` may stand. All other code is safe.
+const UNSAFE_MAY_STAND_IN: &[&str] = &["net/src/udp.rs", "store/src/", "sandstorm/src/abi.rs"];
+
+/// Names that say nothing about what a file defines.
+const FORBIDDEN_NAMES: &[&str] =
+    &["mod", "util", "utils", "helper", "helpers", "common", "types", "manager", "misc"];
+
+/// Lines after which a file gets a warning, and lines that no file may pass.
+const FILE_LINES_WARN: usize = 350;
+const FILE_LINES_MAX: usize = 500;
+
+/// Lines that no function may pass.
+const FUNCTION_LINES_MAX: usize = 70;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests lies in the root").to_path_buf()
+}
+
+fn sources() -> Vec<Source> {
+    let folders = CRATES.iter().map(|one| one.name).chain(["ext"]);
+    folders.flat_map(|folder| source::read_all(&root(), folder)).collect()
+}
+
+fn extension_folders() -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(root().join("ext")) else { return Vec::new() };
+    entries.flatten().map(|entry| entry.path()).filter(|path| path.join("Cargo.toml").exists()).collect()
+}
+
+fn refuse(broken: Vec<String>) {
+    assert!(broken.is_empty(), "\n\n  {}\n", broken.join("\n  "));
+}
+
+#[test]
+fn crates_import_only_what_their_floor_allows() {
+    let names: BTreeSet<&str> = CRATES.iter().map(|one| one.name).collect();
+    let mut broken = Vec::new();
+    for one in CRATES {
+        let path = root().join(one.name).join("Cargo.toml");
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        for dependency in manifest::dependencies(&text) {
+            let name = dependency.name.as_str();
+            let for_tests = dependency.kind == Kind::Dev && DEVELOPMENT.contains(&name);
+            let allowed = if names.contains(name) { one.ours } else { one.outside };
+            if !for_tests && !allowed.contains(&name) && !(allowed == ["*"]) {
+                broken.push(format!(
+                    "{}/Cargo.toml: `{}` may not use `{name}`; it may use {:?} of ours and {:?} from outside",
+                    one.name, one.name, one.ours, one.outside
+                ));
+            }
+        }
+    }
+    refuse(broken);
+}
+
+#[test]
+fn the_table_of_crates_is_the_workspace() {
+    let text = fs::read_to_string(root().join("Cargo.toml")).expect("the workspace has a manifest");
+    let members = text.lines().find(|line| line.starts_with("members")).expect("members stand on one line");
+    let listed: BTreeSet<&str> = members.split('"').skip(1).step_by(2).collect();
+    let table: BTreeSet<&str> = CRATES.iter().map(|one| one.name).collect();
+    assert_eq!(listed, table, "Cargo.toml and CRATES in tests/tests/floors.rs name different crates");
+}
+
+#[test]
+fn extensions_depend_on_the_sdk_alone() {
+    let mut broken = Vec::new();
+    for folder in extension_folders() {
+        let path = folder.join("Cargo.toml");
+        let text = fs::read_to_string(&path).expect("the manifest is readable");
+        for dependency in manifest::dependencies(&text) {
+            if !EXTENSION_MAY_USE.contains(&dependency.name.as_str()) {
+                let name = dependency.name;
+                broken.push(format!("{}: an extension may not use `{name}`", path.display()));
+            }
+        }
+    }
+    refuse(broken);
+}
+
+#[test]
+fn modules_of_the_server_import_downwards() {
+    let floor_of = |module: &str| SERVER_FLOORS.iter().position(|floor| floor.contains(&module));
+    let files = source::read_all(&root(), "db/src");
+    let exports = exports_of(&files);
+    let mut broken = Vec::new();
+    for file in &files {
+        let Some(module) = source::module_of(&file.path) else { continue };
+        let Some(floor) = floor_of(module) else {
+            broken.push(format!("{}: module `{module}` stands on no floor of SERVER_FLOORS", file.path));
+            continue;
+        };
+        for (name, line) in source::root_paths(file) {
+            let target = exports.get(&name).unwrap_or(&name);
+            if target == module {
+                continue;
+            }
+            match floor_of(target) {
+                Some(below) if below < floor => {}
+                Some(_) => broken.push(format!(
+                    "{}:{line}: `{module}` may not import `{target}`: imports go down only",
+                    file.path
+                )),
+                None => {
+                    broken.push(format!("{}:{line}: `crate::{name}` is no module of the server", file.path))
+                }
+            }
+        }
+    }
+    refuse(broken);
+}
+
+fn exports_of(files: &[Source]) -> BTreeMap<String, String> {
+    let root_file = files.iter().find(|file| file.path.ends_with("/src/lib.rs"));
+    root_file.map(|file| source::exports(&file.code)).unwrap_or_default()
+}
+
+#[test]
+fn no_crate_has_a_cycle_between_its_modules() {
+    let mut broken = Vec::new();
+    for one in CRATES {
+        let files = source::read_all(&root(), &format!("{}/src", one.name));
+        let exports = exports_of(&files);
+        let modules: BTreeSet<&str> = files.iter().filter_map(|file| source::module_of(&file.path)).collect();
+        let mut imports: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for file in &files {
+            let Some(module) = source::module_of(&file.path) else { continue };
+            for (name, _) in source::root_paths(file) {
+                let target = exports.get(&name).unwrap_or(&name);
+                if let Some(target) = modules.get(target.as_str()).filter(|target| **target != module) {
+                    imports.entry(module).or_default().insert(target);
+                }
+            }
+        }
+        if let Some(cycle) = cycle_in(imports) {
+            broken.push(format!("{}: these modules import each other in a circle: {cycle}", one.name));
+        }
+    }
+    refuse(broken);
+}
+
+/// Takes away modules that import nothing more until none is left, or only a circle.
+fn cycle_in(mut imports: BTreeMap<&str, BTreeSet<&str>>) -> Option<String> {
+    loop {
+        let importing: BTreeSet<&str> = imports.keys().copied().collect();
+        let before = imports.len();
+        imports.retain(|_, targets| targets.iter().any(|target| importing.contains(target)));
+        if imports.is_empty() {
+            return None;
+        }
+        if imports.len() == before {
+            let kept = importing;
+            let edges = imports.iter().flat_map(|(from, targets)| {
+                targets.iter().filter(|to| kept.contains(*to)).map(move |to| format!("{from} -> {to}"))
+            });
+            return Some(edges.collect::<Vec<_>>().join(", "));
+        }
+    }
+}
+
+#[test]
+fn files_and_functions_stay_below_the_wall() {
+    let mut broken = Vec::new();
+    for file in sources() {
+        let lines = file.text.lines().count();
+        if lines > FILE_LINES_MAX {
+            broken.push(format!("{}: {lines} lines, the wall stands at {FILE_LINES_MAX}", file.path));
+        } else if lines > FILE_LINES_WARN {
+            println!("warning: {}: {lines} lines, {FILE_LINES_WARN} asks for thought", file.path);
+        }
+        for (name, line, lines) in source::functions(&file.code) {
+            if lines > FUNCTION_LINES_MAX {
+                let at = format!("{}:{line}", file.path);
+                broken.push(format!("{at}: `{name}` has {lines} lines, {FUNCTION_LINES_MAX} are allowed"));
+            }
+        }
+    }
+    refuse(broken);
+}
+
+#[test]
+fn unsafe_stands_only_in_the_listed_files() {
+    let mut broken = Vec::new();
+    let files = sources();
+    for file in &files {
+        let listed = UNSAFE_MAY_STAND_IN.iter().any(|place| file.path.starts_with(place));
+        let found = source::tokens(&file.code).into_iter().find(|token| token.text == "unsafe");
+        if let (Some(token), false) = (found, listed) {
+            broken.push(format!("{}:{}: `unsafe` outside UNSAFE_MAY_STAND_IN", file.path, token.line));
+        }
+    }
+    for place in UNSAFE_MAY_STAND_IN {
+        let used = |file: &&Source| {
+            file.path.starts_with(place)
+                && source::tokens(&file.code).iter().any(|token| token.text == "unsafe")
+        };
+        if !files.iter().any(|file| used(&file)) {
+            broken.push(format!("{place}: listed in UNSAFE_MAY_STAND_IN and has no `unsafe`: take it off"));
+        }
+    }
+    refuse(broken);
+}
+
+#[test]
+fn files_are_called_by_what_they_define_and_open_with_a_head() {
+    let mut broken = Vec::new();
+    for file in sources() {
+        let name = Path::new(&file.path).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let folders = file.path.split('/').any(|part| part != "mod" && FORBIDDEN_NAMES.contains(&part));
+        if folders || FORBIDDEN_NAMES.contains(&name.as_str()) {
+            broken.push(format!("{}: this name says nothing about what is inside", file.path));
+        }
+        if !file.text.starts_with("//!") {
+            broken.push(format!("{}: opens without `//!` lines that say what it is", file.path));
+        }
+    }
+    refuse(broken);
+}
