@@ -1,1 +1,30 @@
-//! See the crate's description.
+//! Moves frames between machines, and records over streams; knows nothing of what they say.
+//!
+//! A [`Port`] receives a [`Batch`] of datagrams and sends an [`Outbox`] of them: over kernel UDP
+//! ([`UdpPort`]) or inside one process with faults from a seed ([`LoopbackNetwork`]). A [`Stream`] moves
+//! length-prefixed records over TCP, a [`Listener`] accepts streams until it is stopped.
+//!
+//! Guarantees: nothing here panics on what the network delivers; a datagram is delivered whole or not at
+//! all; every buffer has a bound. Not guaranteed: delivery, order, or a single copy. That is the work of
+//! the requester above. Called by the server's workers and by client sessions.
+
+pub mod batch;
+pub mod idle;
+pub mod listener;
+pub mod loopback;
+pub mod outbox;
+pub mod port;
+pub mod stream;
+mod sys;
+pub mod udp;
+pub mod wake;
+
+pub use batch::Batch;
+pub use idle::{IdleAction, IdleStrategy};
+pub use listener::{Listener, StopHandle};
+pub use loopback::{Faults, LoopbackClock, LoopbackNetwork, LoopbackPort};
+pub use outbox::Outbox;
+pub use port::Port;
+pub use stream::{Stream, StreamCloser, StreamError};
+pub use udp::{UdpConfig, UdpPort};
+pub use wake::Waker;

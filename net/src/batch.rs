@@ -1,0 +1,127 @@
+//! What one receive brought: frames and their senders, in one reused allocation.
+//!
+//! ```text
+//! plain:    | slot 0, 2 KiB | slot 1 | ... one datagram in each, up to BATCH_FRAMES
+//! coalesced:| region 0, 64 KiB: frame frame frame | region 1 ... up to COALESCED_REGIONS
+//! ```
+//! A coalesced region is one receive that the kernel merged from frames of one peer. Memory that no
+//! datagram reaches is never touched, so a batch costs what it carries. Filled by a port, read by a
+//! worker or a session.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Datagrams taken by one receive when the kernel does not merge them.
+pub const BATCH_FRAMES: usize = 32;
+/// Bytes of the slot that one unmerged datagram may fill.
+pub const SLOT_BYTES: usize = 2048;
+/// Merged receives per batch.
+pub const COALESCED_REGIONS: usize = 4;
+/// Bytes of the region that one merged receive may fill: the largest UDP payload fits.
+pub const REGION_BYTES: usize = 65_536;
+/// Frames that a batch can hold at most; the kernel merges at most 64 datagrams into one receive.
+pub const BATCH_FRAMES_MAX: usize = COALESCED_REGIONS * 64;
+
+const BATCH_BYTES: usize = COALESCED_REGIONS * REGION_BYTES;
+const _: () = assert!(BATCH_FRAMES * SLOT_BYTES <= BATCH_BYTES);
+const _: () = assert!(BATCH_FRAMES <= BATCH_FRAMES_MAX);
+
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// Where one frame lies in the batch and who sent it.
+#[derive(Clone, Copy)]
+struct Span {
+    first: u32,
+    bytes: u32,
+    peer: SocketAddr,
+}
+
+/// Received frames.
+pub struct Batch {
+    memory: Box<[u8]>,
+    spans: Box<[Span]>,
+    frames: usize,
+    copied: usize,
+}
+
+impl Batch {
+    /// An empty batch. Allocates once, for good.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            memory: vec![0; BATCH_BYTES].into_boxed_slice(),
+            spans: vec![Span { first: 0, bytes: 0, peer: NOWHERE }; BATCH_FRAMES_MAX].into_boxed_slice(),
+            frames: 0,
+            copied: 0,
+        }
+    }
+
+    /// Number of frames.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.frames
+    }
+
+    /// True when there is no frame.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.frames == 0
+    }
+
+    /// The bytes of frame `index` and its sender.
+    ///
+    /// # Panics
+    /// When `index` is not below [`Batch::len`].
+    #[must_use]
+    #[inline]
+    pub fn frame(&self, index: usize) -> (&[u8], SocketAddr) {
+        let span = &self.spans[..self.frames][index];
+        let first = span.first as usize;
+        (&self.memory[first..first + span.bytes as usize], span.peer)
+    }
+
+    /// All frames with their senders, in order of arrival.
+    pub fn frames(&self) -> impl Iterator<Item = (&[u8], SocketAddr)> {
+        (0..self.frames).map(|index| self.frame(index))
+    }
+
+    /// Forgets all frames.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.frames = 0;
+        self.copied = 0;
+    }
+
+    /// Adds a copy of `frame`; false when there is no room. For ports that own their bytes.
+    pub fn push(&mut self, frame: &[u8], peer: SocketAddr) -> bool {
+        let end = self.copied + frame.len();
+        if end > self.memory.len() || self.frames == self.spans.len() {
+            return false;
+        }
+        self.memory[self.copied..end].copy_from_slice(frame);
+        self.place(self.copied, frame.len(), peer);
+        self.copied = end;
+        true
+    }
+
+    /// The memory that a port may let the kernel fill.
+    pub(crate) fn memory(&mut self) -> &mut [u8] {
+        &mut self.memory
+    }
+
+    /// Declares that `bytes` at `first` are a frame of `peer`. What exceeds the capacity is not taken.
+    #[inline]
+    pub(crate) fn place(&mut self, first: usize, bytes: usize, peer: SocketAddr) {
+        if let Some(span) = self.spans.get_mut(self.frames) {
+            *span = Span { first: first as u32, bytes: bytes as u32, peer };
+            self.frames += 1;
+        }
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,85 @@
+//! Accepts streams until it is told to stop.
+//!
+//! [`Listener::accept`] blocks; a [`StopHandle`] of any thread ends it, at once and for good. The
+//! listener sleeps in `poll` over its socket and an eventfd, so stopping needs no connection to itself.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Stream, sys};
+
+/// Waits for connections.
+pub struct Listener {
+    socket: TcpListener,
+    stop: Arc<OwnedFd>,
+}
+
+/// Ends a listener's accept.
+#[derive(Clone)]
+pub struct StopHandle {
+    stop: Arc<OwnedFd>,
+}
+
+impl StopHandle {
+    /// Makes the current and every later accept answer `None`.
+    pub fn stop(&self) {
+        sys::eventfd_raise(self.stop.as_fd());
+    }
+}
+
+impl Listener {
+    /// Listens on `address`; port 0 lets the kernel choose.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let socket = TcpListener::bind(address)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, stop: Arc::new(sys::eventfd()?) })
+    }
+
+    /// The address that peers connect to.
+    ///
+    /// # Errors
+    /// When the socket cannot be asked.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// A handle that stops this listener.
+    #[must_use]
+    pub fn stop_handle(&self) -> StopHandle {
+        StopHandle { stop: Arc::clone(&self.stop) }
+    }
+
+    /// Waits for the next stream; `None` once the listener is stopped. `record_timeout`: see
+    /// [`Stream::connect`].
+    ///
+    /// # Errors
+    /// When the process is out of descriptors or the socket is broken. A connection that vanished before
+    /// it was accepted is no error.
+    pub fn accept(&self, record_timeout: Duration) -> io::Result<Option<(Stream, SocketAddr)>> {
+        loop {
+            let (_, stopped) = sys::poll_two(self.socket.as_fd(), self.stop.as_fd())?;
+            if stopped {
+                return Ok(None);
+            }
+            match self.socket.accept() {
+                Ok((socket, peer)) => match Stream::over(socket, record_timeout) {
+                    Ok(stream) => return Ok(Some((stream, peer))),
+                    Err(_) => continue,
+                },
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
+    matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted | ConnectionReset)
+}

@@ -1,0 +1,219 @@
+//! Length-prefixed records over TCP, with a limit on their size and on the time that one may take.
+//!
+//! ```text
+//! record = header of 16 bytes, of which the first 4 are the length of the body, little-endian | body
+//! ```
+//! What the other 12 bytes of the header mean is the caller's affair. A peer that stalls inside a record
+//! is cut off by the record deadline; a peer that sends nothing is no error but [`StreamError::Idle`].
+//! Used by control threads and by client sessions; blocking, never on a worker.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Bytes of every record's header.
+pub const RECORD_HEADER_BYTES: usize = 16;
+/// Body bytes that are allocated before they arrive; more grows as it comes, so that a header alone
+/// costs the receiver little.
+const BODY_STEP_BYTES: usize = 256 * 1024;
+
+/// Why a record was not moved.
+#[derive(Debug)]
+pub enum StreamError {
+    /// No byte of a record arrived within the timeout; reading may go on.
+    Idle,
+    /// The peer closed the stream between two records.
+    Closed,
+    /// The peer closed or stalled in the middle of a record; the stream is of no more use.
+    Broken(io::Error),
+    /// The record announces a body beyond the limit; the stream is of no more use.
+    TooLarge {
+        /// Bytes that the record announces.
+        body_bytes: usize,
+        /// Bytes that were allowed.
+        limit: usize,
+    },
+}
+
+impl std::fmt::Display for StreamError {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Idle => write!(to, "nothing arrived in time"),
+            Self::Closed => write!(to, "the peer closed the stream"),
+            Self::Broken(error) => write!(to, "the stream broke: {error}"),
+            Self::TooLarge { body_bytes, limit } => {
+                write!(to, "a record of {body_bytes} bytes exceeds the limit of {limit}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StreamError {}
+
+/// A TCP connection that carries records.
+pub struct Stream {
+    socket: TcpStream,
+    record_timeout: Duration,
+}
+
+/// Closes a stream from another thread: its blocked reads and writes end.
+pub struct StreamCloser {
+    socket: TcpStream,
+}
+
+impl StreamCloser {
+    /// Closes both directions.
+    pub fn close(&self) {
+        // A stream that is already gone is closed too.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+}
+
+impl Stream {
+    /// Connects within `timeout`. A record that is begun must pass within `record_timeout`.
+    ///
+    /// # Errors
+    /// When nobody listens or the time is over.
+    pub fn connect(peer: SocketAddr, timeout: Duration, record_timeout: Duration) -> io::Result<Self> {
+        Self::over(TcpStream::connect_timeout(&peer, timeout)?, record_timeout)
+    }
+
+    /// Takes over a connected socket.
+    ///
+    /// # Errors
+    /// When the socket refuses its options.
+    pub fn over(socket: TcpStream, record_timeout: Duration) -> io::Result<Self> {
+        socket.set_nodelay(true)?;
+        socket.set_nonblocking(false)?;
+        let record_timeout = record_timeout.max(Duration::from_millis(1));
+        socket.set_write_timeout(Some(record_timeout))?;
+        Ok(Self { socket, record_timeout })
+    }
+
+    /// The other end.
+    ///
+    /// # Errors
+    /// When the stream is not connected any more.
+    pub fn peer(&self) -> io::Result<SocketAddr> {
+        self.socket.peer_addr()
+    }
+
+    /// This end.
+    ///
+    /// # Errors
+    /// When the stream is not connected any more.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// A handle that closes this stream from another thread.
+    ///
+    /// # Errors
+    /// When the process is out of descriptors.
+    pub fn closer(&self) -> io::Result<StreamCloser> {
+        Ok(StreamCloser { socket: self.socket.try_clone()? })
+    }
+
+    /// Writes one record: the header with the length of the body put into its first 4 bytes, then `body`.
+    ///
+    /// # Errors
+    /// [`StreamError::TooLarge`] beyond 4 GiB, else [`StreamError::Broken`].
+    pub fn write_record(
+        &mut self,
+        mut header: [u8; RECORD_HEADER_BYTES],
+        body: &[u8],
+    ) -> Result<(), StreamError> {
+        let limit = u32::MAX as usize;
+        let Ok(body_bytes) = u32::try_from(body.len()) else {
+            return Err(StreamError::TooLarge { body_bytes: body.len(), limit });
+        };
+        header[..4].copy_from_slice(&body_bytes.to_le_bytes());
+        let deadline = Instant::now() + self.record_timeout;
+        let (mut header_left, mut body_left) = (&header[..], body);
+        while !header_left.is_empty() || !body_left.is_empty() {
+            let parts = [IoSlice::new(header_left), IoSlice::new(body_left)];
+            match self.socket.write_vectored(&parts) {
+                Ok(0) => return Err(StreamError::Broken(io::ErrorKind::WriteZero.into())),
+                Ok(written) => {
+                    let from_header = written.min(header_left.len());
+                    header_left = &header_left[from_header..];
+                    body_left = &body_left[written - from_header..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(StreamError::Broken(error)),
+            }
+            if Instant::now() > deadline {
+                return Err(StreamError::Broken(io::ErrorKind::TimedOut.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads one record, its body into `body` (emptied first), and returns its header. Waits at most
+    /// `idle_timeout` for the first byte. `limit` says from the header how long the body may be.
+    ///
+    /// # Errors
+    /// See [`StreamError`]; after all but [`StreamError::Idle`] the stream is of no more use.
+    pub fn read_record(
+        &mut self,
+        body: &mut Vec<u8>,
+        idle_timeout: Duration,
+        limit: impl FnOnce(&[u8; RECORD_HEADER_BYTES]) -> usize,
+    ) -> Result<[u8; RECORD_HEADER_BYTES], StreamError> {
+        body.clear();
+        let mut header = [0u8; RECORD_HEADER_BYTES];
+        let first = self.read_first(&mut header, idle_timeout)?;
+        let deadline = Instant::now() + self.record_timeout;
+        self.read_exact_by(&mut header[first..], deadline)?;
+        let body_bytes = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
+        let limit = limit(&header);
+        if body_bytes > limit {
+            return Err(StreamError::TooLarge { body_bytes, limit });
+        }
+        while body.len() < body_bytes {
+            let have = body.len();
+            body.resize(body_bytes.min(have + BODY_STEP_BYTES), 0);
+            self.read_exact_by(&mut body[have..], deadline)?;
+        }
+        Ok(header)
+    }
+
+    /// Waits for the first bytes of a record; returns how many came.
+    fn read_first(&mut self, header: &mut [u8], idle_timeout: Duration) -> Result<usize, StreamError> {
+        let deadline = Instant::now() + idle_timeout;
+        loop {
+            match self.read_by(header, deadline) {
+                Ok(0) => return Err(StreamError::Closed),
+                Ok(bytes) => return Ok(bytes),
+                Err(error) if is_timeout(&error) => return Err(StreamError::Idle),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(StreamError::Broken(error)),
+            }
+        }
+    }
+
+    fn read_exact_by(&mut self, mut to: &mut [u8], deadline: Instant) -> Result<(), StreamError> {
+        while !to.is_empty() {
+            match self.read_by(to, deadline) {
+                Ok(0) => return Err(StreamError::Broken(io::ErrorKind::UnexpectedEof.into())),
+                Ok(bytes) => to = &mut to[bytes..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(StreamError::Broken(error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_by(&mut self, to: &mut [u8], deadline: Instant) -> io::Result<usize> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        self.socket.read(to)
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}

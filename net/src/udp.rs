@@ -1,0 +1,149 @@
+//! Frames over kernel UDP: one non-blocking socket, batches in and out.
+//!
+//! Receive is one `recvmmsg`, send one `sendmmsg`; see `udp/messages.rs` for what each variant costs and
+//! why. Frames of one peer leave as one merged message (`UDP_SEGMENT`) and arrive merged (`UDP_GRO`)
+//! when the configuration allows it and the kernel can; on the wire they stay separate datagrams of at
+//! most [`Port::frame_bytes_max`] bytes.
+//!
+//! Never delivered: empty datagrams, datagrams larger than a frame (both counted as drops). A send that
+//! the kernel refuses is a lost datagram, counted in [`UdpPort::send_drops`].
+
+mod messages;
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use self::messages::{ReceiveMessages, SendMessages};
+use crate::port::{FRAME_BYTES_MAX_V4, FRAME_BYTES_MAX_V6, Port};
+use crate::wake::{Sleeper, Waker};
+use crate::{Batch, Outbox, sys};
+
+/// How a socket is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct UdpConfig {
+    /// Receive queue asked of the kernel, in bytes. The kernel may grant less (`net.core.rmem_max`).
+    pub receive_buffer_bytes: usize,
+    /// Send queue asked of the kernel, in bytes.
+    pub send_buffer_bytes: usize,
+    /// Lets the kernel merge frames of one peer in both directions.
+    pub segmentation: bool,
+}
+
+impl Default for UdpConfig {
+    fn default() -> Self {
+        Self { receive_buffer_bytes: 8 << 20, send_buffer_bytes: 8 << 20, segmentation: true }
+    }
+}
+
+/// A UDP socket as a [`Port`].
+pub struct UdpPort {
+    socket: UdpSocket,
+    local: SocketAddr,
+    sleeper: Sleeper,
+    receive: ReceiveMessages,
+    send: SendMessages,
+}
+
+impl UdpPort {
+    /// Binds `address`; port 0 lets the kernel choose.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub fn bind(address: SocketAddr, config: UdpConfig) -> io::Result<Self> {
+        Self::over(UdpSocket::bind(address)?, config)
+    }
+
+    /// Binds a free local port and fixes the peer: frames of others are not received, and sends skip the
+    /// route look-up. For a client that speaks with one core.
+    ///
+    /// # Errors
+    /// When there is no free port or no route to `peer`.
+    pub fn connect(peer: SocketAddr, config: UdpConfig) -> io::Result<Self> {
+        let any: SocketAddr = match peer {
+            SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+            SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+        };
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(peer)?;
+        let mut port = Self::over(socket, config)?;
+        port.send.connected();
+        Ok(port)
+    }
+
+    /// Frames that the kernel refused to send; they are lost. Only grows.
+    #[must_use]
+    pub fn send_drops(&self) -> u64 {
+        self.send.drops()
+    }
+
+    /// Bytes of the receive queue that the kernel granted (it reports twice what it was asked for).
+    ///
+    /// # Errors
+    /// When the socket cannot be asked.
+    pub fn receive_buffer_bytes(&self) -> io::Result<usize> {
+        sys::option(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map(|bytes| bytes.max(0) as usize)
+    }
+
+    fn over(socket: UdpSocket, config: UdpConfig) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let local = socket.local_addr()?;
+        let fd = socket.as_fd();
+        set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, config.receive_buffer_bytes)?;
+        set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, config.send_buffer_bytes)?;
+        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+        // An old kernel refuses: frames then arrive one by one, which is only slower.
+        let merged = config.segmentation && sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
+        let frame_bytes_max = match local {
+            SocketAddr::V4(_) => FRAME_BYTES_MAX_V4,
+            SocketAddr::V6(_) => FRAME_BYTES_MAX_V6,
+        };
+        Ok(Self {
+            sleeper: Sleeper::new(Some(fd))?,
+            local,
+            receive: ReceiveMessages::new(frame_bytes_max, merged),
+            send: SendMessages::new(frame_bytes_max, config.segmentation),
+            socket,
+        })
+    }
+}
+
+impl Port for UdpPort {
+    fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
+        self.receive.receive(self.socket.as_fd(), batch)
+    }
+
+    fn send(&mut self, out: &mut Outbox) -> io::Result<usize> {
+        let sent = self.send.send(self.socket.as_fd(), out);
+        out.clear();
+        sent
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        self.sleeper.sleep(timeout)
+    }
+
+    fn waker(&self) -> Waker {
+        self.sleeper.waker()
+    }
+
+    fn frame_bytes_max(&self) -> usize {
+        self.send.frame_bytes_max()
+    }
+
+    fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn drops(&self) -> u64 {
+        self.receive.drops()
+    }
+}
+
+/// Sets a queue size past the system's limit if we may, else up to it.
+fn set_buffer(fd: std::os::fd::BorrowedFd<'_>, force: i32, plain: i32, bytes: usize) -> io::Result<()> {
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+    sys::set_option(fd, libc::SOL_SOCKET, force, bytes)
+        .or_else(|_| sys::set_option(fd, libc::SOL_SOCKET, plain, bytes))
+}

@@ -1,0 +1,119 @@
+//! Ends another thread's sleep, for the price of two atomic operations when it does not sleep.
+//!
+//! A [`Sleeper`] belongs to a port and sleeps in `epoll` over an eventfd and, if there is one, the port's
+//! socket. A [`Waker`] raises a flag and writes the eventfd only when the sleeper has announced that it
+//! goes to sleep. Both flags are sequentially consistent: either the waker sees the announcement, or the
+//! sleeper sees the flag and does not sleep; a wake-up is never lost, a spare one may happen.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::sys;
+
+struct Shared {
+    event: OwnedFd,
+    sleeping: AtomicBool,
+    woken: AtomicBool,
+}
+
+/// Wakes the port that it came from. Cheap to clone, usable from every thread.
+#[derive(Clone)]
+pub struct Waker {
+    shared: Arc<Shared>,
+}
+
+impl Waker {
+    /// Ends the port's current wait, or makes its next one return at once.
+    #[inline]
+    pub fn wake(&self) {
+        self.shared.woken.store(true, Ordering::SeqCst);
+        if self.shared.sleeping.load(Ordering::SeqCst) {
+            sys::eventfd_raise(self.shared.event.as_fd());
+        }
+    }
+}
+
+/// The sleeping side.
+pub(crate) struct Sleeper {
+    shared: Arc<Shared>,
+    epoll: OwnedFd,
+}
+
+impl Sleeper {
+    /// A sleeper that also wakes when `socket` is readable. `socket` must outlive the sleeper's use.
+    pub(crate) fn new(socket: Option<BorrowedFd<'_>>) -> io::Result<Self> {
+        let event = sys::eventfd()?;
+        let epoll = sys::epoll()?;
+        sys::epoll_add(epoll.as_fd(), event.as_fd())?;
+        if let Some(socket) = socket {
+            sys::epoll_add(epoll.as_fd(), socket)?;
+        }
+        let shared =
+            Arc::new(Shared { event, sleeping: AtomicBool::new(false), woken: AtomicBool::new(false) });
+        Ok(Self { shared, epoll })
+    }
+
+    pub(crate) fn waker(&self) -> Waker {
+        Waker { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Sleeps until the socket is readable, the waker is used or `timeout` has passed.
+    pub(crate) fn sleep(&self, timeout: Duration) -> io::Result<()> {
+        self.shared.sleeping.store(true, Ordering::SeqCst);
+        let slept = if self.shared.woken.load(Ordering::SeqCst) {
+            Ok(())
+        } else {
+            sys::epoll_sleep(self.epoll.as_fd(), timeout)
+        };
+        self.shared.sleeping.store(false, Ordering::SeqCst);
+        if self.shared.woken.swap(false, Ordering::SeqCst) {
+            sys::eventfd_drain(self.shared.event.as_fd());
+        }
+        slept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::Sleeper;
+
+    #[test]
+    fn waker_wakes_a_sleeping_wait() {
+        let sleeper = Sleeper::new(None).unwrap();
+        let waker = sleeper.waker();
+        let started = Instant::now();
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(30));
+            waker.wake();
+        });
+        sleeper.sleep(Duration::from_secs(10)).unwrap();
+        assert!(started.elapsed() < Duration::from_secs(5));
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn wake_before_sleep_is_not_lost() {
+        let sleeper = Sleeper::new(None).unwrap();
+        sleeper.waker().wake();
+        let started = Instant::now();
+        sleeper.sleep(Duration::from_secs(10)).unwrap();
+        assert!(started.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn sleep_without_wake_ends_by_its_timeout() {
+        let sleeper = Sleeper::new(None).unwrap();
+        for _ in 0..3 {
+            sleeper.waker().wake();
+            sleeper.sleep(Duration::from_secs(10)).unwrap();
+            let started = Instant::now();
+            sleeper.sleep(Duration::from_millis(5)).unwrap();
+            assert!(started.elapsed() >= Duration::from_millis(4));
+        }
+    }
+}
