@@ -1,0 +1,26 @@
+//! How a worker runs code that it does not trust: stacks, arenas, and the ways off a stack.
+//!
+//! A worker has its own stack and lends another one, with a guard below it, to the extension that it
+//! polls. The extension comes back by returning, or it is left: by [`running::leave`] (panic, out of
+//! memory, too little stack for a host call) or by the fault handler (stack overflow). Leaving runs no
+//! destructor and unwinds nothing: what the extension owned lies in an arena that is dropped as a whole.
+//!
+//! ```text
+//!   worker's stack          extension's stack (mapped once, pooled)
+//!   ┌────────────┐          ┌──────────────────────────────────────────────┬─────────┐
+//!   │ poll ──────┼─ run_on ▶│ run ▶ future ▶ host call        ◀ grows down │  guard  │
+//!   │      ◀─────┼── return, leave, or the fault handler ───┘              │ no touch│
+//!   └────────────┘          └──────────────────────────────────────────────┴─────────┘
+//! ```
+//!
+//! Nothing here knows what an extension is; `extension::invocation` does. Preemption by a signal will
+//! stand beside [`fault`] and park a stack instead of taking it back.
+
+pub mod arena;
+pub mod fault;
+pub mod region;
+pub mod running;
+pub mod stack;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! The memory of one invocation: a bump pointer through a fixed run of bytes.
+//!
+//! Allocating is an addition and a comparison. Only the latest allocation can be freed or grown in place;
+//! everything else goes when the invocation ends, all at once. The record of the arena is the server's and
+//! lies outside of the bytes that it gives out.
+//!
+//! An arena may be left in the middle of an allocation (an overflow of the stack that this code runs on):
+//! then it is only ever cleared.
+
+use std::ptr;
+
+/// The bump pointer. It does not own its bytes.
+#[derive(Debug)]
+pub struct Arena {
+    start: usize,
+    next: usize,
+    end: usize,
+    highest: usize,
+}
+
+impl Arena {
+    /// An arena without memory: every allocation fails.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self { start: 1, next: 1, end: 1, highest: 1 }
+    }
+
+    /// An arena over `bytes` from `start` on.
+    ///
+    /// # Safety
+    /// Those bytes may be written, are nobody else's, and stay so as long as allocations are used.
+    #[must_use]
+    pub unsafe fn over(start: *mut u8, bytes: usize) -> Self {
+        let start = start as usize;
+        Self { start, next: start, end: start + bytes, highest: start }
+    }
+
+    /// `bytes` at a multiple of `align`, or null when the arena is used up or `align` is no power of two.
+    /// Never touches the memory.
+    #[inline]
+    pub fn allocate(&mut self, bytes: usize, align: usize) -> *mut u8 {
+        if !align.is_power_of_two() {
+            return ptr::null_mut();
+        }
+        let Some(from) = self.next.checked_add(align - 1).map(|next| next & !(align - 1)) else {
+            return ptr::null_mut();
+        };
+        match from.checked_add(bytes) {
+            Some(next) if next <= self.end => {
+                self.next = next;
+                from as *mut u8
+            }
+            _ => ptr::null_mut(),
+        }
+    }
+
+    /// Takes the latest allocation back; any other stays until the arena is cleared.
+    #[inline]
+    pub fn free(&mut self, address: *mut u8, bytes: usize) {
+        let address = address as usize;
+        if address >= self.start && address.checked_add(bytes) == Some(self.next) {
+            self.highest = self.highest.max(self.next);
+            self.next = address;
+        }
+    }
+
+    /// Changes the size of an allocation: in place when it is the latest, else by a copy of its bytes. Null
+    /// when there is no room; then the allocation is as it was.
+    ///
+    /// # Safety
+    /// `address` is an allocation of `bytes` at `align` from this arena, in use.
+    #[inline]
+    pub unsafe fn reallocate(&mut self, address: *mut u8, bytes: usize, align: usize, new_bytes: usize) -> *mut u8 {
+        let from = address as usize;
+        if from.checked_add(bytes) == Some(self.next) {
+            return match from.checked_add(new_bytes) {
+                Some(next) if next <= self.end => {
+                    self.highest = self.highest.max(self.next);
+                    self.next = next;
+                    address
+                }
+                _ => ptr::null_mut(),
+            };
+        }
+        if new_bytes <= bytes {
+            return address;
+        }
+        let moved = self.allocate(new_bytes, align);
+        if !moved.is_null() {
+            // SAFETY: the old allocation holds `bytes`, the new one more, and they do not overlap.
+            unsafe { ptr::copy_nonoverlapping(address, moved, bytes) };
+        }
+        moved
+    }
+
+    /// The most bytes that were ever in use, so that whoever owns the memory knows what was touched.
+    #[inline]
+    #[must_use]
+    pub fn highest_bytes(&self) -> usize {
+        self.highest.max(self.next) - self.start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arena;
+
+    fn with_arena(bytes: usize, test: impl FnOnce(&mut Arena)) {
+        let mut memory = vec![0_u64; bytes.div_ceil(8)];
+        // SAFETY: `memory` lives until the test is over and is used through the arena alone.
+        let mut arena = unsafe { Arena::over(memory.as_mut_ptr().cast(), bytes) };
+        test(&mut arena);
+    }
+
+    #[test]
+    fn allocations_are_aligned_and_apart() {
+        with_arena(1024, |arena| {
+            let mut last = 0;
+            for (bytes, align) in [(1, 1), (3, 2), (8, 8), (5, 16), (0, 64), (7, 1)] {
+                let at = arena.allocate(bytes, align) as usize;
+                assert!(at != 0 && at.is_multiple_of(align) && at >= last);
+                last = at + bytes;
+            }
+        });
+    }
+
+    #[test]
+    fn an_arena_that_is_used_up_answers_null_and_stays_usable() {
+        with_arena(256, |arena| {
+            assert!(arena.allocate(257, 1).is_null());
+            assert!(arena.allocate(usize::MAX, 1).is_null());
+            assert!(arena.allocate(usize::MAX - 64, 64).is_null());
+            assert!(arena.allocate(8, 3).is_null());
+            assert!(!arena.allocate(256, 1).is_null());
+            assert!(arena.allocate(1, 1).is_null());
+        });
+        assert!(Arena::empty().allocate(1, 1).is_null());
+    }
+
+    #[test]
+    fn the_latest_allocation_is_freed_and_others_wait() {
+        with_arena(256, |arena| {
+            let first = arena.allocate(64, 8);
+            let second = arena.allocate(64, 8);
+            arena.free(first, 64);
+            assert_ne!(arena.allocate(8, 8), first);
+            let third = arena.allocate(8, 8);
+            arena.free(third, 8);
+            assert_eq!(arena.allocate(16, 8), third);
+            assert!(second > first);
+            assert_eq!(arena.highest_bytes(), 64 + 64 + 8 + 16);
+        });
+    }
+
+    #[test]
+    fn growing_keeps_the_bytes_and_moves_only_when_it_must() {
+        with_arena(512, |arena| {
+            let at = arena.allocate(16, 8);
+            // SAFETY: 16 bytes just allocated.
+            unsafe { at.write_bytes(7, 16) };
+            // SAFETY: an allocation in use, three times.
+            let same = unsafe { arena.reallocate(at, 16, 8, 32) };
+            assert_eq!(same, at);
+            let _blocks = arena.allocate(8, 8);
+            // SAFETY: as above.
+            let moved = unsafe { arena.reallocate(at, 32, 8, 64) };
+            assert_ne!(moved, at);
+            // SAFETY: 64 bytes, of which the first 16 were written before they moved.
+            assert!((0..16).all(|index| unsafe { *moved.add(index) } == 7));
+            // SAFETY: as above.
+            assert!(unsafe { arena.reallocate(moved, 64, 8, 4096) }.is_null());
+            assert!(arena.highest_bytes() <= 512);
+        });
+    }
+
+    #[test]
+    fn highest_bytes_remembers_what_was_freed() {
+        with_arena(512, |arena| {
+            let at = arena.allocate(400, 8);
+            arena.free(at, 400);
+            let _small = arena.allocate(8, 8);
+            assert_eq!(arena.highest_bytes(), 400);
+        });
+    }
+}

@@ -1,0 +1,145 @@
+//! The handler of SIGSEGV and SIGBUS: a stack overflow of an extension ends its invocation; any other fault
+//! is the server's own and goes to the handler that was there before.
+//!
+//! A fault is an overflow when all of this holds: an extension's stack is in use on this thread and no host
+//! call is in progress; the stack pointer lies on that stack or in its guard; the address lies in the
+//! guard. Or the kernel itself could not write a signal frame there, since the extension had used it up.
+//!
+//! The handler runs on a stack of its own, since the faulting one has no room. It does not jump: it edits
+//! the interrupted context so that returning from the signal lands where a left stack comes out. So the
+//! signal mask and the alternate stack are as they were, whatever happened.
+
+use std::ffi::c_void;
+use std::io;
+use std::marker::PhantomData;
+use std::mem;
+use std::ptr;
+use std::sync::{Once, OnceLock};
+
+use super::region::{PAGE_BYTES, Region};
+use super::running::{self, Cause, Running};
+use super::stack::{landing, signal_frame_bytes};
+use crate::limits::{ALTERNATE_STACK_BYTES, STACK_GUARD_BYTES};
+
+/// What `si_code` says when the kernel raised the signal for a reason without an address.
+const FROM_KERNEL: i32 = 0x80;
+
+/// This thread has the alternate stack on which overflows are caught. Stays on its thread.
+#[derive(Debug)]
+pub struct Guarded {
+    previous: libc::stack_t,
+    /// The alternate stack, unmapped after the previous one is back in place.
+    _region: Region,
+    _stays_on_its_thread: PhantomData<*mut ()>,
+}
+
+impl Guarded {
+    /// Gives this thread its alternate stack; the first call in the process installs the handler.
+    ///
+    /// # Errors
+    /// What the kernel says when there is no memory for the stack.
+    pub fn new() -> io::Result<Self> {
+        install();
+        let bytes = ALTERNATE_STACK_BYTES + signal_frame_bytes().next_multiple_of(PAGE_BYTES);
+        let region = Region::new(bytes, PAGE_BYTES)?;
+        let own = libc::stack_t { ss_sp: region.start().as_ptr().cast(), ss_flags: 0, ss_size: bytes };
+        // SAFETY: a `stack_t` of zeros is valid.
+        let mut previous = unsafe { mem::zeroed() };
+        // SAFETY: the stack is mapped and lives as long as it is installed: `drop` takes it out first.
+        if unsafe { libc::sigaltstack(&raw const own, &raw mut previous) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { previous, _region: region, _stays_on_its_thread: PhantomData })
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: puts back what this thread had; a handler does not run now, since drops do.
+        unsafe { libc::sigaltstack(&raw const self.previous, ptr::null_mut()) };
+    }
+}
+
+/// The handlers that were there before ours.
+static PREVIOUS_SEGV: OnceLock<libc::sigaction> = OnceLock::new();
+static PREVIOUS_BUS: OnceLock<libc::sigaction> = OnceLock::new();
+
+fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for (signal, previous) in [(libc::SIGSEGV, &PREVIOUS_SEGV), (libc::SIGBUS, &PREVIOUS_BUS)] {
+            // SAFETY: a `sigaction` of zeros is valid: the default handler.
+            let mut before: libc::sigaction = unsafe { mem::zeroed() };
+            // SAFETY: only asks. The answer is stored before our handler can run.
+            let asked = unsafe { libc::sigaction(signal, ptr::null(), &raw mut before) };
+            assert_eq!(asked, 0, "the kernel knows SIGSEGV and SIGBUS");
+            previous.get_or_init(|| before);
+            let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void) = on_fault;
+            // SAFETY: as above.
+            let mut action: libc::sigaction = unsafe { mem::zeroed() };
+            action.sa_sigaction = handler as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            // SAFETY: the handler has the signature that SA_SIGINFO asks for, and keeps to what a handler
+            // may do: it reads thread-local cells without a destructor and edits the context.
+            let installed = unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
+            assert_eq!(installed, 0, "the kernel takes a handler for SIGSEGV and SIGBUS");
+        }
+    });
+}
+
+extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let machine = context.cast::<libc::ucontext_t>();
+    // SAFETY: the kernel hands over a valid context; its registers are ours to read and to change.
+    let registers = unsafe { &mut (*machine).uc_mcontext.gregs };
+    // SAFETY: the kernel hands over a valid record; faults carry an address.
+    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
+    let stack_pointer = registers[libc::REG_RSP as usize] as usize;
+    let left = running::with(|running| {
+        let overflow = is_overflow(running, code, address, stack_pointer);
+        if overflow {
+            registers[libc::REG_RIP as usize] = landing as *const () as i64;
+            registers[libc::REG_RSP as usize] = running.worker_stack_pointer() as i64;
+            registers[libc::REG_RDX as usize] = Cause::StackOverflow as i64;
+        }
+        overflow
+    });
+    if !left {
+        crash(signal, info, context);
+    }
+}
+
+fn is_overflow(running: &Running, code: i32, address: usize, stack_pointer: usize) -> bool {
+    if !running.may_be_left() {
+        return false;
+    }
+    let (bottom, top) = running.bounds();
+    let guard = bottom - STACK_GUARD_BYTES..bottom;
+    if !(guard.start..top).contains(&stack_pointer) {
+        return false;
+    }
+    let no_room_for_a_signal = code == FROM_KERNEL && stack_pointer < bottom + signal_frame_bytes();
+    guard.contains(&address) || no_room_for_a_signal
+}
+
+/// Hands a fault that is not an extension's to the handler before ours, or lets the kernel end the process.
+fn crash(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let slot = if signal == libc::SIGSEGV { &PREVIOUS_SEGV } else { &PREVIOUS_BUS };
+    let Some(previous) = slot.get() else { return };
+    match previous.sa_sigaction {
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // SAFETY: puts the kernel's default back; the faulting instruction runs again and ends us.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
+            type Full = extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void);
+            // SAFETY: it was installed with SA_SIGINFO, so it has this signature.
+            let handler = unsafe { mem::transmute::<usize, Full>(handler) };
+            handler(signal, info, context);
+        }
+        handler => {
+            // SAFETY: it was installed without SA_SIGINFO, so it has this signature.
+            let handler = unsafe { mem::transmute::<usize, extern "C" fn(i32)>(handler) };
+            handler(signal);
+        }
+    }
+}

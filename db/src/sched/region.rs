@@ -1,0 +1,98 @@
+//! A run of virtual memory from the kernel: page-aligned, zeroed, backed by pages once they are touched.
+//!
+//! Stacks and the memory of invocations are regions. A region never moves and never grows, so addresses
+//! into it stay good as long as it is mapped. A guard, if asked for, lies below the first byte and kills
+//! whoever touches it; the fault handler tells a stack overflow by that.
+
+use std::io;
+use std::ptr::{self, NonNull};
+
+/// Bytes of a page of the kernel. The huge ones do not matter here: regions are small.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Mapped memory, given back when it is dropped.
+#[derive(Debug)]
+pub struct Region {
+    mapping: NonNull<u8>,
+    guard_bytes: usize,
+    bytes: usize,
+}
+
+// SAFETY: a region is memory that nobody else has; which thread unmaps it does not matter.
+unsafe impl Send for Region {}
+
+impl Region {
+    /// Maps `bytes` of memory above a guard of `guard_bytes`, both multiples of [`PAGE_BYTES`]. Two or
+    /// three system calls; no page is touched.
+    ///
+    /// # Errors
+    /// What the kernel says: out of address space, or too many mappings.
+    pub fn new(bytes: usize, guard_bytes: usize) -> io::Result<Self> {
+        assert!(bytes > 0 && bytes.is_multiple_of(PAGE_BYTES) && guard_bytes.is_multiple_of(PAGE_BYTES));
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing of ours.
+        let address = unsafe { libc::mmap(ptr::null_mut(), bytes + guard_bytes, access, flags, -1, 0) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the mapping just made. Where huge pages are on for everybody, the first byte of a region
+        // would cost 2 MiB; a kernel without them refuses, which is as good.
+        unsafe { libc::madvise(address, bytes + guard_bytes, libc::MADV_NOHUGEPAGE) };
+        let mapping = NonNull::new(address.cast::<u8>()).expect("the kernel maps nothing at 0 unasked");
+        let region = Self { mapping, guard_bytes, bytes };
+        if guard_bytes > 0 {
+            // SAFETY: the range is the lower part of the mapping just made, which nobody uses yet.
+            let failed = unsafe { libc::mprotect(address, guard_bytes, libc::PROT_NONE) } != 0;
+            if failed {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(region)
+    }
+
+    /// The first usable byte; below it lies the guard.
+    #[must_use]
+    pub fn start(&self) -> NonNull<u8> {
+        // SAFETY: the mapping is `guard_bytes + bytes` long.
+        unsafe { self.mapping.add(self.guard_bytes) }
+    }
+
+    /// One past the last usable byte.
+    #[must_use]
+    pub fn end(&self) -> *mut u8 {
+        // SAFETY: one past the end of the mapping.
+        unsafe { self.start().as_ptr().add(self.bytes) }
+    }
+
+    /// Usable bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Gives the pages of `bytes` from `offset` on back to the kernel; both are rounded to the inside. What
+    /// was there reads as zero afterwards. One system call, or none when no whole page is meant.
+    ///
+    /// # Safety
+    /// Nothing may be borrowed from that part of the region.
+    pub unsafe fn discard(&self, offset: usize, bytes: usize) {
+        let from = offset.next_multiple_of(PAGE_BYTES);
+        let until = (offset + bytes).min(self.bytes) / PAGE_BYTES * PAGE_BYTES;
+        if from >= until {
+            return;
+        }
+        // SAFETY: `from..until` lies within the region.
+        let address = unsafe { self.start().as_ptr().add(from) };
+        // SAFETY: private anonymous memory of this region, of which nothing is borrowed, as the caller
+        // promises. A refusal leaves the pages as they are, which costs memory and is otherwise harmless.
+        unsafe { libc::madvise(address.cast(), until - from, libc::MADV_DONTNEED) };
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and ends with its owner. Unmapping memory that exists cannot fail.
+        unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.guard_bytes + self.bytes) };
+    }
+}
