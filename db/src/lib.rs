@@ -1,1 +1,28 @@
-//! See the crate's description.
+//! The Splinter server: tenants, sessions, native operations, extensions, and the threads that run them.
+//!
+//! ```text
+//!   server      boot, worker, dispatch, outgoing frames, control streams, administration
+//!   extension   registry, native, invocation        cluster   metadata
+//!   ops         read, write, transaction            (the waist: everything that touches the store)
+//!   session     who asks, and exactly once
+//!   sched       stack, task        tenant        tablet
+//!   metrics     config
+//!   limits      clock
+//! ```
+//!
+//! Imports go down only. A request's way: [`server::worker`] receives a batch of frames,
+//! [`server::dispatch`] decodes all of it, prefetches, executes through [`ops`] and writes the replies
+//! into the outgoing frames. Control threads own everything slow and tell the workers by messages.
+
+pub mod clock;
+pub mod cluster;
+pub mod config;
+pub mod extension;
+pub mod limits;
+pub mod metrics;
+pub mod ops;
+pub mod sched;
+pub mod server;
+pub mod session;
+pub mod tablet;
+pub mod tenant;

@@ -1,0 +1,129 @@
+//! Every limit of the server, with its unit and its reason.
+//!
+//! Limits of message sizes belong to the protocol and live in `wire`; limits of objects belong to
+//! `store`. Here are those of the process around them: how many sessions, tables, connections, how long a
+//! name, how much is kept for exactly-once replies. Relations between limits are asserted at compile time.
+//!
+//! Whoever meets a limit gets a typed status that names it; nothing here is a reason to panic.
+
+/// Worker cores of one server: the opening answer lists their ports in one record.
+pub const CORES_MAX: usize = 64;
+
+/// Requests of one prefetch round: enough misses in flight to hide memory latency, few enough to stay in
+/// the first-level cache while they wait.
+pub const CHUNK_REQUESTS: usize = 32;
+
+/// Records of the exactly-once ring of one session; a power of two. The distance between the oldest
+/// request that is not acknowledged and the newest one is always below it.
+pub const WINDOW_RECORDS: usize = 1024;
+
+/// Requests that a session may have outstanding: as many as a client may put on the wire without an
+/// answer. 256 requests of a full frame each stay below the default socket buffers.
+pub const SESSION_CREDITS: u16 = 256;
+
+/// Reply bytes of one invocation that are kept for a retry. Native replies are kept inline.
+pub const STORED_REPLY_BYTES_MAX: usize = 1 << 20;
+
+/// Reply bytes of all invocations of one session that are kept for retries. A session that is above it
+/// gets `Retry` until it acknowledges.
+pub const SESSION_REPLY_BYTES_MAX: usize = 4 << 20;
+
+/// A stored reply keeps its buffer for the next use of its record up to this capacity, in bytes.
+pub const STORED_REPLY_BYTES_KEPT: usize = 2048;
+
+/// Sessions of one server. A session costs about 40 KiB, nearly all of it the exactly-once ring.
+pub const SESSIONS_MAX: usize = 16_384;
+
+/// Sessions of one tenant, so that one tenant cannot take all of them.
+pub const SESSIONS_PER_TENANT_MAX: usize = 1024;
+
+/// A session without a stream and without a frame for this long is closed, in milliseconds.
+pub const SESSION_IDLE_MS: u64 = 60_000;
+
+/// Tenants of one server.
+pub const TENANTS_MAX: usize = 65_536;
+
+/// Tables of one tenant: each costs an index of its own.
+pub const TABLES_PER_TENANT_MAX: usize = 256;
+
+/// Extensions of one tenant: each is a loaded library.
+pub const EXTENSIONS_PER_TENANT_MAX: usize = 64;
+
+/// Bytes of the name of a tenant, table or extension.
+pub const NAME_BYTES_MAX: usize = 64;
+
+/// TCP connections at a time, each served by a control thread.
+pub const CONNECTIONS_MAX: usize = 2048;
+
+/// Stack of a control thread, in bytes. Its record buffers are on the heap.
+pub const CONTROL_STACK_BYTES: usize = 512 << 10;
+
+/// A fresh connection that has not opened anything after this long is closed, in milliseconds.
+pub const OPENING_TIMEOUT_MS: u64 = 10_000;
+
+/// A record once begun has to arrive, and an answer has to be taken, within this time, in milliseconds.
+pub const RECORD_TIMEOUT_MS: u64 = 30_000;
+
+/// Wrong secrets and tokens that one source prefix may send at once over streams.
+pub const ATTEMPTS_BURST: u32 = 64;
+
+/// Wrong secrets and tokens of one source prefix over streams that are forgiven per second.
+pub const ATTEMPTS_PER_SECOND: u32 = 8;
+
+/// `BadToken` frames that one source prefix gets at once from one worker.
+pub const REFUSALS_BURST: u32 = 256;
+
+/// `BadToken` frames that one source prefix gets per second from one worker.
+pub const REFUSALS_PER_SECOND: u32 = 256;
+
+/// Source prefixes (/24 of IPv4, /48 of IPv6) that are told apart; more share a bucket.
+pub const SOURCE_BUCKETS: usize = 256;
+
+/// Keys of one multi-get: its reply is assembled in one step.
+pub const MULTI_GET_KEYS_MAX: usize = 512;
+
+/// Bytes of the body of a reply that goes over a stream: a value of 1 MiB with its head, with room.
+pub const STREAM_REPLY_BYTES_MAX: usize = (2 << 20) - 64;
+
+/// How long the control plane waits for the workers to take a change, in milliseconds.
+pub const CHANGE_TIMEOUT_MS: u64 = 5_000;
+
+/// How long a stream waits for the answer to a data operation, in milliseconds.
+pub const STREAM_ANSWER_TIMEOUT_MS: u64 = 10_000;
+
+/// Changes that a worker takes between two batches, so that a flood of them does not starve frames.
+pub const CHANGES_PER_ROUND: usize = 16;
+
+/// Steps of background work of the store between two batches while frames keep coming.
+pub const BACKGROUND_STEPS_BUSY: usize = 1;
+
+/// Ids of clients that one write to the metadata reserves.
+pub const CLIENT_IDS_RESERVED: u64 = 65_536;
+
+const _: () = assert!(WINDOW_RECORDS.is_power_of_two());
+const _: () = assert!(SESSION_CREDITS as usize <= WINDOW_RECORDS / 2);
+const _: () = assert!(STORED_REPLY_BYTES_MAX <= SESSION_REPLY_BYTES_MAX);
+const _: () = assert!(STORED_REPLY_BYTES_KEPT * WINDOW_RECORDS <= SESSION_REPLY_BYTES_MAX);
+const _: () = assert!(STORED_REPLY_BYTES_MAX <= STREAM_REPLY_BYTES_MAX);
+const _: () = assert!(SESSIONS_PER_TENANT_MAX <= SESSIONS_MAX);
+// ---- Extensions: memory and stacks -------------------------------------------------------------------
+
+/// Bytes of stack that an extension may use: deep enough for parsers and TAO queries, small enough that a
+/// stack costs a worker 16 warm pages at most.
+pub const EXTENSION_STACK_BYTES: usize = 64 << 10;
+
+/// Bytes of stack that a host call may use; [`tests`](crate::extension) measure what it does use. An
+/// extension that calls the host with less than this left, plus room for a signal frame, overflows.
+pub const HOST_CALL_STACK_BYTES: usize = 32 << 10;
+
+/// Bytes of the guard below an extension's stack. A single page would do, since the compiler touches every
+/// page of a frame in turn; more catches what a bug in that would do.
+pub const STACK_GUARD_BYTES: usize = 64 << 10;
+
+/// Stacks that a worker keeps mapped while nobody runs on them.
+pub const STACKS_KEPT_PER_WORKER: usize = 64;
+
+/// Bytes of the stack on which faults are handled, the signal frame excluded.
+pub const ALTERNATE_STACK_BYTES: usize = 32 << 10;
+
+const _: () = assert!(STACK_GUARD_BYTES.is_multiple_of(4096) && ALTERNATE_STACK_BYTES.is_multiple_of(4096));

@@ -1,0 +1,157 @@
+//! Counters of one worker, each written by that worker alone and read by anybody.
+//!
+//! A counter is a relaxed atomic with one writer, so counting is a load, an addition and a store without a
+//! bus lock; the counters of two workers never share a cache line. Sums over the workers may miss what
+//! happens meanwhile, never what happened before. The control plane adds them up for `Stats`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// What a worker counts.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Counter { $($(#[$doc])* $variant,)* }
+
+        impl Counter {
+            /// All counters in the order of their declaration.
+            pub const ALL: &'static [Counter] = &[$(Counter::$variant,)*];
+
+            /// The name under which statistics show the counter.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Counter::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Frames that arrived.
+    FramesReceived = "frames_received",
+    /// Frames that were handed to the port.
+    FramesSent = "frames_sent",
+    /// Frames with a wrong head, or with groups or messages that do not add up.
+    FramesMalformed = "frames_malformed",
+    /// Groups whose token belongs to no session.
+    GroupsUnauthenticated = "groups_unauthenticated",
+    /// Groups whose token belongs to no session and that got no answer, since their source asked too often.
+    GroupsUnanswered = "groups_unanswered",
+    /// Payload bytes that arrived in frames.
+    BytesReceived = "bytes_received",
+    /// Payload bytes that were sent in frames.
+    BytesSent = "bytes_sent",
+    /// Requests of sessions, over frames and streams.
+    Requests = "requests",
+    /// Requests that came over a stream.
+    StreamRequests = "stream_requests",
+    /// Pings.
+    Pings = "pings",
+    /// Gets.
+    Gets = "gets",
+    /// Puts.
+    Puts = "puts",
+    /// Deletes.
+    Deletes = "deletes",
+    /// Increments.
+    Increments = "increments",
+    /// Multi-gets.
+    MultiGets = "multi_gets",
+    /// Invocations that were started.
+    Invocations = "invocations",
+    /// Invocations that ended well.
+    InvocationsSucceeded = "invocations_succeeded",
+    /// Invocations that answered an error of their own.
+    InvocationsFailed = "invocations_failed",
+    /// Invocations that panicked.
+    InvocationsPanicked = "invocations_panicked",
+    /// Invocations that used up their memory or their stack.
+    InvocationsOutOfMemory = "invocations_out_of_memory",
+    /// Invocations that were ended for another reason.
+    InvocationsKilled = "invocations_killed",
+    /// Commits of invocations that were tried again after a conflict.
+    CommitConflicts = "commit_conflicts",
+    /// Mutations that were answered from their stored reply.
+    Replayed = "replayed",
+    /// Duplicates that arrived while their original was executing.
+    DuplicatesInFlight = "duplicates_in_flight",
+    /// Requests below the exactly-once window.
+    Expired = "expired",
+    /// Requests that were refused with a typed status.
+    Refused = "refused",
+    /// Requests that were told to come again.
+    Retries = "retries",
+    /// Replies that did not fit a frame.
+    UseStream = "use_stream",
+    /// Changes of the catalog that were applied.
+    Changes = "changes",
+    /// Times that the worker went to sleep.
+    Sleeps = "sleeps",
+}
+
+/// The counters of one worker.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct WorkerMetrics {
+    values: [AtomicU64; Counter::ALL.len()],
+}
+
+impl WorkerMetrics {
+    /// All counters at zero.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { values: [const { AtomicU64::new(0) }; Counter::ALL.len()] }
+    }
+
+    /// Adds `amount`. Called by the owning worker alone.
+    #[inline]
+    pub fn add(&self, counter: Counter, amount: u64) {
+        let value = &self.values[counter as usize];
+        value.store(value.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    /// Adds one. Called by the owning worker alone.
+    #[inline]
+    pub fn count(&self, counter: Counter) {
+        self.add(counter, 1);
+    }
+
+    /// The value now.
+    #[must_use]
+    pub fn value(&self, counter: Counter) -> u64 {
+        self.values[counter as usize].load(Ordering::Relaxed)
+    }
+}
+
+impl Default for WorkerMetrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The sum of one counter over several workers.
+#[must_use]
+pub fn total<'a>(workers: impl IntoIterator<Item = &'a WorkerMetrics>, counter: Counter) -> u64 {
+    workers.into_iter().map(|worker| worker.value(counter)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counter, WorkerMetrics, total};
+
+    #[test]
+    fn a_counter_counts_itself_alone() {
+        let metrics = [WorkerMetrics::new(), WorkerMetrics::new()];
+        metrics[0].count(Counter::Gets);
+        metrics[1].add(Counter::Gets, 4);
+        assert_eq!(total(&metrics, Counter::Gets), 5);
+        assert_eq!(total(&metrics, Counter::Puts), 0);
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = Counter::ALL.iter().map(|counter| counter.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Counter::ALL.len());
+    }
+}

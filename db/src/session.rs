@@ -1,0 +1,120 @@
+//! Sessions: who may send requests, and what is remembered so that each runs once.
+//!
+//! A [`Session`] is opened over a stream, known by an unguessable token, and shared by all workers without
+//! a lock: any core may serve any of its requests. Its [`Ring`] holds the records of RAMCloud's RIFL ("Implementing
+//! Linearizability at Large Scale and Low Latency", SOSP'15, section 4), bounded to a window. A session
+//! ends when it is revoked, when its tenant goes, or when neither stream nor frame came for a minute.
+//!
+//! [`Origin`] is the way back of a request that is not answered at once.
+
+pub mod origin;
+pub mod ring;
+
+pub use origin::{Answer, Origin, Route};
+pub use ring::{Claim, Ring};
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use crate::tenant::TenantId;
+
+/// An open session of a tenant.
+#[derive(Debug)]
+pub struct Session {
+    /// Unguessable; whoever knows it speaks for the session.
+    pub token: u64,
+    /// Number of the client over all sessions of the server's life; not a secret.
+    pub client_id: u64,
+    /// Whose session it is.
+    pub tenant: TenantId,
+    /// The worker that the client should send to.
+    pub home_core: u16,
+    /// What is remembered of mutations and invocations.
+    pub ring: Ring,
+    seen_ms: AtomicU64,
+    streams: AtomicU32,
+    closed: AtomicBool,
+}
+
+impl Session {
+    /// A session without history.
+    #[must_use]
+    pub fn new(token: u64, client_id: u64, tenant: TenantId, home_core: u16, now_us: u64) -> Self {
+        Self {
+            token,
+            client_id,
+            tenant,
+            home_core,
+            ring: Ring::new(),
+            seen_ms: AtomicU64::new(now_us / 1000),
+            streams: AtomicU32::new(0),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes that the client is alive.
+    #[inline]
+    pub fn seen(&self, now_us: u64) {
+        let now_ms = now_us / 1000;
+        if self.seen_ms.load(Ordering::Relaxed) != now_ms {
+            self.seen_ms.store(now_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// Milliseconds since the last sign of life; 0 while a stream is attached.
+    #[must_use]
+    pub fn idle_ms(&self, now_us: u64) -> u64 {
+        if self.streams.load(Ordering::Relaxed) > 0 {
+            return 0;
+        }
+        (now_us / 1000).saturating_sub(self.seen_ms.load(Ordering::Relaxed))
+    }
+
+    /// A stream was attached.
+    pub fn stream_opened(&self) {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A stream went away.
+    pub fn stream_closed(&self, now_us: u64) {
+        self.seen(now_us);
+        self.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Marks the session as over, for its streams to see. True for the first who does.
+    pub fn close(&self) -> bool {
+        !self.closed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether the session is over.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Session;
+    use crate::tenant::TenantId;
+
+    #[test]
+    fn a_session_with_a_stream_is_never_idle() {
+        let session = Session::new(7, 1, TenantId(1), 0, 0);
+        assert_eq!(session.idle_ms(5_000_000), 5_000);
+        session.stream_opened();
+        assert_eq!(session.idle_ms(9_000_000), 0);
+        session.stream_closed(9_000_000);
+        assert_eq!(session.idle_ms(10_000_000), 1_000);
+        session.seen(10_000_000);
+        assert_eq!(session.idle_ms(10_000_000), 0);
+    }
+
+    #[test]
+    fn a_session_closes_once() {
+        let session = Session::new(7, 1, TenantId(1), 0, 0);
+        assert!(!session.is_closed());
+        assert!(session.close());
+        assert!(!session.close());
+        assert!(session.is_closed());
+    }
+}

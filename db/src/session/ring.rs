@@ -1,0 +1,248 @@
+//! The exactly-once ring of a session: one record per mutation or invocation that may come again.
+//!
+//! ```text
+//!  record = sequence & mask                free -> executing -> done        by compare-and-swap
+//!  +-------+------+-------+-------+
+//!  | state | head | first | second|        state = sequence << 2 | phase
+//!  +-------+------+-------+-------+        replies up to 16 bytes are held inline, longer ones beside
+//! ```
+//!
+//! Guarantees: of all copies of a request, on whichever worker they arrive, one gets [`Claim::Execute`];
+//! after [`Ring::complete`] the others get the stored reply, until the client acknowledges it. What is
+//! below the window is [`Claim::Expired`] and never runs again. A record is reused only when its request is
+//! acknowledged and has ended.
+//!
+//! Inline replies are read optimistically: state, words, state again. The words are atomics, so a reader
+//! that loses the race sees a changed state and never a torn reply. Nothing here is unsafe, and the one
+//! lock guards replies longer than 16 bytes, held for a copy.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use wire::Status;
+
+use crate::limits::{SESSION_REPLY_BYTES_MAX, STORED_REPLY_BYTES_KEPT, WINDOW_RECORDS};
+
+/// Largest sequence: two bits of the state word hold the phase.
+pub const SEQUENCE_MAX: u64 = (1 << 62) - 1;
+
+/// Bytes of a reply that a record holds inline.
+pub const INLINE_BYTES: usize = 16;
+
+const MASK: u64 = WINDOW_RECORDS as u64 - 1;
+const PHASE_FREE: u64 = 0;
+const PHASE_EXECUTING: u64 = 1;
+const PHASE_DONE: u64 = 2;
+const PHASE_MASK: u64 = 3;
+const HEAD_LONG: u64 = 1 << 16;
+
+/// What to do with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// It is new and the caller's: run it, then [`Ring::complete`] or [`Ring::release`].
+    Execute,
+    /// It ran before: answer by [`Ring::replay`].
+    Replay,
+    /// It is running; the answer will come from there.
+    InFlight,
+    /// It is below the window: it may have run, its reply is gone.
+    Expired,
+    /// Its record, or the room for replies, is still taken: ask again later.
+    Busy,
+    /// It is further ahead of the oldest unacknowledged request than the window reaches.
+    Ahead,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    state: AtomicU64,
+    /// Status in the low 8 bits, inline bytes in the next 8, [`HEAD_LONG`].
+    head: AtomicU64,
+    first: AtomicU64,
+    second: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct LongReply {
+    sequence: u64,
+    bytes: Vec<u8>,
+}
+
+/// The records of one session.
+#[derive(Debug)]
+pub struct Ring {
+    acknowledged: AtomicU64,
+    records: Box<[Record]>,
+    long: OnceLock<Box<[Mutex<LongReply>]>>,
+    long_bytes: AtomicUsize,
+}
+
+impl Ring {
+    /// A ring in which nothing happened.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            acknowledged: AtomicU64::new(0),
+            records: (0..WINDOW_RECORDS).map(|_| Record::default()).collect(),
+            long: OnceLock::new(),
+            long_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Notes that the client has the answers to all requests below `first_unacknowledged`.
+    #[inline]
+    pub fn acknowledge(&self, first_unacknowledged: u64) {
+        let first = first_unacknowledged.min(SEQUENCE_MAX);
+        let known = self.acknowledged.load(Ordering::Relaxed);
+        if first <= known {
+            return;
+        }
+        let before = self.acknowledged.fetch_max(first, Ordering::AcqRel);
+        if self.long_bytes.load(Ordering::Relaxed) > 0 && first > before {
+            self.forget_long(before, first);
+        }
+    }
+
+    /// The lowest sequence that the client has not acknowledged, as far as known.
+    #[must_use]
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged.load(Ordering::Relaxed)
+    }
+
+    /// Takes the record of `sequence`.
+    #[inline]
+    pub fn claim(&self, sequence: u64) -> Claim {
+        let acknowledged = self.acknowledged.load(Ordering::Relaxed);
+        if sequence < acknowledged {
+            return Claim::Expired;
+        }
+        if sequence - acknowledged >= WINDOW_RECORDS as u64 || sequence > SEQUENCE_MAX {
+            return Claim::Ahead;
+        }
+        let record = &self.records[(sequence & MASK) as usize];
+        let state = record.state.load(Ordering::Acquire);
+        let (held, phase) = (state >> 2, state & PHASE_MASK);
+        if held == sequence {
+            match phase {
+                PHASE_EXECUTING => return Claim::InFlight,
+                PHASE_DONE => return Claim::Replay,
+                _ => {}
+            }
+        } else if held > sequence {
+            return Claim::Expired;
+        } else if phase == PHASE_EXECUTING {
+            return Claim::Busy;
+        }
+        if self.long_bytes.load(Ordering::Relaxed) > SESSION_REPLY_BYTES_MAX {
+            return Claim::Busy;
+        }
+        let executing = sequence << 2 | PHASE_EXECUTING;
+        match record.state.compare_exchange(state, executing, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => Claim::Execute,
+            Err(_) => Claim::InFlight,
+        }
+    }
+
+    /// Stores the reply of a claimed request that ran.
+    pub fn complete(&self, sequence: u64, status: Status, body: &[u8]) {
+        if body.len() > INLINE_BYTES {
+            return self.complete_long(sequence, status, body);
+        }
+        let mut words = [0; INLINE_BYTES];
+        words[..body.len()].copy_from_slice(body);
+        let words = u128::from_le_bytes(words);
+        self.complete_inline(sequence, status, body.len(), [words as u64, (words >> 64) as u64]);
+    }
+
+    /// Stores a reply of up to two little-endian words, `bytes` of which count.
+    #[inline]
+    pub fn complete_inline(&self, sequence: u64, status: Status, bytes: usize, words: [u64; 2]) {
+        assert!(bytes <= INLINE_BYTES);
+        let record = self.executing(sequence);
+        record.head.store(status as u64 | (bytes as u64) << 8, Ordering::Relaxed);
+        record.first.store(words[0], Ordering::Relaxed);
+        record.second.store(words[1], Ordering::Relaxed);
+        record.state.store(sequence << 2 | PHASE_DONE, Ordering::Release);
+    }
+
+    /// Gives a claimed record back: the request did not run and may come again.
+    #[inline]
+    pub fn release(&self, sequence: u64) {
+        self.executing(sequence).state.store(sequence << 2 | PHASE_FREE, Ordering::Release);
+    }
+
+    /// Hands the stored reply of `sequence` to `answer`, or `None` when it is gone by now.
+    pub fn replay<T>(&self, sequence: u64, answer: impl FnOnce(Status, &[u8]) -> T) -> Option<T> {
+        let record = &self.records[(sequence & MASK) as usize];
+        let done = sequence << 2 | PHASE_DONE;
+        if record.state.load(Ordering::Acquire) != done {
+            return None;
+        }
+        let head = record.head.load(Ordering::Relaxed);
+        let first = record.first.load(Ordering::Relaxed);
+        let second = record.second.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        if record.state.load(Ordering::Relaxed) != done {
+            return None;
+        }
+        let status = Status::from_u8(head as u8).unwrap_or(Status::Internal);
+        if head & HEAD_LONG != 0 {
+            let long = self.long(sequence);
+            return (long.sequence == sequence).then(|| answer(status, &long.bytes));
+        }
+        let words = (u128::from(first) | u128::from(second) << 64).to_le_bytes();
+        let bytes = (head >> 8) as u8 as usize;
+        Some(answer(status, &words[..bytes.min(INLINE_BYTES)]))
+    }
+
+    fn complete_long(&self, sequence: u64, status: Status, body: &[u8]) {
+        let record = self.executing(sequence);
+        let mut long = self.long(sequence);
+        self.empty(&mut long);
+        long.sequence = sequence;
+        long.bytes.extend_from_slice(body);
+        self.long_bytes.fetch_add(body.len(), Ordering::Relaxed);
+        drop(long);
+        record.head.store(status as u64 | HEAD_LONG, Ordering::Relaxed);
+        record.state.store(sequence << 2 | PHASE_DONE, Ordering::Release);
+    }
+
+    /// Frees the long replies of the acknowledged requests from `from` up to, not including, `to`.
+    fn forget_long(&self, from: u64, to: u64) {
+        let from = from.max(to.saturating_sub(WINDOW_RECORDS as u64));
+        for sequence in from..to {
+            let mut long = self.long(sequence);
+            if long.sequence == sequence {
+                self.empty(&mut long);
+            }
+        }
+    }
+
+    fn empty(&self, long: &mut LongReply) {
+        self.long_bytes.fetch_sub(long.bytes.len(), Ordering::Relaxed);
+        long.bytes.clear();
+        long.bytes.shrink_to(STORED_REPLY_BYTES_KEPT);
+        long.sequence = 0;
+    }
+
+    fn long(&self, sequence: u64) -> MutexGuard<'_, LongReply> {
+        let all = self.long.get_or_init(|| (0..WINDOW_RECORDS).map(|_| Mutex::default()).collect());
+        all[(sequence & MASK) as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn executing(&self, sequence: u64) -> &Record {
+        let record = &self.records[(sequence & MASK) as usize];
+        let state = record.state.load(Ordering::Relaxed);
+        assert_eq!(state, sequence << 2 | PHASE_EXECUTING, "only a claimed record is completed");
+        record
+    }
+}
+
+impl Default for Ring {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests;

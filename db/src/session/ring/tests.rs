@@ -1,0 +1,137 @@
+//! The ring under every order of copies, acknowledgements and threads that a network can produce.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use wire::Status;
+
+use super::{Claim, Ring, SEQUENCE_MAX};
+use crate::limits::{SESSION_REPLY_BYTES_MAX, WINDOW_RECORDS};
+
+const WINDOW: u64 = WINDOW_RECORDS as u64;
+
+fn stored(ring: &Ring, sequence: u64) -> Option<(Status, Vec<u8>)> {
+    ring.replay(sequence, |status, body| (status, body.to_vec()))
+}
+
+#[test]
+fn a_copy_gets_the_stored_reply() {
+    let ring = Ring::new();
+    assert_eq!(ring.claim(1), Claim::Execute);
+    assert_eq!(ring.claim(1), Claim::InFlight);
+    ring.complete(1, Status::Ok, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(ring.claim(1), Claim::Replay);
+    assert_eq!(stored(&ring, 1), Some((Status::Ok, vec![1, 2, 3, 4, 5, 6, 7, 8, 9])));
+}
+
+#[test]
+fn long_replies_are_kept_until_acknowledged() {
+    let ring = Ring::new();
+    let body: Vec<u8> = (0..=255).cycle().take(10_000).collect();
+    assert_eq!(ring.claim(5), Claim::Execute);
+    ring.complete(5, Status::ExtensionError, &body);
+    assert_eq!(ring.claim(5), Claim::Replay);
+    assert_eq!(stored(&ring, 5), Some((Status::ExtensionError, body)));
+    ring.acknowledge(6);
+    assert_eq!(ring.claim(5), Claim::Expired);
+    assert_eq!(ring.long_bytes.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn below_the_window_nothing_runs_again() {
+    let ring = Ring::new();
+    assert_eq!(ring.claim(1), Claim::Execute);
+    ring.complete(1, Status::Ok, &[]);
+    ring.acknowledge(2);
+    assert_eq!(ring.claim(1), Claim::Expired);
+    assert_eq!(ring.claim(1 + WINDOW), Claim::Execute);
+    ring.complete(1 + WINDOW, Status::Ok, &[]);
+    assert_eq!(ring.claim(1), Claim::Expired);
+}
+
+#[test]
+fn ahead_of_the_window_is_refused() {
+    let ring = Ring::new();
+    assert_eq!(ring.claim(WINDOW), Claim::Ahead);
+    ring.acknowledge(1);
+    assert_eq!(ring.claim(WINDOW), Claim::Execute);
+    ring.acknowledge(u64::MAX);
+    assert_eq!(ring.claim(u64::MAX), Claim::Ahead);
+    assert_eq!(ring.claim(SEQUENCE_MAX), Claim::Execute);
+}
+
+#[test]
+fn a_released_request_may_come_again() {
+    let ring = Ring::new();
+    assert_eq!(ring.claim(9), Claim::Execute);
+    ring.release(9);
+    assert_eq!(stored(&ring, 9), None);
+    assert_eq!(ring.claim(9), Claim::Execute);
+    ring.complete(9, Status::Ok, &[]);
+    assert_eq!(ring.claim(9), Claim::Replay);
+}
+
+#[test]
+fn a_record_is_not_taken_from_a_request_that_runs() {
+    let ring = Ring::new();
+    assert_eq!(ring.claim(1), Claim::Execute);
+    ring.acknowledge(2);
+    assert_eq!(ring.claim(1 + WINDOW), Claim::Busy);
+    ring.complete(1, Status::Ok, &[]);
+    assert_eq!(ring.claim(1 + WINDOW), Claim::Execute);
+}
+
+#[test]
+fn stored_replies_are_bounded() {
+    let ring = Ring::new();
+    let body = vec![0; SESSION_REPLY_BYTES_MAX / 4 + 1];
+    for sequence in 1..=4 {
+        assert_eq!(ring.claim(sequence), Claim::Execute);
+        ring.complete(sequence, Status::Ok, &body);
+    }
+    assert_eq!(ring.claim(5), Claim::Busy);
+    ring.acknowledge(2);
+    assert_eq!(ring.claim(5), Claim::Execute);
+}
+
+#[test]
+fn of_many_threads_one_executes() {
+    let ring = Arc::new(Ring::new());
+    let executed: Arc<Vec<AtomicU64>> = Arc::new((0..4000).map(|_| AtomicU64::new(0)).collect());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let (ring, executed) = (Arc::clone(&ring), Arc::clone(&executed));
+            scope.spawn(move || {
+                for sequence in 1..4000_u64 {
+                    run_until_answered(&ring, &executed, sequence);
+                }
+            });
+        }
+    });
+    for sequence in 1..4000 {
+        assert_eq!(executed[sequence].load(Ordering::Relaxed), 1, "sequence {sequence}");
+    }
+}
+
+/// A copy of a request that insists until it sees an answer or hears that it is over.
+fn run_until_answered(ring: &Ring, executed: &[AtomicU64], sequence: u64) {
+    ring.acknowledge(sequence.saturating_sub(WINDOW / 2));
+    loop {
+        match ring.claim(sequence) {
+            Claim::Execute => {
+                executed[sequence as usize].fetch_add(1, Ordering::Relaxed);
+                let body = vec![sequence as u8; (sequence % 40) as usize];
+                return ring.complete(sequence, Status::Ok, &body);
+            }
+            Claim::Replay => {
+                let Some((status, body)) = stored(ring, sequence) else { continue };
+                assert_eq!(status, Status::Ok);
+                assert_eq!(body, vec![sequence as u8; (sequence % 40) as usize]);
+                return;
+            }
+            Claim::InFlight | Claim::Busy => std::thread::yield_now(),
+            Claim::Expired => return,
+            Claim::Ahead => panic!("the window moves with the slowest thread"),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Tables as a worker sees them: number to entry, name to number, each entry with its tenant.
+//!
+//! Every worker has a [`Tables`] of its own, changed between two batches and never shared, so a lookup
+//! takes no lock. A lookup names the tenant; the table of another tenant is as absent as one that never
+//! was. A table is one tablet for now; when it becomes several, they are told apart here.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use crate::tenant::TenantId;
+
+/// A table with its owner. Shared by all workers; the objects are in the store.
+#[derive(Debug)]
+pub struct TableEntry {
+    /// Number of the table, never reused.
+    pub id: u32,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Its name among the tables of the tenant.
+    pub name: Box<str>,
+    /// Index and objects.
+    pub table: Arc<store::Table>,
+}
+
+/// The tables of one server as one worker sees them.
+#[derive(Debug, Default)]
+pub struct Tables {
+    by_id: HashMap<u32, Arc<TableEntry>, NumberHash>,
+    by_name: HashMap<TenantId, HashMap<Box<str>, u32>>,
+}
+
+impl Tables {
+    /// The table `id` if it is one of `tenant`.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, tenant: TenantId, id: u32) -> Option<&Arc<TableEntry>> {
+        self.by_id.get(&id).filter(|entry| entry.tenant == tenant)
+    }
+
+    /// The number of the table of `tenant` that is called `name`.
+    #[must_use]
+    pub fn find(&self, tenant: TenantId, name: &str) -> Option<u32> {
+        self.by_name.get(&tenant)?.get(name).copied()
+    }
+
+    /// Adds a table.
+    pub fn insert(&mut self, entry: Arc<TableEntry>) {
+        self.by_name.entry(entry.tenant).or_default().insert(entry.name.clone(), entry.id);
+        self.by_id.insert(entry.id, entry);
+    }
+
+    /// Removes the table `id`, if it is there.
+    pub fn remove(&mut self, id: u32) -> Option<Arc<TableEntry>> {
+        let entry = self.by_id.remove(&id)?;
+        if let Some(names) = self.by_name.get_mut(&entry.tenant) {
+            names.remove(&entry.name);
+            if names.is_empty() {
+                self.by_name.remove(&entry.tenant);
+            }
+        }
+        Some(entry)
+    }
+
+    /// Removes all tables of `tenant`.
+    pub fn remove_tenant(&mut self, tenant: TenantId) {
+        self.by_name.remove(&tenant);
+        self.by_id.retain(|_, entry| entry.tenant != tenant);
+    }
+}
+
+/// Hasher for keys that are numbers given out by the server: one multiplication. Nobody outside chooses
+/// which numbers exist, so there is nothing to flood.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NumberHasher(u64);
+
+/// Builds [`NumberHasher`].
+pub type NumberHash = BuildHasherDefault<NumberHasher>;
+
+impl Hasher for NumberHasher {
+    #[inline]
+    fn finish(&self) -> u64 {
+        // The map takes its tag from the high bits and its position from the low ones.
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}

@@ -1,0 +1,123 @@
+//! Secrets of tenants and of the administrator: made here, shown once, stored as a salted hash.
+//!
+//! A secret is 256 bits from the kernel's random source, written as 64 hexadecimal digits. Since it is
+//! generated and never chosen, a single round of SHA-256 with a salt is enough: there is no dictionary to
+//! try. Comparison takes the same time wherever the difference is.
+
+use sha2::{Digest, Sha256};
+
+/// Random bytes of a secret.
+pub const SECRET_BYTES: usize = 32;
+
+/// What is kept of a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecretHash {
+    /// Random, one per secret.
+    pub salt: [u8; 16],
+    /// SHA-256 over the salt and the text of the secret.
+    pub digest: [u8; 32],
+}
+
+/// The kernel's random source refused; nothing that must be unguessable can be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RandomnessMissing;
+
+impl std::fmt::Display for RandomnessMissing {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("the kernel gave no random bytes")
+    }
+}
+
+impl std::error::Error for RandomnessMissing {}
+
+/// Unguessable bytes.
+///
+/// # Errors
+/// When the kernel has none to give.
+pub fn random_bytes<const BYTES: usize>() -> Result<[u8; BYTES], RandomnessMissing> {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).map_err(|_| RandomnessMissing)?;
+    Ok(bytes)
+}
+
+/// An unguessable token that is not zero.
+///
+/// # Errors
+/// When the kernel has no random bytes to give.
+pub fn random_token() -> Result<u64, RandomnessMissing> {
+    loop {
+        let token = u64::from_le_bytes(random_bytes()?);
+        if token != 0 {
+            return Ok(token);
+        }
+    }
+}
+
+/// A fresh secret as text.
+///
+/// # Errors
+/// When the kernel has no random bytes to give.
+pub fn generate() -> Result<String, RandomnessMissing> {
+    let bytes: [u8; SECRET_BYTES] = random_bytes()?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+impl SecretHash {
+    /// Salts and hashes `secret`.
+    ///
+    /// # Errors
+    /// When the kernel has no random bytes to give.
+    pub fn of(secret: &[u8]) -> Result<Self, RandomnessMissing> {
+        let salt = random_bytes()?;
+        Ok(Self { salt, digest: digest(&salt, secret) })
+    }
+
+    /// Whether `candidate` is the secret; takes as long for a near miss as for a far one.
+    #[must_use]
+    pub fn matches(&self, candidate: &[u8]) -> bool {
+        let other = digest(&self.salt, candidate);
+        let difference = self.digest.iter().zip(&other).fold(0, |sum, (left, right)| sum | (left ^ right));
+        std::hint::black_box(difference) == 0
+    }
+}
+
+fn digest(salt: &[u8; 16], secret: &[u8]) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    hasher.update(salt);
+    hasher.update(secret);
+    hasher.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SecretHash, generate, random_token};
+
+    #[test]
+    fn a_secret_matches_itself_alone() {
+        let secret = generate().expect("random bytes");
+        let other = generate().expect("random bytes");
+        let hash = SecretHash::of(secret.as_bytes()).expect("random bytes");
+        assert!(hash.matches(secret.as_bytes()));
+        assert!(!hash.matches(other.as_bytes()));
+        assert!(!hash.matches(&secret.as_bytes()[..63]));
+        assert!(!hash.matches(b""));
+    }
+
+    #[test]
+    fn secrets_are_long_and_salts_differ() {
+        let secret = generate().expect("random bytes");
+        assert_eq!(secret.len(), 64);
+        let left = SecretHash::of(secret.as_bytes()).expect("random bytes");
+        let right = SecretHash::of(secret.as_bytes()).expect("random bytes");
+        assert_ne!(left, right);
+    }
+
+    #[test]
+    fn tokens_do_not_repeat() {
+        let mut tokens: Vec<u64> = (0..1000).map(|_| random_token().expect("random bytes")).collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        assert_eq!(tokens.len(), 1000);
+        assert_ne!(tokens[0], 0);
+    }
+}
