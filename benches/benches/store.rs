@@ -1,0 +1,72 @@
+//! What the store costs inside one thread, without network: a get alone and in prefetched batches, a put.
+//!
+//! A million objects of 30-byte keys and 100-byte values, keys drawn at random, so that nearly every
+//! lookup misses the caches. Criterion's throughput is objects a second.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use benches::dataset::Dataset;
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use fastrand::Rng;
+use store::{Condition, Config, Store};
+
+const OBJECTS: u64 = 1_000_000;
+
+fn gets_and_puts(criterion: &mut Criterion) {
+    let store = Store::new(Config { memory_bytes: 1 << 30, cores: 1, ..Config::default() }).unwrap();
+    let core = store.core(0);
+    let table = store.table(1);
+    let mut data = Dataset::new(OBJECTS, 30, 100).unwrap();
+    for index in 0..OBJECTS {
+        let (key, value) = data.object(index);
+        core.pin().put(&table, store::hash(key), key, value, Condition::Always).unwrap();
+        core.step();
+    }
+    while core.step() {}
+
+    let mut random = Rng::with_seed(1);
+    let mut group = criterion.benchmark_group("store");
+    group.measurement_time(Duration::from_secs(3));
+    for batch in [1_usize, 8, 32] {
+        group.throughput(Throughput::Elements(batch as u64));
+        group.bench_function(format!("get in batches of {batch}"), |bencher| {
+            let draw = || -> Vec<(u64, Vec<u8>)> {
+                let indexes = (0..batch).map(|_| random.u64(0..OBJECTS));
+                indexes.map(|index| data.key(index).to_vec()).map(|key| (store::hash(&key), key)).collect()
+            };
+            bencher.iter_batched_ref(
+                draw,
+                |keys| {
+                    let pinned = core.pin();
+                    if batch > 1 {
+                        for (hash, _) in &*keys {
+                            pinned.prefetch_bucket(&table, *hash);
+                        }
+                        for (hash, _) in &*keys {
+                            pinned.prefetch_object(&table, *hash);
+                        }
+                    }
+                    let get =
+                        |(hash, key): &(u64, Vec<u8>)| pinned.get(&table, *hash, key).unwrap().value()[0];
+                    black_box(keys.iter().map(|key| u64::from(get(key))).sum::<u64>())
+                },
+                BatchSize::SmallInput,
+            );
+        });
+    }
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("put over an existing object", |bencher| {
+        let mut objects = Dataset::new(OBJECTS, 30, 100).unwrap();
+        bencher.iter(|| {
+            let (key, value) = objects.object(random.u64(0..OBJECTS));
+            let version = core.pin().put(&table, store::hash(key), key, value, Condition::Always);
+            core.step();
+            black_box(version).unwrap()
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, gets_and_puts);
+criterion_main!(benches);

@@ -1,0 +1,156 @@
+//! Counts and times the answers of a run, and prints them as one line of JSON.
+//!
+//! Latencies go to a histogram of nanoseconds with three significant digits. Answers of the warm-up and
+//! those after the end are not counted. Errors are counted by status and never timed as if they were
+//! answers: a server that refuses quickly is not fast.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::machine::Machine;
+
+/// The longest latency that is told apart: a minute.
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
+
+/// What was seen in a run so far.
+#[derive(Debug)]
+pub struct Measure {
+    latency_ns: Histogram<u64>,
+    objects: u64,
+    errors: BTreeMap<String, u64>,
+}
+
+/// The figures of a finished run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    /// Seconds that were measured.
+    pub seconds: f64,
+    /// Requests that were answered with success.
+    pub requests: u64,
+    /// Such requests a second.
+    pub requests_per_second: f64,
+    /// Objects read or written a second, where a request touches several.
+    pub objects_per_second: f64,
+    /// Mean latency in microseconds.
+    pub latency_us_mean: f64,
+    /// Median latency in microseconds.
+    pub latency_us_p50: f64,
+    /// 99 of 100 requests were faster.
+    pub latency_us_p99: f64,
+    /// 999 of 1,000 requests were faster.
+    pub latency_us_p999: f64,
+    /// The slowest request.
+    pub latency_us_max: f64,
+    /// Refusals and failures by status.
+    pub errors: BTreeMap<String, u64>,
+    /// Memory of the server for each object that was loaded, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_object: Option<f64>,
+}
+
+/// One line of output.
+#[derive(Debug, Serialize)]
+pub struct Line<'a, S: Serialize> {
+    /// Name of the workload.
+    pub workload: &'a str,
+    /// Machine and commit.
+    pub machine: &'a Machine,
+    /// The settings of the run.
+    pub settings: &'a S,
+    /// What came out.
+    pub figures: &'a Figures,
+}
+
+impl Measure {
+    /// An empty measurement.
+    pub fn new() -> Self {
+        let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("the bounds are valid");
+        Self { latency_ns, objects: 0, errors: BTreeMap::new() }
+    }
+
+    /// Counts a request that succeeded, and the objects it touched.
+    pub fn answered(&mut self, latency_ns: u64, objects: u64) {
+        self.latency_ns.saturating_record(latency_ns.max(1));
+        self.objects += objects;
+    }
+
+    /// Counts a request that failed, by the name of its status.
+    pub fn failed(&mut self, status: &str) {
+        match self.errors.get_mut(status) {
+            Some(count) => *count += 1,
+            None => {
+                self.errors.insert(status.to_string(), 1);
+            }
+        }
+    }
+
+    /// Forgets everything: the end of the warm-up.
+    pub fn clear(&mut self) {
+        self.latency_ns.reset();
+        self.objects = 0;
+        self.errors.clear();
+    }
+
+    /// The figures of the `seconds` since the start or the last `clear`.
+    pub fn figures(&self, seconds: f64) -> Figures {
+        let us = |quantile| self.latency_ns.value_at_quantile(quantile) as f64 / 1000.0;
+        Figures {
+            seconds,
+            requests: self.latency_ns.len(),
+            requests_per_second: self.latency_ns.len() as f64 / seconds,
+            objects_per_second: self.objects as f64 / seconds,
+            latency_us_mean: self.latency_ns.mean() / 1000.0,
+            latency_us_p50: us(0.5),
+            latency_us_p99: us(0.99),
+            latency_us_p999: us(0.999),
+            latency_us_max: self.latency_ns.max() as f64 / 1000.0,
+            errors: self.errors.clone(),
+            bytes_per_object: None,
+        }
+    }
+}
+
+impl Default for Measure {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, Measure};
+    use crate::machine::Machine;
+
+    #[test]
+    fn figures_count_answers_objects_and_errors_apart() {
+        let mut measure = Measure::new();
+        measure.failed("Malformed");
+        measure.answered(5, 1);
+        measure.clear();
+        for microseconds in 1..=1000 {
+            measure.answered(microseconds * 1000, 2);
+        }
+        measure.failed("OutOfMemory");
+        measure.failed("OutOfMemory");
+        let figures = measure.figures(2.0);
+        assert_eq!((figures.requests, figures.requests_per_second), (1000, 500.0));
+        assert_eq!(figures.objects_per_second, 1000.0);
+        assert!((figures.latency_us_p50 - 500.0).abs() < 2.0);
+        assert!((figures.latency_us_p99 - 990.0).abs() < 2.0);
+        assert_eq!(figures.errors.into_iter().collect::<Vec<_>>(), [("OutOfMemory".to_string(), 2)]);
+    }
+
+    #[test]
+    fn a_line_is_one_line_of_json_with_machine_settings_and_figures() {
+        let (machine, figures) = (Machine::read(), Measure::new().figures(1.0));
+        let line = Line { workload: "get", machine: &machine, settings: &("sessions", 4), figures: &figures };
+        let text = serde_json::to_string(&line).unwrap();
+        assert!(!text.contains('\n'));
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["workload"], "get");
+        assert_eq!(value["settings"][1], 4);
+        assert_eq!(value["figures"]["requests"], 0);
+    }
+}
