@@ -25,13 +25,16 @@ pub struct RawSlice {
     pub bytes: usize,
 }
 
+/// Version of a record that the invocation itself wrote: it gets one when the write set is applied.
+pub const VERSION_UNAPPLIED: u64 = u64::MAX;
+
 /// An object as the host found it. `version` 0 says that there is none.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawRecord {
     /// The value, lent until the invocation ends.
     pub value: RawSlice,
-    /// Version of the object, 0 when absent.
+    /// Version of the object, 0 when absent, [`VERSION_UNAPPLIED`] when this invocation wrote it.
     pub version: u64,
 }
 
@@ -51,7 +54,8 @@ pub type Code = u64;
 
 /// The call succeeded.
 pub const OK: Code = 0;
-/// The call has not finished; the same call with the same ticket is made again at the next poll.
+/// The call has not finished; the same call with the same ticket is made again at the next poll. From a
+/// run of a function: poll again, at once when no host call is outstanding (the function yielded).
 pub const PENDING: Code = u32::MAX as Code;
 
 /// What the host offers to a running extension. `context` is [`Call::context`].
@@ -93,6 +97,16 @@ pub struct Host {
         table: u32,
         key: RawSlice,
         condition: RawCondition,
+    ) -> Code,
+    /// Adds to the number that an object holds, in the invocation's write set; stores the sum in `value`.
+    /// An absent object counts as 0.
+    pub increment: unsafe extern "C" fn(
+        context: *mut c_void,
+        ticket: *mut u64,
+        table: u32,
+        key: RawSlice,
+        delta: i64,
+        value: *mut i64,
     ) -> Code,
     /// Finds the id of a table by its name.
     pub table: unsafe extern "C" fn(context: *mut c_void, ticket: *mut u64, name: RawSlice, id: *mut u32) -> Code,
@@ -144,8 +158,11 @@ pub struct Services {
     pub allocate: unsafe extern "C" fn(bytes: usize, align: usize) -> *mut u8,
     /// Returns the latest allocation; others are dropped with the arena.
     pub free: unsafe extern "C" fn(address: *mut u8, bytes: usize, align: usize),
-    /// Grows or shrinks in place when it is the latest allocation, else copies.
+    /// Grows or shrinks in place when it is the latest allocation, else copies; null when it is used up.
     pub reallocate: unsafe extern "C" fn(address: *mut u8, bytes: usize, align: usize, new_bytes: usize) -> *mut u8,
+    /// Called first in a panic: answers how many panics the running invocation has begun before, so that a
+    /// panic while the text of a panic is formatted ends at once.
+    pub begin_panic: unsafe extern "C" fn() -> u32,
     /// Ends the invocation: leaves its stack for good. `text` says why. `kind`: 0 panic, 1 out of memory.
     pub abandon: unsafe extern "C" fn(kind: u32, text: RawSlice) -> !,
 }

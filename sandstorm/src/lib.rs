@@ -1,4 +1,101 @@
-//! What an extension author sees.
+//! What the author of an extension sees.
+//!
+//! An extension is a small `no_std` crate whose functions run inside the store, on references to its
+//! records:
+//!
+//! ```
+//! # #![allow(dead_code)]
+//! use sandstorm::{Args, Db, Error, Reply};
+//!
+//! sandstorm::extension! { read length }
+//!
+//! /// Replies with the length of the record under the caller's key.
+//! async fn length(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+//!     let value = db.get(args.table(), args.key()).await?.ok_or(Error::NotFound)?;
+//!     reply.u32(value.len() as u32)
+//! }
+//! # fn main() {}
+//! ```
+//!
+//! The same function runs in the server, in a unit test on [`testing::MemoryDb`] (feature `testing`) and at
+//! a client: [`Db`] is one concrete type over a table of host calls. The crate needs `core` alone; it is
+//! compiled by cargo for unit tests and by plain `rustc` when a server builds an extension.
+//!
+//! Safe code cannot make a [`Db`], an [`Args`] or a [`Reply`], nor keep one or what it lent beyond the
+//! invocation. What the store lends is read-only and does not move until the invocation ends.
 #![no_std]
-#![warn(missing_docs)]
+
 pub mod abi;
+mod args;
+mod db;
+#[doc(hidden)]
+pub mod entry;
+mod error;
+mod operation;
+mod record;
+mod reply;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use args::Args;
+pub use args::Reader;
+pub use db::Db;
+pub use db::Level;
+pub use error::Error;
+pub use operation::Delete;
+pub use operation::FindTable;
+pub use operation::Get;
+pub use operation::GetMany;
+pub use operation::GetRecord;
+pub use operation::Increment;
+pub use operation::Put;
+pub use operation::YieldNow;
+pub use record::Condition;
+pub use record::Record;
+pub use record::Table;
+pub use reply::Reply;
+
+/// Names the functions that callers may invoke; written once, at the root of the crate.
+///
+/// `read` functions may not write. The writes of `write` functions are applied together when the function
+/// returns `Ok`, and not at all otherwise. Each name is an
+/// `async fn(&Db<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Error>` at the root of the crate.
+///
+/// ```
+/// # #![allow(dead_code)]
+/// # use sandstorm::{Args, Db, Error, Reply};
+/// # async fn peek(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> { Ok(()) }
+/// # async fn poke(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> { Ok(()) }
+/// sandstorm::extension! { read peek, write poke }
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! extension {
+    ($($mode:ident $function:ident),+ $(,)?) => {
+        #[doc(hidden)]
+        pub mod splinter_entry {
+            $(
+                #[inline]
+                pub fn $function<'a>(
+                    db: &'a $crate::Db<'a>,
+                    args: $crate::Args<'a>,
+                    reply: &'a mut $crate::Reply<'a>,
+                ) -> impl ::core::future::Future<Output = ::core::result::Result<(), $crate::Error>> + 'a {
+                    $crate::extension_mode!($mode);
+                    super::$function(db, args, reply)
+                }
+            )+
+        }
+    };
+}
+
+/// Accepts the two words that may stand before a function in [`extension!`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! extension_mode {
+    (read) => {};
+    (write) => {};
+    ($other:ident) => {
+        ::core::compile_error!("a function of an extension is `read` or `write`");
+    };
+}

@@ -1,0 +1,151 @@
+//! The reply under construction.
+//!
+//! Bytes are appended straight to the host's buffer: one bound check and one copy, no call into the host.
+//! The buffer's unwritten part is never shown.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use crate::Error;
+use crate::abi::RawReply;
+
+/// The reply to the caller. There is one per invocation.
+pub struct Reply<'a> {
+    raw: NonNull<RawReply>,
+    buffer: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Reply<'a> {
+    /// The reply of a host's buffer.
+    ///
+    /// # Safety
+    /// `raw` and the `capacity` bytes that it describes are valid for writes for `'a`, nobody else touches
+    /// them meanwhile, and its first `bytes` bytes are initialised.
+    #[doc(hidden)]
+    #[inline]
+    pub unsafe fn from_raw(raw: NonNull<RawReply>) -> Reply<'a> {
+        Reply { raw, buffer: PhantomData }
+    }
+
+    /// Appends bytes, or appends nothing when they do not fit.
+    #[inline]
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if bytes.len() > self.bytes_left() {
+            return Err(Error::ReplyTooLarge);
+        }
+        // SAFETY: from_raw's caller lent the buffer for 'a; the bytes fit behind those written, as just
+        // checked. They cannot overlap: what was written is only lent while `self` is borrowed.
+        unsafe {
+            let raw = self.raw.as_ptr();
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), (*raw).address.add((*raw).bytes), bytes.len());
+            (*raw).bytes += bytes.len();
+        }
+        Ok(())
+    }
+
+    /// Appends one byte.
+    #[inline]
+    pub fn u8(&mut self, number: u8) -> Result<(), Error> {
+        self.write(&[number])
+    }
+
+    /// Appends two bytes, little-endian.
+    #[inline]
+    pub fn u16(&mut self, number: u16) -> Result<(), Error> {
+        self.write(&number.to_le_bytes())
+    }
+
+    /// Appends four bytes, little-endian.
+    #[inline]
+    pub fn u32(&mut self, number: u32) -> Result<(), Error> {
+        self.write(&number.to_le_bytes())
+    }
+
+    /// Appends eight bytes, little-endian.
+    #[inline]
+    pub fn u64(&mut self, number: u64) -> Result<(), Error> {
+        self.write(&number.to_le_bytes())
+    }
+
+    /// Appends eight bytes, little-endian.
+    #[inline]
+    pub fn i64(&mut self, number: i64) -> Result<(), Error> {
+        self.write(&number.to_le_bytes())
+    }
+
+    /// The bytes written so far, for instance to fill in a count at the front at the end.
+    #[inline]
+    pub fn written(&mut self) -> &mut [u8] {
+        // SAFETY: the first `bytes` bytes were written, by this type alone, and `self` is borrowed mutably
+        // for as long as the slice lives.
+        unsafe {
+            let raw = self.raw.as_ptr();
+            core::slice::from_raw_parts_mut((*raw).address, (*raw).bytes)
+        }
+    }
+
+    /// How many bytes were written.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a length in bytes, not a collection")]
+    pub fn len(&self) -> usize {
+        // SAFETY: from_raw's caller lent the description for 'a.
+        unsafe { (*self.raw.as_ptr()).bytes }
+    }
+
+    /// How many more bytes fit.
+    #[inline]
+    pub fn bytes_left(&self) -> usize {
+        // SAFETY: from_raw's caller lent the description for 'a. `bytes` never exceeds `capacity`.
+        unsafe { (*self.raw.as_ptr()).capacity - (*self.raw.as_ptr()).bytes }
+    }
+
+    /// Drops what was written beyond the first `bytes` bytes.
+    #[inline]
+    pub fn truncate(&mut self, bytes: usize) {
+        // SAFETY: from_raw's caller lent the description for 'a.
+        unsafe {
+            let raw = self.raw.as_ptr();
+            (*raw).bytes = (*raw).bytes.min(bytes);
+        }
+    }
+}
+
+impl fmt::Write for Reply<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.write(text.as_bytes()).map_err(|_| fmt::Error)
+    }
+}
+
+impl fmt::Debug for Reply<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Reply").field("len", &self.len()).field("bytes_left", &self.bytes_left()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::ptr::NonNull;
+
+    use super::Reply;
+    use crate::Error;
+    use crate::abi::RawReply;
+
+    #[test]
+    fn a_write_that_does_not_fit_appends_nothing() {
+        let mut buffer = [0u8; 8];
+        let mut raw = RawReply { address: buffer.as_mut_ptr(), bytes: 0, capacity: 8 };
+        // SAFETY: buffer and description outlive the reply and nobody else uses them meanwhile.
+        let mut reply = unsafe { Reply::from_raw(NonNull::from(&mut raw)) };
+        assert_eq!(reply.u32(7), Ok(()));
+        assert_eq!(reply.write(&[1; 5]), Err(Error::ReplyTooLarge));
+        assert_eq!(reply.len(), 4);
+        assert_eq!(reply.write(&[1; 4]), Ok(()));
+        assert_eq!(reply.bytes_left(), 0);
+        assert_eq!(reply.written(), [7, 0, 0, 0, 1, 1, 1, 1]);
+        reply.truncate(100);
+        assert_eq!(reply.len(), 8);
+        reply.truncate(2);
+        assert_eq!(reply.written(), [7, 0]);
+    }
+}
