@@ -1,0 +1,197 @@
+//! Questions over many nodes: the ends of a list, and the ends of their lists, with their objects.
+//!
+//! Nothing here knows people: "friends" are the ends of whatever list is asked for, and friends of friends
+//! follow the same type twice. Work is bounded by [`FRIENDS_MAX`] lists and [`EDGES_VISITED_MAX`] edges;
+//! between batches of lists the invocation yields.
+
+use crate::chunked::{Chunked, fetch};
+use crate::entry::Run;
+use crate::head::Head;
+use crate::key::{self, ListId, ObjectId};
+use crate::limits::{EDGES_VISITED_MAX, FRIENDS_MAX, HEADS_AT_ONCE};
+use crate::message::NO_OBJECT;
+use crate::tally::Tally;
+use alloc::vec::Vec;
+use sandstorm::{Db, Error, Reply, Table};
+
+/// Writes the newest `limit` ends of a list, and their objects if asked for.
+///
+/// # Errors
+/// [`crate::fault::DAMAGED`], those of the reply and of the store.
+pub async fn friends(
+    db: &Db<'_>,
+    table: Table,
+    list: ListId,
+    (limit, objects): (u32, bool),
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let ids = ends(db, table, list, (limit as usize).min(FRIENDS_MAX)).await?;
+    reply.u32(ids.len() as u32)?;
+    for id in &ids {
+        reply.u64(*id)?;
+    }
+    if objects { write_objects(db, table, &ids, reply).await } else { Ok(()) }
+}
+
+/// Writes which objects the friends of a list lead to, those on most paths first: `limit` of them, after
+/// visiting at most `visits` edges (0: [`EDGES_VISITED_MAX`]). The asker and its friends are left out.
+///
+/// # Errors
+/// [`crate::fault::DAMAGED`], those of the reply and of the store.
+pub async fn friends_of_friends(
+    db: &Db<'_>,
+    table: Table,
+    list: ListId,
+    (limit, visits, objects): (u32, u32, bool),
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let friends = ends(db, table, list, FRIENDS_MAX).await?;
+    let mut visit = Visit::new(if visits == 0 { EDGES_VISITED_MAX } else { visits.min(EDGES_VISITED_MAX) });
+    visit.tally.leave_out(list.id1.0);
+    friends.iter().for_each(|friend| visit.tally.leave_out(*friend));
+    for some in friends.chunks(HEADS_AT_ONCE) {
+        visit_lists(db, table, list, some, &mut visit).await?;
+        db.yield_now().await;
+    }
+    let ranked = visit.tally.ranked((limit as usize).min(FRIENDS_MAX));
+    reply.u32(visit.tally.distinct() as u32)?;
+    reply.u32(visit.limit - visit.left)?;
+    reply.u32(u32::from(visit.complete))?;
+    reply.u32(ranked.len() as u32)?;
+    for (id, paths) in &ranked {
+        reply.u64(*id)?;
+        reply.u32(*paths)?;
+    }
+    if !objects {
+        return Ok(());
+    }
+    let mut ids = Vec::with_capacity(ranked.len());
+    ranked.iter().for_each(|entry| ids.push(entry.0));
+    write_objects(db, table, &ids, reply).await
+}
+
+/// What a walk over edges has found so far.
+struct Visit {
+    tally: Tally,
+    limit: u32,
+    left: u32,
+    complete: bool,
+}
+
+impl Visit {
+    fn new(limit: u32) -> Visit {
+        Visit { tally: Tally::new(), limit, left: limit, complete: true }
+    }
+
+    /// Counts the ends of a run, until the edges to visit are used up.
+    fn run(&mut self, mut run: Run<'_>) {
+        while let Some(entry) = run.take_first() {
+            if self.left == 0 {
+                self.complete = false;
+                return;
+            }
+            self.left -= 1;
+            self.tally.meet(entry.id2.0);
+        }
+    }
+}
+
+/// Visits the lists of some objects, at most [`HEADS_AT_ONCE`].
+async fn visit_lists(
+    db: &Db<'_>,
+    table: Table,
+    list: ListId,
+    ids: &[u64],
+    visit: &mut Visit,
+) -> Result<(), Error> {
+    let list_of = |id: u64| ListId { id1: ObjectId(id), atype: list.atype };
+    let mut records = [None; HEADS_AT_ONCE];
+    {
+        let mut keys = [[0; key::HEAD_KEY_BYTES]; HEADS_AT_ONCE];
+        for (key, id) in keys.iter_mut().zip(ids) {
+            *key = key::head(list_of(*id));
+        }
+        let keys: [&[u8]; HEADS_AT_ONCE] = core::array::from_fn(|index| &keys[index][..]);
+        db.get_many(table, &keys[..ids.len()], &mut records[..ids.len()]).await?;
+    }
+    for (id, record) in ids.iter().zip(&records) {
+        let Some(record) = record else { continue };
+        match Head::parse(record.value)? {
+            Head::Inline { run, .. } => visit.run(run),
+            Head::Chunked(directory) => {
+                let chunks = Chunked { table, list: list_of(*id), directory };
+                visit_chunks(db, &chunks, visit).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn visit_chunks(db: &Db<'_>, chunks: &Chunked<'_>, visit: &mut Visit) -> Result<(), Error> {
+    let mut next = 0;
+    while visit.complete && next < chunks.directory.chunks() {
+        let fetched = fetch(db, chunks, next, visit.left as usize + 1).await?;
+        for index in 0..fetched.count {
+            visit.run(fetched.run(index));
+        }
+        next += fetched.count;
+    }
+    Ok(())
+}
+
+/// The newest `limit` ends of a list.
+async fn ends(db: &Db<'_>, table: Table, list: ListId, limit: usize) -> Result<Vec<u64>, Error> {
+    let mut ids = Vec::new();
+    let Some(record) = db.get(table, &key::head(list)).await? else { return Ok(ids) };
+    let head = Head::parse(record)?;
+    ids.reserve_exact(limit.min(head.count() as usize));
+    let directory = match head {
+        Head::Inline { run, .. } => {
+            append_ends(run, limit, &mut ids);
+            return Ok(ids);
+        }
+        Head::Chunked(directory) => directory,
+    };
+    let chunks = Chunked { table, list, directory };
+    let mut next = 0;
+    while ids.len() < limit && next < directory.chunks() {
+        let fetched = fetch(db, &chunks, next, limit - ids.len()).await?;
+        for index in 0..fetched.count {
+            append_ends(fetched.run(index), limit, &mut ids);
+        }
+        next += fetched.count;
+    }
+    Ok(ids)
+}
+
+fn append_ends(mut run: Run<'_>, limit: usize, ids: &mut Vec<u64>) {
+    while ids.len() < limit
+        && let Some(entry) = run.take_first()
+    {
+        ids.push(entry.id2.0);
+    }
+}
+
+/// Writes the records of objects, each behind its length.
+async fn write_objects(db: &Db<'_>, table: Table, ids: &[u64], reply: &mut Reply<'_>) -> Result<(), Error> {
+    for some in ids.chunks(HEADS_AT_ONCE) {
+        let mut records = [None; HEADS_AT_ONCE];
+        {
+            let mut keys = [[0; key::OBJECT_KEY_BYTES]; HEADS_AT_ONCE];
+            for (key, id) in keys.iter_mut().zip(some) {
+                *key = key::object(ObjectId(*id));
+            }
+            let keys: [&[u8]; HEADS_AT_ONCE] = core::array::from_fn(|index| &keys[index][..]);
+            db.get_many(table, &keys[..some.len()], &mut records[..some.len()]).await?;
+        }
+        for record in &records[..some.len()] {
+            let Some(record) = record else {
+                reply.u32(NO_OBJECT)?;
+                continue;
+            };
+            reply.u32(record.value.len() as u32)?;
+            reply.write(record.value)?;
+        }
+    }
+    Ok(())
+}
