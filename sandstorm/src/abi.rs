@@ -109,7 +109,8 @@ pub struct Host {
         value: *mut i64,
     ) -> Code,
     /// Finds the id of a table by its name.
-    pub table: unsafe extern "C" fn(context: *mut c_void, ticket: *mut u64, name: RawSlice, id: *mut u32) -> Code,
+    pub table:
+        unsafe extern "C" fn(context: *mut c_void, ticket: *mut u64, name: RawSlice, id: *mut u32) -> Code,
     /// Writes one line to the tenant's log. `level`: 0 error, 1 warning, 2 information, 3 debug.
     pub log: unsafe extern "C" fn(context: *mut c_void, level: u32, text: RawSlice),
     /// Milliseconds since the Unix epoch.
@@ -159,7 +160,8 @@ pub struct Services {
     /// Returns the latest allocation; others are dropped with the arena.
     pub free: unsafe extern "C" fn(address: *mut u8, bytes: usize, align: usize),
     /// Grows or shrinks in place when it is the latest allocation, else copies; null when it is used up.
-    pub reallocate: unsafe extern "C" fn(address: *mut u8, bytes: usize, align: usize, new_bytes: usize) -> *mut u8,
+    pub reallocate:
+        unsafe extern "C" fn(address: *mut u8, bytes: usize, align: usize, new_bytes: usize) -> *mut u8,
     /// Called first in a panic: answers how many panics the running invocation has begun before, so that a
     /// panic while the text of a panic is formatted ends at once.
     pub begin_panic: unsafe extern "C" fn() -> u32,

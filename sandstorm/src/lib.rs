@@ -25,6 +25,9 @@
 //! invocation. What the store lends is read-only and does not move until the invocation ends.
 #![no_std]
 
+#[cfg(feature = "testing")]
+extern crate alloc;
+
 pub mod abi;
 mod args;
 mod db;

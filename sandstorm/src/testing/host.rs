@@ -1,0 +1,268 @@
+//! The host calls of a [`MemoryDb`](super::MemoryDb), and the write set of the invocation that makes them.
+//!
+//! Values are reference-counted and never changed, so what is lent stays valid while the state is borrowed
+//! or the write set lives.
+
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::ffi::c_void;
+
+use super::State;
+use crate::Condition;
+use crate::Error;
+use crate::Level;
+use crate::abi::Code;
+use crate::abi::Host;
+use crate::abi::OK;
+use crate::abi::PENDING;
+use crate::abi::RawCondition;
+use crate::abi::RawRecord;
+use crate::abi::RawSlice;
+use crate::abi::VERSION_UNAPPLIED;
+
+/// The store's limit of a key.
+const KEY_BYTES_MAX: usize = (64 << 10) - 1;
+/// The store's limit of a value.
+const VALUE_BYTES_MAX: usize = 1 << 20;
+
+/// The host table.
+pub(super) static HOST: Host = Host { get, get_many, put, delete, increment, table, log, now_ms };
+
+/// One write; no value is a deletion.
+pub(super) struct Write {
+    pub(super) table: u32,
+    pub(super) key: Vec<u8>,
+    pub(super) value: Option<Rc<[u8]>>,
+}
+
+/// The context of the host calls: one invocation.
+pub(super) struct Invocation<'s> {
+    state: &'s State,
+    may_write: bool,
+    /// Every write in order; nothing is removed, since values may be lent.
+    writes: RefCell<Vec<Write>>,
+    /// Where the latest write of an object is.
+    latest: RefCell<BTreeMap<(u32, Vec<u8>), usize>>,
+    log: RefCell<Vec<(Level, String)>>,
+}
+
+impl<'s> Invocation<'s> {
+    /// An invocation that has done nothing yet.
+    pub(super) fn new(state: &'s State, may_write: bool) -> Invocation<'s> {
+        Invocation {
+            state,
+            may_write,
+            writes: RefCell::default(),
+            latest: RefCell::default(),
+            log: RefCell::default(),
+        }
+    }
+
+    /// The write set and the log lines.
+    pub(super) fn finish(self) -> (Vec<Write>, Vec<(Level, String)>) {
+        (self.writes.into_inner(), self.log.into_inner())
+    }
+
+    /// The object as the invocation sees it: version (0: none) and value.
+    fn look_up(&self, table: u32, key: &[u8]) -> Result<(u64, Rc<[u8]>), Error> {
+        if !self.state.tables.values().any(|id| *id == table) {
+            return Err(Error::UnknownTable);
+        }
+        let name = (table, key.to_vec());
+        if let Some(index) = self.latest.borrow().get(&name) {
+            let value = &self.writes.borrow()[*index].value;
+            return Ok(value.as_ref().map_or((0, Rc::from([])), |value| (VERSION_UNAPPLIED, value.clone())));
+        }
+        let object = self.state.objects.get(&name);
+        Ok(object.map_or((0, Rc::from([])), |object| (object.version, object.value.clone())))
+    }
+
+    /// Adds to the write set what passes limits and condition.
+    fn write(
+        &self,
+        table: u32,
+        key: &[u8],
+        value: Option<&[u8]>,
+        condition: RawCondition,
+    ) -> Result<(), Error> {
+        if !self.may_write {
+            return Err(Error::ReadOnly);
+        }
+        if key.len() > KEY_BYTES_MAX {
+            return Err(Error::KeyTooLarge);
+        }
+        if value.is_some_and(|value| value.len() > VALUE_BYTES_MAX) {
+            return Err(Error::ValueTooLarge);
+        }
+        let (version, _) = self.look_up(table, key)?;
+        let holds = match Condition::from_raw(condition) {
+            Some(Condition::Always) => true,
+            Some(Condition::Absent) => version == 0,
+            Some(Condition::Present) => version != 0,
+            Some(Condition::Version(wanted)) => version == wanted,
+            None => false,
+        };
+        if !holds {
+            return Err(Error::ConditionFailed);
+        }
+        let mut writes = self.writes.borrow_mut();
+        self.latest.borrow_mut().insert((table, key.to_vec()), writes.len());
+        writes.push(Write { table, key: key.to_vec(), value: value.map(Rc::from) });
+        Ok(())
+    }
+
+    /// The sum of an object's number and `delta`, written back.
+    fn add(&self, table: u32, key: &[u8], delta: i64) -> Result<i64, Error> {
+        let (version, value) = self.look_up(table, key)?;
+        let old = match <[u8; 8]>::try_from(&*value) {
+            Ok(bytes) => i64::from_le_bytes(bytes),
+            Err(_) if version == 0 => 0,
+            Err(_) => return Err(Error::NotANumber),
+        };
+        let sum = old.checked_add(delta).ok_or(Error::Overflow)?;
+        self.write(table, key, Some(&sum.to_le_bytes()), RawCondition { kind: 0, version: 0 })?;
+        Ok(sum)
+    }
+
+    /// When the database is stalling, whether this is the first poll of an operation.
+    fn stalls(&self, ticket: &mut u64) -> bool {
+        let stalls = self.state.stalling && *ticket == 0;
+        if stalls {
+            *ticket = 1;
+        }
+        stalls
+    }
+}
+
+/// Makes a host call: pending when stalling, else what `operation` answers.
+///
+/// # Safety
+/// `context` is an [`Invocation`] and `ticket` is valid.
+unsafe fn answer(
+    context: *mut c_void,
+    ticket: *mut u64,
+    operation: impl FnOnce(&Invocation<'_>) -> Result<(), Error>,
+) -> Code {
+    // SAFETY: by contract; the invocation is only ever shared.
+    let (invocation, ticket) = unsafe { (&*context.cast::<Invocation<'_>>(), &mut *ticket) };
+    if invocation.stalls(ticket) {
+        return PENDING;
+    }
+    operation(invocation).map_or_else(Error::code, |()| OK)
+}
+
+/// Reads one object into a border record. The value is lent: state and write set keep it.
+fn read(invocation: &Invocation<'_>, table: u32, key: &[u8]) -> Result<RawRecord, Error> {
+    let (version, value) = invocation.look_up(table, key)?;
+    Ok(RawRecord { value: RawSlice::of(&value), version })
+}
+
+unsafe extern "C" fn get(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    key: RawSlice,
+    record: *mut RawRecord,
+) -> Code {
+    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    unsafe {
+        answer(context, ticket, |invocation| {
+            record.write(read(invocation, table, key.as_slice())?);
+            Ok(())
+        })
+    }
+}
+
+unsafe extern "C" fn get_many(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    keys: *const RawSlice,
+    count: usize,
+    records: *mut RawRecord,
+) -> Code {
+    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    unsafe {
+        answer(context, ticket, |invocation| {
+            for index in 0..count {
+                records.add(index).write(read(invocation, table, (*keys.add(index)).as_slice())?);
+            }
+            Ok(())
+        })
+    }
+}
+
+unsafe extern "C" fn put(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    key: RawSlice,
+    value: RawSlice,
+    condition: RawCondition,
+) -> Code {
+    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    unsafe {
+        answer(context, ticket, |invocation| {
+            invocation.write(table, key.as_slice(), Some(value.as_slice()), condition)
+        })
+    }
+}
+
+unsafe extern "C" fn delete(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    key: RawSlice,
+    condition: RawCondition,
+) -> Code {
+    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    unsafe { answer(context, ticket, |invocation| invocation.write(table, key.as_slice(), None, condition)) }
+}
+
+unsafe extern "C" fn increment(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    key: RawSlice,
+    delta: i64,
+    value: *mut i64,
+) -> Code {
+    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    unsafe {
+        answer(context, ticket, |invocation| {
+            value.write(invocation.add(table, key.as_slice(), delta)?);
+            Ok(())
+        })
+    }
+}
+
+unsafe extern "C" fn table(context: *mut c_void, ticket: *mut u64, name: RawSlice, id: *mut u32) -> Code {
+    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    unsafe {
+        answer(context, ticket, |invocation| {
+            let name = str::from_utf8(name.as_slice()).map_err(|_| Error::UnknownTable)?;
+            id.write(*invocation.state.tables.get(name).ok_or(Error::UnknownTable)?);
+            Ok(())
+        })
+    }
+}
+
+unsafe extern "C" fn log(context: *mut c_void, level: u32, text: RawSlice) {
+    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    let (invocation, text) = unsafe { (&*context.cast::<Invocation<'_>>(), text.as_slice()) };
+    let level = match level {
+        0 => Level::Error,
+        1 => Level::Warning,
+        2 => Level::Information,
+        _ => Level::Debug,
+    };
+    invocation.log.borrow_mut().push((level, String::from_utf8_lossy(text).into_owned()));
+}
+
+unsafe extern "C" fn now_ms(context: *mut c_void) -> u64 {
+    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    unsafe { (*context.cast::<Invocation<'_>>()).state.now_ms }
+}

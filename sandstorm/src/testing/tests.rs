@@ -1,0 +1,177 @@
+//! The SDK on its in-memory host: what an author relies on.
+
+use alloc::vec::Vec;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::Context;
+use core::task::Poll;
+use core::task::Waker;
+
+use super::MemoryDb;
+use crate::Args;
+use crate::Condition;
+use crate::Db;
+use crate::Error;
+use crate::Level;
+use crate::Reply;
+use crate::Table;
+
+async fn transfer(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let amount = args.reader().i64()?;
+    db.increment(args.table(), b"to", amount).await?;
+    let left = db.increment(args.table(), args.key(), -amount).await?;
+    if left < 0 {
+        reply.write(b"not enough")?;
+        return Err(Error::Application(402));
+    }
+    reply.i64(left)
+}
+
+#[test]
+fn writes_apply_together_and_only_at_a_good_end() {
+    for stalling in [false, true] {
+        let db = MemoryDb::new();
+        db.set_stalling(stalling);
+        let accounts = db.table("accounts");
+        db.put(accounts, b"from", &10i64.to_le_bytes());
+        assert_eq!(db.call(transfer, accounts, b"from", &7i64.to_le_bytes()).unwrap(), 3i64.to_le_bytes());
+        assert_eq!(db.call(transfer, accounts, b"from", &7i64.to_le_bytes()), Err(Error::Application(402)));
+        assert_eq!(db.get(accounts, b"to").unwrap(), 7i64.to_le_bytes());
+        assert_eq!(db.get(accounts, b"from").unwrap(), 3i64.to_le_bytes());
+        assert_eq!(db.call_read(transfer, accounts, b"from", &1i64.to_le_bytes()), Err(Error::ReadOnly));
+        assert_eq!(db.call(transfer, accounts, b"from", b"short"), Err(Error::BadArguments));
+    }
+}
+
+#[test]
+fn reads_see_the_invocations_own_writes() {
+    let db = MemoryDb::new();
+    let table = db.table("t");
+    db.put(table, b"k", b"old");
+    let run = async |db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>| {
+        let old = db.get(args.table(), b"k").await?;
+        db.put(args.table(), b"k", b"new").await?;
+        assert_eq!(db.get(args.table(), b"k").await?, Some(&b"new"[..]));
+        db.delete(args.table(), b"k").await?;
+        assert_eq!(db.get(args.table(), b"k").await?, None);
+        reply.write(old.ok_or(Error::NotFound)?)
+    };
+    assert_eq!(db.call(run, table, b"", b"").unwrap(), b"old");
+    assert_eq!(db.get(table, b"k"), None);
+}
+
+#[test]
+fn conditions_decide_on_version_and_presence() {
+    let db = MemoryDb::new();
+    let table = db.table("t");
+    db.put(table, b"k", b"1");
+    let version = db.version(table, b"k").unwrap();
+    let write = async |db: &Db<'_>, condition| db.put_if(table, b"k", b"2", condition).await;
+    for (condition, expected) in [
+        (Condition::Absent, Err(Error::ConditionFailed)),
+        (Condition::Version(version + 1), Err(Error::ConditionFailed)),
+        (Condition::Version(version), Ok(())),
+        (Condition::Present, Ok(())),
+    ] {
+        let result = db.call(async |db, _, _| write(db, condition).await, table, b"", b"");
+        assert_eq!(result.map(drop), expected);
+        db.delete(table, b"other");
+        if expected.is_ok() {
+            assert!(db.version(table, b"k").unwrap() > version);
+        }
+    }
+}
+
+#[test]
+fn get_many_answers_beyond_one_chunk() {
+    for stalling in [false, true] {
+        let db = MemoryDb::new();
+        db.set_stalling(stalling);
+        let table = db.table("t");
+        for index in (0..100u32).step_by(3) {
+            db.put(table, &index.to_le_bytes(), &index.to_be_bytes());
+        }
+        let run = async |db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>| {
+            let keys: Vec<[u8; 4]> = (0..100u32).map(u32::to_le_bytes).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+            let mut records = [None; 100];
+            db.get_many(args.table(), &keys, &mut records).await?;
+            for (index, record) in records.iter().enumerate() {
+                let found = record.map(|record| record.value.to_vec());
+                let expected = index.is_multiple_of(3).then(|| (index as u32).to_be_bytes().to_vec());
+                assert_eq!(found, expected, "key {index}");
+            }
+            db.get_many(args.table(), &keys, &mut records[1..]).await
+        };
+        assert_eq!(db.call_read(run, table, b"", b""), Err(Error::BadArguments));
+    }
+}
+
+#[test]
+fn a_future_may_be_polled_again_or_forgotten() {
+    let db = MemoryDb::new();
+    db.set_stalling(true);
+    let table = db.table("t");
+    db.put(table, b"k", b"v");
+    let run = async |db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>| {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut forgotten = db.get(args.table(), b"k");
+        assert!(Pin::new(&mut forgotten).poll(&mut context).is_pending());
+        core::mem::forget(forgotten);
+        let mut twice = db.get(args.table(), b"k");
+        for _ in 0..2 {
+            assert!(Pin::new(&mut twice).poll(&mut context).is_pending());
+            assert_eq!(Pin::new(&mut twice).poll(&mut context), Poll::Ready(Ok(Some(&b"v"[..]))));
+        }
+        db.yield_now().await;
+        reply.write(b"fine")
+    };
+    assert_eq!(db.call_read(run, table, b"", b"").unwrap(), b"fine");
+}
+
+#[test]
+fn tables_are_found_by_name_and_unknown_ones_refused() {
+    let db = MemoryDb::new();
+    let table = db.table("known");
+    assert_eq!(db.table("known"), table);
+    let run = async |db: &Db<'_>, _: Args<'_>, reply: &mut Reply<'_>| {
+        assert_eq!(db.table("unknown").await, Err(Error::UnknownTable));
+        assert_eq!(db.get(Table::from_id(77), b"").await, Err(Error::UnknownTable));
+        reply.u32(db.table("known").await?.id())
+    };
+    assert_eq!(db.call_read(run, table, b"", b"").unwrap(), table.id().to_le_bytes());
+}
+
+#[test]
+fn a_long_log_line_is_cut_at_a_character() {
+    let db = MemoryDb::new();
+    db.set_now_ms(17);
+    let table = db.table("t");
+    let run = async |db: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>| {
+        db.log(Level::Warning, format_args!("{} at {}", "now", db.now_ms()));
+        db.log(Level::Debug, format_args!("x{}", "ß".repeat(400)));
+        Ok(())
+    };
+    db.call_read(run, table, b"", b"").unwrap();
+    let log = db.take_log();
+    assert_eq!(log[0], (Level::Warning, "now at 17".into()));
+    assert_eq!(log[1].1.len(), 255);
+    assert!(log[1].1.ends_with('ß'));
+    assert!(db.take_log().is_empty());
+}
+
+#[test]
+fn keys_and_values_beyond_the_limits_are_refused() {
+    let db = MemoryDb::new();
+    let table = db.table("t");
+    let run = async |db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>| {
+        let long = alloc::vec![0; (1 << 20) + 1];
+        assert_eq!(db.put(args.table(), &long[..1 << 16], b"").await, Err(Error::KeyTooLarge));
+        assert_eq!(db.put(args.table(), b"k", &long).await, Err(Error::ValueTooLarge));
+        db.put(args.table(), b"k", &i64::MAX.to_le_bytes()).await?;
+        assert_eq!(db.increment(args.table(), b"k", 1).await, Err(Error::Overflow));
+        db.put(args.table(), b"k", b"word").await?;
+        db.increment(args.table(), b"k", 1).await.map(drop)
+    };
+    assert_eq!(db.call(run, table, b"", b""), Err(Error::NotANumber));
+}
