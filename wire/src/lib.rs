@@ -1,1 +1,43 @@
-//! See the crate's description.
+//! The bytes of every message, and the sans-I/O requester.
+//!
+//! Everything that crosses the border between a client and a server is laid out here, byte by byte as
+//! `docs/formats.md` lists it, little-endian. Decoding refuses and never panics: bytes from outside become
+//! borrowed values that are valid by construction, or a [`Status`] or [`FrameError`] that says why not.
+//! Data requests travel in datagrams ([`FrameReader`], [`FrameWriter`]) or, when they are too large, as
+//! records of a TCP stream ([`RecordHeader`]); opening and administration use the stream alone.
+//!
+//! Nothing here opens a socket, reads a clock or starts a thread: [`Requester`] is told the time and given
+//! the frames. Called by `client` sessions and by the server's dispatch and control threads.
+
+#![forbid(unsafe_code)]
+
+mod admin;
+mod body;
+mod condition;
+mod frame;
+mod keys;
+pub mod limits;
+mod name;
+pub mod opcode;
+mod open;
+pub mod reply;
+mod request;
+mod requester;
+mod status;
+mod stream;
+
+pub use admin::{
+    AdminRequest, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry,
+    FunctionMode, PackageFile, SessionEntry, Statistic, TableEntry, TableId, TableStatistics, TenantCreated,
+    TenantEntry,
+};
+pub use body::{Body, BodyReader, BodyWriter};
+pub use condition::Condition;
+pub use frame::{FrameError, FrameReader, FrameWriter, Group, Groups, Message, Messages};
+pub use keys::Keys;
+pub use name::{function_hash, name_is_valid, path_is_valid};
+pub use open::{OpenRequest, Opened, SessionLimits, VersionRange};
+pub use request::Request;
+pub use requester::{Completion, CompletionError, Requester, RequesterConfig, SubmitError};
+pub use status::Status;
+pub use stream::RecordHeader;

@@ -1,0 +1,20 @@
+//! Administration: requests and answers that travel over streams alone.
+//!
+//! `request` has the one enum of requests, the other files the answers by subject. Each answer is a
+//! [`crate::Body`]; requests that only succeed are answered by an empty body, lists by a `Vec`. Which stream
+//! may ask what is the server's to check: a tenant's stream administers its own tables, extensions and
+//! sessions, tenants need the administrator's.
+
+mod extension;
+mod request;
+mod server;
+mod table;
+mod tenant;
+
+pub use extension::{
+    ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode,
+};
+pub use request::{AdminRequest, PackageFile};
+pub use server::{SessionEntry, Statistic};
+pub use table::{TableEntry, TableId, TableStatistics};
+pub use tenant::{TenantCreated, TenantEntry};

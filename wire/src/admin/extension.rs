@@ -1,0 +1,203 @@
+//! Answers about the extensions of a tenant.
+//!
+//! An invocation names an extension by its id, a version of it (or 0, the current one) and a function by
+//! [`crate::function_hash`] of its name; [`ExtensionResolved`] is the way from names to these numbers.
+
+use crate::{Body, BodyReader, BodyWriter, Status};
+
+/// What a function may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FunctionMode {
+    /// It may not write, and is not recorded for exactly-once execution.
+    Read,
+    /// Its writes are applied together when it ends well.
+    Write,
+}
+
+impl Body for FunctionMode {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u8(match self {
+            FunctionMode::Read => 0,
+            FunctionMode::Write => 1,
+        });
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<FunctionMode, Status> {
+        match reader.u8()? {
+            0 => Ok(FunctionMode::Read),
+            1 => Ok(FunctionMode::Write),
+            _ => Err(Status::Malformed),
+        }
+    }
+}
+
+/// One function of an extension.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FunctionEntry {
+    /// Its name.
+    pub name: String,
+    /// [`crate::function_hash`] of its name.
+    pub hash: u32,
+    /// What it may do.
+    pub mode: FunctionMode,
+    /// What its author wrote above it; may be empty.
+    pub doc: String,
+}
+
+impl Body for FunctionEntry {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.text(&self.name);
+        writer.u32(self.hash);
+        self.mode.write(writer);
+        writer.text(&self.doc);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<FunctionEntry, Status> {
+        Ok(FunctionEntry {
+            name: reader.text()?.to_owned(),
+            hash: reader.u32()?,
+            mode: FunctionMode::read(reader)?,
+            doc: reader.text()?.to_owned(),
+        })
+    }
+}
+
+/// The answer to an installation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExtensionInstalled {
+    /// What invocations name it by; the same for all its versions.
+    pub extension: u32,
+    /// The version that is now the current one.
+    pub version: u32,
+    /// Milliseconds that checking and compiling took, 0 when the same source had been built before.
+    pub compile_ms: u32,
+    /// The compiler's warnings; may be empty.
+    pub diagnostics: String,
+}
+
+impl Body for ExtensionInstalled {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u32(self.extension);
+        writer.u32(self.version);
+        writer.u32(self.compile_ms);
+        writer.text(&self.diagnostics);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<ExtensionInstalled, Status> {
+        Ok(ExtensionInstalled {
+            extension: reader.u32()?,
+            version: reader.u32()?,
+            compile_ms: reader.u32()?,
+            diagnostics: reader.text()?.to_owned(),
+        })
+    }
+}
+
+/// One extension of the list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExtensionEntry {
+    /// What invocations name it by.
+    pub extension: u32,
+    /// The current version.
+    pub version: u32,
+    /// Its name.
+    pub name: String,
+    /// How many functions it has.
+    pub functions: u32,
+}
+
+impl Body for ExtensionEntry {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u32(self.extension);
+        writer.u32(self.version);
+        writer.text(&self.name);
+        writer.u32(self.functions);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<ExtensionEntry, Status> {
+        Ok(ExtensionEntry {
+            extension: reader.u32()?,
+            version: reader.u32()?,
+            name: reader.text()?.to_owned(),
+            functions: reader.u32()?,
+        })
+    }
+}
+
+/// All that is known of an extension.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExtensionDescription {
+    /// What invocations name it by.
+    pub extension: u32,
+    /// The current version.
+    pub version: u32,
+    /// Its name.
+    pub name: String,
+    /// Hash of the artefact, as hexadecimal text.
+    pub content_hash: String,
+    /// Bytes of the artefact.
+    pub artefact_bytes: u64,
+    /// Bytes of the source.
+    pub source_bytes: u64,
+    /// When this version was installed, in milliseconds since the Unix epoch.
+    pub installed_ms: u64,
+    /// Milliseconds that checking and compiling took.
+    pub compile_ms: u32,
+    /// Its functions.
+    pub functions: Vec<FunctionEntry>,
+}
+
+impl Body for ExtensionDescription {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u32(self.extension);
+        writer.u32(self.version);
+        writer.text(&self.name);
+        writer.text(&self.content_hash);
+        writer.u64(self.artefact_bytes);
+        writer.u64(self.source_bytes);
+        writer.u64(self.installed_ms);
+        writer.u32(self.compile_ms);
+        self.functions.write(writer);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<ExtensionDescription, Status> {
+        Ok(ExtensionDescription {
+            extension: reader.u32()?,
+            version: reader.u32()?,
+            name: reader.text()?.to_owned(),
+            content_hash: reader.text()?.to_owned(),
+            artefact_bytes: reader.u64()?,
+            source_bytes: reader.u64()?,
+            installed_ms: reader.u64()?,
+            compile_ms: reader.u32()?,
+            functions: Vec::read(reader)?,
+        })
+    }
+}
+
+/// The way from names to the numbers of an invocation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExtensionResolved {
+    /// What invocations name it by.
+    pub extension: u32,
+    /// The current version.
+    pub version: u32,
+    /// Its functions.
+    pub functions: Vec<FunctionEntry>,
+}
+
+impl Body for ExtensionResolved {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u32(self.extension);
+        writer.u32(self.version);
+        self.functions.write(writer);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<ExtensionResolved, Status> {
+        Ok(ExtensionResolved {
+            extension: reader.u32()?,
+            version: reader.u32()?,
+            functions: Vec::read(reader)?,
+        })
+    }
+}

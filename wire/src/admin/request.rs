@@ -1,0 +1,201 @@
+//! The requests of administration.
+//!
+//! Names and paths are checked by the decoder ([`crate::name_is_valid`], [`crate::path_is_valid`]), so what
+//! the server gets may be shown and stored. The files of an installation are borrowed from the record.
+
+use crate::limits::{INSTALL_BODY_BYTES_MAX, PACKAGE_FILES_MAX};
+use crate::{BodyReader, BodyWriter, Status, opcode, path_is_valid};
+
+/// One file of an extension's source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PackageFile<'a> {
+    /// Path below the package, parts separated by `/`.
+    pub path: &'a str,
+    /// The file's bytes.
+    pub bytes: &'a [u8],
+}
+
+/// A request of administration. The comment of each names the answer under `Ok`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AdminRequest<'a> {
+    /// Creates a tenant: [`crate::TenantCreated`].
+    TenantCreate {
+        /// Its name.
+        name: &'a str,
+    },
+    /// Lists the tenants: a `Vec` of [`crate::TenantEntry`].
+    TenantList,
+    /// Drops a tenant with all it has: empty.
+    TenantDrop {
+        /// Its name.
+        name: &'a str,
+    },
+    /// Creates a table: [`crate::TableId`].
+    TableCreate {
+        /// Its name.
+        name: &'a str,
+    },
+    /// Lists the tables: a `Vec` of [`crate::TableEntry`].
+    TableList,
+    /// Drops a table with its objects: empty.
+    TableDrop {
+        /// Its name.
+        name: &'a str,
+    },
+    /// Counts a table: [`crate::TableStatistics`].
+    TableStat {
+        /// Its name.
+        name: &'a str,
+    },
+    /// Finds a table: [`crate::TableId`].
+    TableOpen {
+        /// Its name.
+        name: &'a str,
+    },
+    /// Compiles and installs an extension: [`crate::ExtensionInstalled`]. A name that exists gets a new
+    /// version, which becomes the current one.
+    ExtensionInstall {
+        /// Its name.
+        name: &'a str,
+        /// Its source.
+        files: Vec<PackageFile<'a>>,
+    },
+    /// Lists the extensions: a `Vec` of [`crate::ExtensionEntry`].
+    ExtensionList,
+    /// Describes an extension: [`crate::ExtensionDescription`].
+    ExtensionDescribe {
+        /// Its name.
+        name: &'a str,
+    },
+    /// Removes an extension: empty.
+    ExtensionRemove {
+        /// Its name.
+        name: &'a str,
+    },
+    /// Finds what is needed to invoke: [`crate::ExtensionResolved`].
+    ExtensionResolve {
+        /// Its name.
+        name: &'a str,
+    },
+    /// Reads the counters that the caller may see: a `Vec` of [`crate::Statistic`].
+    Statistics,
+    /// Lists the open sessions: a `Vec` of [`crate::SessionEntry`].
+    SessionList,
+    /// Ends a session: empty.
+    SessionRevoke {
+        /// Its client's id.
+        client_id: u64,
+    },
+}
+
+impl<'a> AdminRequest<'a> {
+    /// The request's number, one of [`crate::opcode`].
+    pub const fn opcode(&self) -> u8 {
+        match self {
+            AdminRequest::TenantCreate { .. } => opcode::TENANT_CREATE,
+            AdminRequest::TenantList => opcode::TENANT_LIST,
+            AdminRequest::TenantDrop { .. } => opcode::TENANT_DROP,
+            AdminRequest::TableCreate { .. } => opcode::TABLE_CREATE,
+            AdminRequest::TableList => opcode::TABLE_LIST,
+            AdminRequest::TableDrop { .. } => opcode::TABLE_DROP,
+            AdminRequest::TableStat { .. } => opcode::TABLE_STAT,
+            AdminRequest::TableOpen { .. } => opcode::TABLE_OPEN,
+            AdminRequest::ExtensionInstall { .. } => opcode::EXTENSION_INSTALL,
+            AdminRequest::ExtensionList => opcode::EXTENSION_LIST,
+            AdminRequest::ExtensionDescribe { .. } => opcode::EXTENSION_DESCRIBE,
+            AdminRequest::ExtensionRemove { .. } => opcode::EXTENSION_REMOVE,
+            AdminRequest::ExtensionResolve { .. } => opcode::EXTENSION_RESOLVE,
+            AdminRequest::Statistics => opcode::STATISTICS,
+            AdminRequest::SessionList => opcode::SESSION_LIST,
+            AdminRequest::SessionRevoke { .. } => opcode::SESSION_REVOKE,
+        }
+    }
+
+    /// The body.
+    ///
+    /// # Errors
+    /// [`Status::LimitExceeded`] when an installation has more files or bytes than a record may carry.
+    pub fn encode(&self) -> Result<Vec<u8>, Status> {
+        let mut writer = BodyWriter::new();
+        match self {
+            AdminRequest::TenantList
+            | AdminRequest::TableList
+            | AdminRequest::ExtensionList
+            | AdminRequest::Statistics
+            | AdminRequest::SessionList => {}
+            AdminRequest::TenantCreate { name }
+            | AdminRequest::TenantDrop { name }
+            | AdminRequest::TableCreate { name }
+            | AdminRequest::TableDrop { name }
+            | AdminRequest::TableStat { name }
+            | AdminRequest::TableOpen { name }
+            | AdminRequest::ExtensionDescribe { name }
+            | AdminRequest::ExtensionRemove { name }
+            | AdminRequest::ExtensionResolve { name } => writer.text(name),
+            AdminRequest::ExtensionInstall { name, files } => {
+                let source_bytes: usize =
+                    files.iter().map(|file| file.path.len() + file.bytes.len() + 6).sum();
+                let body_bytes = name.len() + 4 + source_bytes;
+                if files.len() > PACKAGE_FILES_MAX || body_bytes > INSTALL_BODY_BYTES_MAX {
+                    return Err(Status::LimitExceeded);
+                }
+                writer.text(name);
+                writer.u16(files.len() as u16);
+                for file in files {
+                    writer.text(file.path);
+                    writer.blob(file.bytes);
+                }
+            }
+            AdminRequest::SessionRevoke { client_id } => writer.u64(*client_id),
+        }
+        Ok(writer.into_bytes())
+    }
+
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// [`Status::UnknownOpcode`], [`Status::Malformed`], [`Status::NameInvalid`] for a name or a path that
+    /// may not be used or comes twice, [`Status::LimitExceeded`] for too many files.
+    pub fn decode(number: u8, body: &'a [u8]) -> Result<AdminRequest<'a>, Status> {
+        let mut reader = BodyReader::new(body);
+        let request = match number {
+            opcode::TENANT_CREATE => AdminRequest::TenantCreate { name: reader.name()? },
+            opcode::TENANT_LIST => AdminRequest::TenantList,
+            opcode::TENANT_DROP => AdminRequest::TenantDrop { name: reader.name()? },
+            opcode::TABLE_CREATE => AdminRequest::TableCreate { name: reader.name()? },
+            opcode::TABLE_LIST => AdminRequest::TableList,
+            opcode::TABLE_DROP => AdminRequest::TableDrop { name: reader.name()? },
+            opcode::TABLE_STAT => AdminRequest::TableStat { name: reader.name()? },
+            opcode::TABLE_OPEN => AdminRequest::TableOpen { name: reader.name()? },
+            opcode::EXTENSION_INSTALL => {
+                AdminRequest::ExtensionInstall { name: reader.name()?, files: read_files(&mut reader)? }
+            }
+            opcode::EXTENSION_LIST => AdminRequest::ExtensionList,
+            opcode::EXTENSION_DESCRIBE => AdminRequest::ExtensionDescribe { name: reader.name()? },
+            opcode::EXTENSION_REMOVE => AdminRequest::ExtensionRemove { name: reader.name()? },
+            opcode::EXTENSION_RESOLVE => AdminRequest::ExtensionResolve { name: reader.name()? },
+            opcode::STATISTICS => AdminRequest::Statistics,
+            opcode::SESSION_LIST => AdminRequest::SessionList,
+            opcode::SESSION_REVOKE => AdminRequest::SessionRevoke { client_id: reader.u64()? },
+            _ => return Err(Status::UnknownOpcode),
+        };
+        reader.finish()?;
+        Ok(request)
+    }
+}
+
+fn read_files<'a>(reader: &mut BodyReader<'a>) -> Result<Vec<PackageFile<'a>>, Status> {
+    let count = reader.u16()? as usize;
+    if count > PACKAGE_FILES_MAX {
+        return Err(Status::LimitExceeded);
+    }
+    let mut files: Vec<PackageFile<'a>> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let path = reader.text()?;
+        if !path_is_valid(path) || files.iter().any(|file| file.path == path) {
+            return Err(Status::NameInvalid);
+        }
+        files.push(PackageFile { path, bytes: reader.blob()? });
+    }
+    Ok(files)
+}

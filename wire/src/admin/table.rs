@@ -1,0 +1,73 @@
+//! Answers about the tables of a tenant.
+//!
+//! Data requests name a table by its id, which is never used again after the table is dropped.
+
+use crate::{Body, BodyReader, BodyWriter, Status};
+
+/// The answer to the creation or opening of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableId {
+    /// What data requests name it by.
+    pub id: u32,
+}
+
+impl Body for TableId {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u32(self.id);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<TableId, Status> {
+        Ok(TableId { id: reader.u32()? })
+    }
+}
+
+/// One table of the list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TableEntry {
+    /// What data requests name it by.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+}
+
+impl Body for TableEntry {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u32(self.id);
+        writer.text(&self.name);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<TableEntry, Status> {
+        Ok(TableEntry { id: reader.u32()?, name: reader.text()?.to_owned() })
+    }
+}
+
+/// What a table holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableStatistics {
+    /// What data requests name it by.
+    pub id: u32,
+    /// Live objects.
+    pub objects: u64,
+    /// Bytes of memory of these objects, headers included.
+    pub bytes: u64,
+    /// Bytes of memory of the index.
+    pub index_bytes: u64,
+}
+
+impl Body for TableStatistics {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u32(self.id);
+        writer.u64(self.objects);
+        writer.u64(self.bytes);
+        writer.u64(self.index_bytes);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<TableStatistics, Status> {
+        Ok(TableStatistics {
+            id: reader.u32()?,
+            objects: reader.u64()?,
+            bytes: reader.u64()?,
+            index_bytes: reader.u64()?,
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! The numbers of all requests: one space for frames, streams, opening and administration.
+//!
+//! Numbers are never reused. Data requests are 1 to 31 and travel in frames or in streams; opening is 32 to
+//! 39 and administration 64 to 127, both in streams alone.
+
+/// Asks for an empty answer.
+pub const PING: u8 = 1;
+/// Reads one object.
+pub const GET: u8 = 2;
+/// Writes one object.
+pub const PUT: u8 = 3;
+/// Deletes one object.
+pub const DELETE: u8 = 4;
+/// Adds to the number that an object holds.
+pub const INCREMENT: u8 = 5;
+/// Reads several objects of one table.
+pub const MULTI_GET: u8 = 6;
+/// Calls a function of an extension.
+pub const INVOKE: u8 = 7;
+
+/// Opens a session of a tenant.
+pub const OPEN_SESSION: u8 = 32;
+/// Adds a stream to an open session.
+pub const ATTACH: u8 = 33;
+/// Opens a stream of the administrator.
+pub const OPEN_ADMIN: u8 = 34;
+
+/// Creates a tenant. Administrator alone.
+pub const TENANT_CREATE: u8 = 64;
+/// Lists the tenants. Administrator alone.
+pub const TENANT_LIST: u8 = 65;
+/// Drops a tenant with all it has. Administrator alone.
+pub const TENANT_DROP: u8 = 66;
+/// Creates a table.
+pub const TABLE_CREATE: u8 = 72;
+/// Lists the tables.
+pub const TABLE_LIST: u8 = 73;
+/// Drops a table with its objects.
+pub const TABLE_DROP: u8 = 74;
+/// Counts a table.
+pub const TABLE_STAT: u8 = 75;
+/// Finds the id of a table.
+pub const TABLE_OPEN: u8 = 76;
+/// Compiles and installs an extension from source.
+pub const EXTENSION_INSTALL: u8 = 80;
+/// Lists the extensions.
+pub const EXTENSION_LIST: u8 = 81;
+/// Describes an extension.
+pub const EXTENSION_DESCRIBE: u8 = 82;
+/// Removes an extension.
+pub const EXTENSION_REMOVE: u8 = 83;
+/// Finds the ids needed to invoke.
+pub const EXTENSION_RESOLVE: u8 = 84;
+/// Reads the counters of the server.
+pub const STATISTICS: u8 = 96;
+/// Lists the open sessions.
+pub const SESSION_LIST: u8 = 97;
+/// Ends a session.
+pub const SESSION_REVOKE: u8 = 98;

@@ -1,0 +1,231 @@
+//! Opening a stream: who the client is, and what it may do.
+//!
+//! The first record of every stream is an [`OpenRequest`] that starts with the magic and the versions that
+//! the client speaks. The answer is [`Opened`] under `Ok` (an empty body for the administrator), or a refusal
+//! after which the server closes the stream; `UnsupportedVersion` carries the server's [`VersionRange`].
+//! A token is unguessable and opens nothing but its own session.
+
+use crate::limits::{MAGIC, PROTOCOL_VERSION, SECRET_BYTES_MAX};
+use crate::{Body, BodyReader, BodyWriter, Status, opcode};
+
+/// The versions of the protocol that one side speaks, both ends included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VersionRange {
+    /// The oldest.
+    pub min: u8,
+    /// The newest.
+    pub max: u8,
+}
+
+impl VersionRange {
+    /// What this crate speaks.
+    pub const OURS: VersionRange = VersionRange { min: PROTOCOL_VERSION, max: PROTOCOL_VERSION };
+
+    /// The newest version that both speak.
+    ///
+    /// # Errors
+    /// [`Status::UnsupportedVersion`] when there is none.
+    pub fn agree(self, other: VersionRange) -> Result<u8, Status> {
+        let (min, max) = (self.min.max(other.min), self.max.min(other.max));
+        if min <= max { Ok(max) } else { Err(Status::UnsupportedVersion) }
+    }
+}
+
+impl Body for VersionRange {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u8(self.min);
+        writer.u8(self.max);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<VersionRange, Status> {
+        Ok(VersionRange { min: reader.u8()?, max: reader.u8()? })
+    }
+}
+
+/// The first record of a stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum OpenRequest<'a> {
+    /// Opens a session.
+    Session {
+        /// The tenant's name.
+        tenant: &'a str,
+        /// The tenant's secret, as it was printed when the tenant was created.
+        secret: &'a str,
+    },
+    /// Adds this stream to an open session.
+    Attach {
+        /// The session's token.
+        token: u64,
+    },
+    /// Opens a stream for the administration of tenants.
+    Admin {
+        /// The administrator's secret.
+        secret: &'a str,
+    },
+}
+
+impl<'a> OpenRequest<'a> {
+    /// The request's number, one of [`crate::opcode`].
+    pub const fn opcode(&self) -> u8 {
+        match self {
+            OpenRequest::Session { .. } => opcode::OPEN_SESSION,
+            OpenRequest::Attach { .. } => opcode::ATTACH,
+            OpenRequest::Admin { .. } => opcode::OPEN_ADMIN,
+        }
+    }
+
+    /// The body, for a client that speaks `versions`.
+    pub fn encode(&self, versions: VersionRange) -> Vec<u8> {
+        let mut writer = BodyWriter::new();
+        writer.u16(MAGIC);
+        versions.write(&mut writer);
+        match self {
+            OpenRequest::Session { tenant, secret } => {
+                writer.text(tenant);
+                writer.text(secret);
+            }
+            OpenRequest::Attach { token } => writer.u64(*token),
+            OpenRequest::Admin { secret } => writer.text(secret),
+        }
+        writer.into_bytes()
+    }
+
+    /// Reads a body: the version to speak, and the request. The version is settled first, since the rest may
+    /// look different under another one.
+    ///
+    /// # Errors
+    /// [`Status::Malformed`], [`Status::UnsupportedVersion`], [`Status::UnknownOpcode`],
+    /// [`Status::NameInvalid`], or [`Status::BadSecret`] for a secret that is too long to be one.
+    pub fn decode(number: u8, body: &'a [u8]) -> Result<(u8, OpenRequest<'a>), Status> {
+        let mut reader = BodyReader::new(body);
+        if !matches!(number, opcode::OPEN_SESSION | opcode::ATTACH | opcode::OPEN_ADMIN) {
+            return Err(Status::UnknownOpcode);
+        }
+        if reader.u16()? != MAGIC {
+            return Err(Status::Malformed);
+        }
+        let version = VersionRange::read(&mut reader)?.agree(VersionRange::OURS)?;
+        let request = match number {
+            opcode::OPEN_SESSION => {
+                OpenRequest::Session { tenant: reader.name()?, secret: secret(&mut reader)? }
+            }
+            opcode::ATTACH => OpenRequest::Attach { token: reader.u64()? },
+            _ => OpenRequest::Admin { secret: secret(&mut reader)? },
+        };
+        reader.finish()?;
+        Ok((version, request))
+    }
+}
+
+/// Secrets and tokens stay out of logs.
+impl core::fmt::Debug for OpenRequest<'_> {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            OpenRequest::Session { tenant, .. } => {
+                formatter.debug_struct("Session").field("tenant", tenant).finish_non_exhaustive()
+            }
+            OpenRequest::Attach { .. } => formatter.debug_struct("Attach").finish_non_exhaustive(),
+            OpenRequest::Admin { .. } => formatter.debug_struct("Admin").finish_non_exhaustive(),
+        }
+    }
+}
+
+fn secret<'a>(reader: &mut BodyReader<'a>) -> Result<&'a str, Status> {
+    let secret = reader.text()?;
+    if secret.len() <= SECRET_BYTES_MAX { Ok(secret) } else { Err(Status::BadSecret) }
+}
+
+/// What a session may send and will be sent, in bytes; never above [`crate::limits`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionLimits {
+    /// Largest key.
+    pub key_bytes_max: u32,
+    /// Largest value.
+    pub value_bytes_max: u32,
+    /// Largest reply of an invocation or a multi-get.
+    pub reply_bytes_max: u32,
+    /// Largest arguments of an invocation.
+    pub arguments_bytes_max: u32,
+}
+
+impl Body for SessionLimits {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u32(self.key_bytes_max);
+        writer.u32(self.value_bytes_max);
+        writer.u32(self.reply_bytes_max);
+        writer.u32(self.arguments_bytes_max);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<SessionLimits, Status> {
+        Ok(SessionLimits {
+            key_bytes_max: reader.u32()?,
+            value_bytes_max: reader.u32()?,
+            reply_bytes_max: reader.u32()?,
+            arguments_bytes_max: reader.u32()?,
+        })
+    }
+}
+
+/// The answer to a session that was opened or attached. The sequences of a session start at 1.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Opened {
+    /// The version of the protocol to speak.
+    pub version: u8,
+    /// Names and proves the session in every group.
+    pub token: u64,
+    /// The client's id, unique in the cluster; with a sequence it is the identity of a request.
+    pub client_id: u64,
+    /// Index of the core that serves the tenant best.
+    pub home_core: u16,
+    /// UDP port of each core, by index.
+    pub core_ports: Vec<u16>,
+    /// Sizes that the session may use.
+    pub limits: SessionLimits,
+    /// Outstanding requests that the session may have; also the width of its exactly-once window.
+    pub credits: u16,
+    /// The server's view.
+    pub view: u64,
+}
+
+impl core::fmt::Debug for Opened {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter
+            .debug_struct("Opened")
+            .field("client_id", &self.client_id)
+            .field("home_core", &self.home_core)
+            .field("core_ports", &self.core_ports)
+            .field("credits", &self.credits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Body for Opened {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u8(self.version);
+        writer.u64(self.token);
+        writer.u64(self.client_id);
+        writer.u16(self.home_core);
+        writer.u16(self.core_ports.len() as u16);
+        for port in &self.core_ports {
+            writer.u16(*port);
+        }
+        self.limits.write(writer);
+        writer.u16(self.credits);
+        writer.u64(self.view);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<Opened, Status> {
+        let version = reader.u8()?;
+        let token = reader.u64()?;
+        let client_id = reader.u64()?;
+        let home_core = reader.u16()?;
+        let core_count = reader.u16()?;
+        let core_ports = (0..core_count).map(|_| reader.u16()).collect::<Result<Vec<u16>, Status>>()?;
+        let limits = SessionLimits::read(reader)?;
+        let (credits, view) = (reader.u16()?, reader.u64()?);
+        if home_core >= core_count || credits == 0 {
+            return Err(Status::Malformed);
+        }
+        Ok(Opened { version, token, client_id, home_core, core_ports, limits, credits, view })
+    }
+}

@@ -1,0 +1,407 @@
+//! Outstanding requests of one session: what is sent, sent again, answered, given up.
+//!
+//! Sans-I/O: the caller passes the time in microseconds of any monotonic clock, sends the frames that
+//! [`Requester::poll_transmit`] fills and hands over those that arrive. Each request keeps its sequence over
+//! all retransmissions, and frames carry the lowest sequence that is not complete; with the server's records
+//! a request executes at most once, and exactly once when it completes with the status of an execution.
+//!
+//! ```text
+//!    first (acknowledged below)      unsent            next
+//!      |  sent .. done .. refused      |  queued ..      |        next - first <= credits
+//! ```
+//! A ring of slots indexed by sequence, sized by the credits; bodies live in buffers that slots keep, so that
+//! nothing is allocated once they have grown. No threads, no locks, and no pacing beyond the credits.
+
+mod completion;
+mod ring;
+mod round_trip;
+
+pub use completion::{Completion, CompletionError, RequesterConfig, SubmitError};
+
+use crate::frame::{FrameError, FrameReader, FrameWriter, Group, Message};
+use crate::limits::{
+    CREDITS_MAX, FRAME_BYTES_LIMIT, FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, MESSAGE_HEADER_BYTES,
+};
+use crate::{Request, Status, reply};
+use ring::{Ring, State};
+use round_trip::RoundTrip;
+
+/// No timer is running.
+const NEVER_US: u64 = u64::MAX;
+/// Longest that a server's `Retry` may put a request off; it may lie, or mean another unit.
+const RETRY_AFTER_US_MAX: u32 = 1_000_000;
+
+/// The outstanding requests of one session. See the file's head for the life of a request.
+#[derive(Debug)]
+pub struct Requester {
+    token: u64,
+    /// Lowest sequence that is not complete.
+    first: u64,
+    /// Lowest sequence that was never sent.
+    unsent: u64,
+    /// The next sequence to give.
+    next: u64,
+    credits: u64,
+    /// No slot is due for retransmission before; may be too early, never too late.
+    resend_at_us: u64,
+    ring: Ring,
+    round_trip: RoundTrip,
+    body_bytes_max: usize,
+    home_core: Option<u16>,
+    config: RequesterConfig,
+}
+
+impl Requester {
+    /// A requester for the session of `token`, whose sequences start at `first_sequence` (1 for a new
+    /// session) and whose server granted `credits`. Memory: 64 bytes per credit, rounded up to a power of
+    /// two, and what the bodies need.
+    ///
+    /// # Panics
+    /// If `credits` is 0 or above [`CREDITS_MAX`], or the largest frame has no place for a message.
+    pub fn new(token: u64, first_sequence: u64, credits: u16, config: RequesterConfig) -> Requester {
+        assert!(credits > 0 && credits <= CREDITS_MAX, "{credits} credits");
+        assert!(config.frame_bytes_max <= FRAME_BYTES_LIMIT, "frames beyond the limit");
+        let heads_bytes = FRAME_HEADER_BYTES + GROUP_HEADER_BYTES + MESSAGE_HEADER_BYTES;
+        let body_bytes_max = config.frame_bytes_max.checked_sub(heads_bytes).expect("frames without place");
+        Requester {
+            token,
+            first: first_sequence,
+            unsent: first_sequence,
+            next: first_sequence,
+            credits: u64::from(credits),
+            resend_at_us: NEVER_US,
+            ring: Ring::new(credits),
+            round_trip: RoundTrip::new(&config),
+            body_bytes_max,
+            home_core: None,
+            config,
+        }
+    }
+
+    /// Queues a request and returns its sequence; `tag` comes back with its completion. Copies key and value
+    /// or arguments once, into the slot's buffer.
+    ///
+    /// # Errors
+    /// See [`SubmitError`]; nothing was queued.
+    #[inline]
+    pub fn submit(&mut self, now_us: u64, tag: u64, request: &Request<'_>) -> Result<u64, SubmitError> {
+        if !self.can_submit() {
+            return Err(SubmitError::Full);
+        }
+        request.check().map_err(SubmitError::Refused)?;
+        let body_bytes = request.body_bytes();
+        if body_bytes > self.body_bytes_max {
+            return Err(SubmitError::TooLarge);
+        }
+        let sequence = self.next;
+        self.next += 1;
+        let slot = self.ring.take(sequence, State::Queued);
+        slot.code = request.opcode();
+        slot.transmissions = 0;
+        slot.tag = tag;
+        slot.deadline_us = now_us.saturating_add(self.config.call_timeout_us);
+        request.encode(slot.body_mut(body_bytes));
+        Ok(sequence)
+    }
+
+    /// Whether [`Requester::submit`] and [`Requester::reserve_sequence`] have a sequence to give. One old
+    /// request that stays unanswered holds the window back, however many newer ones are complete.
+    #[inline]
+    pub const fn can_submit(&self) -> bool {
+        self.next - self.first < self.credits
+    }
+
+    /// Takes a sequence for a request that travels over the stream. It counts as outstanding, so that frames
+    /// do not acknowledge it, until [`Requester::release`]. `None` when the window is full.
+    pub fn reserve_sequence(&mut self) -> Option<u64> {
+        if !self.can_submit() {
+            return None;
+        }
+        let sequence = self.next;
+        self.next += 1;
+        if self.unsent == sequence {
+            self.unsent = self.next;
+        }
+        self.ring.take(sequence, State::Reserved);
+        Some(sequence)
+    }
+
+    /// Completes a sequence that was reserved, or whose completion had the status
+    /// [`Status::UseStream`]: its answer over the stream has come, or nobody waits for it any more.
+    /// Returns whether there was such a sequence.
+    pub fn release(&mut self, sequence: u64) -> bool {
+        let held =
+            (self.first..self.next).contains(&sequence) && self.ring.slot(sequence).state == State::Reserved;
+        if held {
+            self.free(sequence);
+        }
+        held
+    }
+
+    /// Fills one frame with what is due for retransmission and what is queued, and returns its length;
+    /// `None` when there is nothing to send. Call again until then. Copies each body once.
+    ///
+    /// # Panics
+    /// If `buffer` is shorter than [`RequesterConfig::frame_bytes_max`], which also bounds the frame.
+    #[inline]
+    pub fn poll_transmit(&mut self, now_us: u64, view: u64, buffer: &mut [u8]) -> Option<usize> {
+        if !self.wants_transmit(now_us) {
+            return None;
+        }
+        let buffer = &mut buffer[..self.config.frame_bytes_max];
+        let mut writer = FrameWriter::new();
+        writer.start(buffer, view);
+        self.poll_group(now_us, &mut writer, buffer);
+        match writer.finish(buffer) {
+            0 => None,
+            frame_bytes => Some(frame_bytes),
+        }
+    }
+
+    /// Like [`Requester::poll_transmit`], into a frame that is already started and that other sessions may
+    /// share. Returns whether everything fitted; else the caller finishes the frame and goes on with another.
+    #[inline]
+    pub fn poll_group(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
+        if !self.wants_transmit(now_us) {
+            return true;
+        }
+        writer.group(buffer, self.token, self.first, 0)
+            && (now_us < self.resend_at_us || self.resend_due(now_us, writer, buffer))
+            && self.send_queued(now_us, writer, buffer)
+    }
+
+    /// Whether [`Requester::poll_transmit`] may have something to send.
+    #[inline]
+    pub const fn wants_transmit(&self, now_us: u64) -> bool {
+        self.unsent != self.next || now_us >= self.resend_at_us
+    }
+
+    #[inline]
+    fn send_queued(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
+        let due_us = now_us + self.round_trip.interval_us(1);
+        while self.unsent != self.next {
+            let slot = self.ring.slot_mut(self.unsent);
+            if slot.state == State::Queued {
+                if !slot.write(self.unsent, writer, buffer) {
+                    return false;
+                }
+                slot.state = State::Sent;
+                slot.transmissions = 1;
+                slot.sent_us = now_us;
+                slot.due_us = due_us;
+                self.resend_at_us = self.resend_at_us.min(due_us);
+            }
+            self.unsent += 1;
+        }
+        true
+    }
+
+    /// Walks the window once; runs only when the earliest timer may have fired.
+    #[cold]
+    fn resend_due(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
+        let mut resend_at_us = NEVER_US;
+        for sequence in self.first..self.unsent {
+            let slot = self.ring.slot_mut(sequence);
+            if !slot.awaits_reply() {
+                continue;
+            }
+            if slot.due_us <= now_us {
+                if !slot.write(sequence, writer, buffer) {
+                    // The timer stays in the past, so the next frame goes on here.
+                    return false;
+                }
+                if slot.state == State::Sent {
+                    self.round_trip.on_loss(slot.transmissions);
+                }
+                slot.state = State::Sent;
+                slot.transmissions = slot.transmissions.saturating_add(1);
+                slot.due_us = now_us + self.round_trip.interval_us(slot.transmissions);
+            }
+            resend_at_us = resend_at_us.min(slot.due_us);
+        }
+        self.resend_at_us = resend_at_us;
+        true
+    }
+
+    /// Takes a received frame and completes what it answers. Groups of other sessions, replies to unknown
+    /// sequences and repeated replies are ignored. Returns the server's view.
+    ///
+    /// # Errors
+    /// What is wrong with the frame; replies before the fault have been completed.
+    #[inline]
+    pub fn on_frame(
+        &mut self,
+        now_us: u64,
+        frame: &[u8],
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<u64, FrameError> {
+        let reader = FrameReader::new(frame)?;
+        for group in reader.groups() {
+            self.on_group(now_us, &group?, complete)?;
+        }
+        Ok(reader.view())
+    }
+
+    /// Like [`Requester::on_frame`], for a caller that shares a port between sessions and finds them by
+    /// [`Group::token`]. A group of another session is ignored.
+    ///
+    /// # Errors
+    /// As [`Requester::on_frame`].
+    #[inline]
+    pub fn on_group(
+        &mut self,
+        now_us: u64,
+        group: &Group<'_>,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), FrameError> {
+        if group.token != self.token {
+            return Ok(());
+        }
+        self.home_core = Some(group.home_core);
+        for message in group.messages() {
+            self.on_reply(now_us, &message?, complete);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn on_reply(&mut self, now_us: u64, message: &Message<'_>, complete: &mut impl FnMut(Completion<'_>)) {
+        let ahead = u64::from(message.sequence_low.wrapping_sub(self.first as u32));
+        // Only what was sent can be answered.
+        if ahead >= self.unsent - self.first {
+            return;
+        }
+        let sequence = self.first + ahead;
+        let slot = self.ring.slot_mut(sequence);
+        if !slot.awaits_reply() {
+            return;
+        }
+        // A status of a newer protocol is an answer all the same; the caller sees that it is none of its own.
+        let status = Status::from_u8(message.code).unwrap_or(Status::Internal);
+        if slot.state == State::Sent && slot.transmissions == 1 {
+            self.round_trip.on_sample(now_us.saturating_sub(slot.sent_us));
+        }
+        let tag = slot.tag;
+        match status {
+            Status::Retry => return self.put_off(now_us, sequence, message.body),
+            Status::UseStream => slot.state = State::Reserved,
+            _ => self.free(sequence),
+        }
+        complete(Completion { tag, sequence, status: Ok(status), body: message.body });
+    }
+
+    /// The server asked for this request to be sent again later.
+    #[cold]
+    fn put_off(&mut self, now_us: u64, sequence: u64, body: &[u8]) {
+        let slot = self.ring.slot_mut(sequence);
+        if slot.state == State::PutOff {
+            return;
+        }
+        let after_us = reply::decode_retry(body).unwrap_or(RETRY_AFTER_US_MAX).min(RETRY_AFTER_US_MAX);
+        slot.state = State::PutOff;
+        slot.due_us = now_us + u64::from(after_us);
+        self.resend_at_us = self.resend_at_us.min(slot.due_us);
+    }
+
+    /// Completes what has passed its deadline.
+    #[inline]
+    pub fn on_timer(&mut self, now_us: u64, complete: &mut impl FnMut(Completion<'_>)) {
+        while let Some((sequence, deadline_us)) = self.oldest_call() {
+            if deadline_us > now_us {
+                break;
+            }
+            self.give_up(sequence, None, complete);
+        }
+    }
+
+    /// Gives every request up with [`CompletionError::Closed`] and releases every reserved sequence: the
+    /// session is over.
+    pub fn close(&mut self, complete: &mut impl FnMut(Completion<'_>)) {
+        while let Some((sequence, _)) = self.oldest_call() {
+            self.give_up(sequence, Some(CompletionError::Closed), complete);
+        }
+        for sequence in self.first..self.next {
+            self.release(sequence);
+        }
+    }
+
+    fn give_up(
+        &mut self,
+        sequence: u64,
+        error: Option<CompletionError>,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) {
+        let slot = self.ring.slot(sequence);
+        let tag = slot.tag;
+        let error = error.unwrap_or(match slot.state {
+            State::Queued => CompletionError::NotSent,
+            State::PutOff => CompletionError::Overloaded,
+            _ => CompletionError::TimedOut,
+        });
+        self.free(sequence);
+        complete(Completion { tag, sequence, status: Err(error), body: &[] });
+    }
+
+    /// When [`Requester::on_timer`] and [`Requester::poll_transmit`] are to be called next, if nothing else
+    /// happens; possibly in the past, `None` when no reply is awaited. What is queued does not wait for it.
+    #[inline]
+    pub fn next_deadline_us(&self) -> Option<u64> {
+        let (_, deadline_us) = self.oldest_call()?;
+        Some(deadline_us.min(self.resend_at_us))
+    }
+
+    /// The oldest request that is neither complete nor reserved, and its deadline: the earliest of all, since
+    /// all calls have the same timeout.
+    #[inline]
+    fn oldest_call(&self) -> Option<(u64, u64)> {
+        (self.first..self.next).find_map(|sequence| {
+            let slot = self.ring.slot(sequence);
+            slot.is_call().then_some((sequence, slot.deadline_us))
+        })
+    }
+
+    /// Sequences that are not complete, the reserved ones included.
+    #[inline]
+    pub const fn outstanding(&self) -> usize {
+        self.ring.used()
+    }
+
+    /// Every sequence below is complete. Stream records carry it as frames do.
+    #[inline]
+    pub const fn first_unacknowledged(&self) -> u64 {
+        self.first
+    }
+
+    /// The session's token.
+    #[inline]
+    pub const fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// The tenant's home core as the latest reply named it.
+    #[inline]
+    pub const fn home_core(&self) -> Option<u16> {
+        self.home_core
+    }
+
+    /// Smoothed time from sending to reply; `None` before the first sample.
+    pub const fn round_trip_us(&self) -> Option<u64> {
+        self.round_trip.smoothed_us()
+    }
+
+    /// Frees the slot and moves the start of the window over all that is complete.
+    #[inline]
+    fn free(&mut self, sequence: u64) {
+        self.ring.free(sequence);
+        if sequence != self.first {
+            return;
+        }
+        while self.first != self.next && self.ring.slot(self.first).state == State::Free {
+            self.first += 1;
+        }
+        self.unsent = self.unsent.max(self.first);
+        if self.first == self.next {
+            self.resend_at_us = NEVER_US;
+        }
+    }
+}

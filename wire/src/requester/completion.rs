@@ -1,0 +1,102 @@
+//! What a caller of the requester sees: settings, refusals and completions.
+//!
+//! Exactly one completion comes for each accepted request: an answer of the server, or the reason why there
+//! is none. Only [`CompletionError::NotSent`] promises that nothing was executed.
+
+use core::fmt;
+
+use crate::Status;
+use crate::limits::FRAME_BYTES_MAX;
+
+/// Settings of a requester; the defaults suit a local network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequesterConfig {
+    /// A request without answer is given up after this time.
+    pub call_timeout_us: u64,
+    /// First retransmission before any round trip was measured.
+    pub resend_initial_us: u64,
+    /// Earliest retransmission.
+    pub resend_min_us: u64,
+    /// Longest time between retransmissions.
+    pub resend_max_us: u64,
+    /// Largest frame to send, [`FRAME_BYTES_MAX`] over IPv4.
+    pub frame_bytes_max: usize,
+}
+
+impl Default for RequesterConfig {
+    fn default() -> RequesterConfig {
+        RequesterConfig {
+            call_timeout_us: 5_000_000,
+            resend_initial_us: 5_000,
+            resend_min_us: 1_000,
+            resend_max_us: 200_000,
+            frame_bytes_max: FRAME_BYTES_MAX,
+        }
+    }
+}
+
+/// Why a request was not queued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SubmitError {
+    /// The window is full; a completion makes room.
+    Full,
+    /// It does not fit in a frame: reserve a sequence and use the stream.
+    TooLarge,
+    /// No server takes it, for this reason.
+    Refused(Status),
+}
+
+impl fmt::Display for SubmitError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SubmitError::Full => {
+                formatter.write_str("as many requests are outstanding as the session may have")
+            }
+            SubmitError::TooLarge => formatter.write_str("the request does not fit in a datagram"),
+            SubmitError::Refused(status) => status.fmt(formatter),
+        }
+    }
+}
+
+impl std::error::Error for SubmitError {}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CompletionError {
+    /// The deadline passed before the request was sent: it was not executed.
+    NotSent,
+    /// The deadline passed without an answer: it may have been executed, once.
+    TimedOut,
+    /// The deadline passed and the server's latest answer was to come again later: it was not executed
+    /// unless an earlier transmission is still under way.
+    Overloaded,
+    /// The session ended: it may have been executed, once.
+    Closed,
+}
+
+impl fmt::Display for CompletionError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            CompletionError::NotSent => "the request could not be sent in time",
+            CompletionError::TimedOut => "the server did not answer in time",
+            CompletionError::Overloaded => "the server was too busy until the request's time was up",
+            CompletionError::Closed => "the session ended before the answer came",
+        })
+    }
+}
+
+impl std::error::Error for CompletionError {}
+
+/// The end of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion<'a> {
+    /// What the caller gave to `submit`.
+    pub tag: u64,
+    /// The request's sequence. After [`Status::UseStream`] it stays reserved: the caller sends the same
+    /// request over the stream under this sequence and then releases it.
+    pub sequence: u64,
+    /// The server's answer, any but [`Status::Retry`], or why there is none.
+    pub status: Result<Status, CompletionError>,
+    /// What the answer carries, see [`crate::reply`]. Borrows the received frame.
+    pub body: &'a [u8],
+}

@@ -1,0 +1,129 @@
+//! The slots of outstanding requests, found by sequence.
+//!
+//! A power of two of slots, at least the credits: two sequences within a window never share one. A slot keeps
+//! the encoded body for retransmission, in a buffer that only grows, up to one frame.
+
+use crate::frame::FrameWriter;
+
+/// Where a request is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// No request, or a complete one.
+    Free,
+    /// Accepted, never sent.
+    Queued,
+    /// Sent, possibly many times.
+    Sent,
+    /// Refused for now: waits until it is sent again.
+    PutOff,
+    /// The sequence belongs to a request over the stream.
+    Reserved,
+}
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) state: State,
+    /// The opcode.
+    pub(super) code: u8,
+    /// How often it was sent.
+    pub(super) transmissions: u8,
+    /// Length of the body at the start of `buffer`.
+    body_bytes: u32,
+    pub(super) tag: u64,
+    /// When the call is given up.
+    pub(super) deadline_us: u64,
+    /// When it is sent again.
+    pub(super) due_us: u64,
+    /// When it was first sent.
+    pub(super) sent_us: u64,
+    buffer: Vec<u8>,
+}
+
+impl Slot {
+    /// Whether an answer would be taken.
+    #[inline]
+    pub(super) const fn awaits_reply(&self) -> bool {
+        matches!(self.state, State::Sent | State::PutOff)
+    }
+
+    /// Whether somebody waits for its completion.
+    #[inline]
+    pub(super) const fn is_call(&self) -> bool {
+        matches!(self.state, State::Queued | State::Sent | State::PutOff)
+    }
+
+    /// Makes place for a body; it holds old bytes.
+    #[inline]
+    pub(super) fn body_mut(&mut self, body_bytes: usize) -> &mut [u8] {
+        if self.buffer.len() < body_bytes {
+            self.buffer.resize(body_bytes, 0);
+        }
+        self.body_bytes = body_bytes as u32;
+        &mut self.buffer[..body_bytes]
+    }
+
+    /// Writes the request as a message; `false` when it does not fit.
+    #[inline]
+    pub(super) fn write(&self, sequence: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
+        let body = &self.buffer[..self.body_bytes as usize];
+        let place = writer.message(buffer, self.code, 0, sequence as u32, body.len());
+        place.map(|place| place.copy_from_slice(body)).is_some()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Ring {
+    slots: Box<[Slot]>,
+    used: usize,
+}
+
+impl Ring {
+    pub(super) fn new(credits: u16) -> Ring {
+        let empty = || Slot {
+            state: State::Free,
+            code: 0,
+            transmissions: 0,
+            body_bytes: 0,
+            tag: 0,
+            deadline_us: 0,
+            due_us: 0,
+            sent_us: 0,
+            buffer: Vec::new(),
+        };
+        let slots = (0..usize::from(credits).next_power_of_two()).map(|_| empty()).collect();
+        Ring { slots, used: 0 }
+    }
+
+    #[inline]
+    pub(super) fn slot(&self, sequence: u64) -> &Slot {
+        &self.slots[sequence as usize & (self.slots.len() - 1)]
+    }
+
+    #[inline]
+    pub(super) fn slot_mut(&mut self, sequence: u64) -> &mut Slot {
+        let index = sequence as usize & (self.slots.len() - 1);
+        &mut self.slots[index]
+    }
+
+    /// Takes the slot of a new sequence.
+    #[inline]
+    pub(super) fn take(&mut self, sequence: u64, state: State) -> &mut Slot {
+        self.used += 1;
+        let slot = self.slot_mut(sequence);
+        assert!(slot.state == State::Free, "a sequence within the window has a slot of its own");
+        slot.state = state;
+        slot
+    }
+
+    #[inline]
+    pub(super) fn free(&mut self, sequence: u64) {
+        self.used -= 1;
+        self.slot_mut(sequence).state = State::Free;
+    }
+
+    /// Slots that are not free.
+    #[inline]
+    pub(super) const fn used(&self) -> usize {
+        self.used
+    }
+}

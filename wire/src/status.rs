@@ -1,0 +1,155 @@
+//! The one list of answers: every reply in a frame or a stream carries one of these bytes.
+//!
+//! Numbers are never reused, and a byte that this version does not know is not an error of the frame
+//! (see [`Status::from_u8`]). What each status carries as its body is listed in [`crate::reply`].
+
+use core::fmt;
+
+macro_rules! statuses {
+    ($($(#[doc = $doc:literal])+ $name:ident = $number:literal,)+) => {
+        /// How a request ended.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u8)]
+        pub enum Status {
+            $($(#[doc = $doc])+ $name = $number,)+
+        }
+
+        impl Status {
+            /// Every status, by number.
+            pub const ALL: &'static [Status] = &[$(Status::$name),+];
+
+            /// The status of a byte; `None` when this version does not know it.
+            pub const fn from_u8(number: u8) -> Option<Status> {
+                match number {
+                    $($number => Some(Status::$name),)+
+                    _ => None,
+                }
+            }
+
+            /// The name as it is written in this list, for output that programs read.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Status::$name => stringify!($name),)+
+                }
+            }
+
+            /// One sentence for people.
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $(Status::$name => concat!($($doc),+).trim_ascii(),)+
+                }
+            }
+        }
+    };
+}
+
+statuses! {
+    /// The request was carried out.
+    Ok = 0,
+    /// There is no such object.
+    NotFound = 1,
+    /// The condition of the write does not hold; nothing was written.
+    ConditionFailed = 2,
+    /// The object's value is not a number of eight bytes.
+    NotANumber = 3,
+    /// The sum does not fit in 64 bits; nothing was written.
+    Overflow = 4,
+    /// The request cannot be read.
+    Malformed = 5,
+    /// The server does not speak this version of the protocol.
+    UnsupportedVersion = 6,
+    /// There is no request of this number here.
+    UnknownOpcode = 7,
+    /// No session has this token.
+    BadToken = 8,
+    /// The secret is wrong.
+    BadSecret = 9,
+    /// There is no such tenant.
+    UnknownTenant = 10,
+    /// The tenant has no such table.
+    UnknownTable = 11,
+    /// The tenant has no such extension, or no such version of it.
+    UnknownExtension = 12,
+    /// The extension has no such function.
+    UnknownFunction = 13,
+    /// The name is taken.
+    AlreadyExists = 14,
+    /// The key is longer than allowed.
+    KeyTooLarge = 15,
+    /// The value is longer than allowed.
+    ValueTooLarge = 16,
+    /// The reply is longer than allowed.
+    ReplyTooLarge = 17,
+    /// The arguments are longer than allowed.
+    ArgumentsTooLarge = 18,
+    /// The name or path is not one that may be used.
+    NameInvalid = 19,
+    /// The store is full; reads and deletes still work.
+    OutOfMemory = 20,
+    /// Not now: the same request may be sent again after the time that the answer names.
+    Retry = 21,
+    /// The sequence is below the exactly-once window; the request was not executed now.
+    Expired = 22,
+    /// The sequence is above the exactly-once window.
+    TooManyOutstanding = 23,
+    /// The answer does not fit in a datagram: ask again over the stream, with the same sequence.
+    UseStream = 24,
+    /// The caller may not do this.
+    NotPermitted = 25,
+    /// A limit would be exceeded.
+    LimitExceeded = 26,
+    /// The extension answered with an error of its own.
+    ExtensionError = 27,
+    /// The extension panicked; nothing was written.
+    ExtensionPanicked = 28,
+    /// The extension used up its memory; nothing was written.
+    ExtensionOutOfMemory = 29,
+    /// The extension used up its stack; nothing was written.
+    ExtensionStackOverflow = 30,
+    /// The invocation ran over its budget and was ended; nothing was written.
+    ExtensionKilled = 31,
+    /// A function that only reads tried to write.
+    ReadOnly = 32,
+    /// Others kept changing what the invocation read; nothing was written.
+    Conflict = 33,
+    /// The checker refused the source of the extension.
+    SourceRefused = 34,
+    /// The source of the extension does not compile.
+    CompileFailed = 35,
+    /// The server's disk is full.
+    StorageFull = 36,
+    /// The server cannot do this at present.
+    Unavailable = 37,
+    /// The server failed; its log says why.
+    Internal = 38,
+    /// Too many keys of one hash.
+    Collisions = 39,
+    /// The frame was sent under another view than the server's; nothing in it was executed.
+    WrongView = 40,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.text())
+    }
+}
+
+impl std::error::Error for Status {}
+
+#[cfg(test)]
+mod tests {
+    use super::Status;
+
+    #[test]
+    fn numbers_names_and_texts_are_one_to_one() {
+        for (index, &status) in Status::ALL.iter().enumerate() {
+            assert_eq!(status as usize, index);
+            assert_eq!(Status::from_u8(index as u8), Some(status));
+            assert!(status.text().ends_with('.') && !status.text().starts_with(' '));
+            assert!(Status::ALL[..index].iter().all(|other| other.name() != status.name()));
+        }
+        for number in Status::ALL.len()..=255 {
+            assert_eq!(Status::from_u8(number as u8), None);
+        }
+    }
+}
