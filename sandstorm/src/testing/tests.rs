@@ -1,5 +1,6 @@
 //! The SDK on its in-memory host: what an author relies on.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::future::Future;
 use core::pin::Pin;
@@ -12,6 +13,7 @@ use crate::Args;
 use crate::Condition;
 use crate::Db;
 use crate::Error;
+use crate::Get;
 use crate::Level;
 use crate::Reply;
 use crate::Table;
@@ -117,7 +119,8 @@ fn a_future_may_be_polled_again_or_forgotten() {
         let mut context = Context::from_waker(Waker::noop());
         let mut forgotten = db.get(args.table(), b"k");
         assert!(Pin::new(&mut forgotten).poll(&mut context).is_pending());
-        core::mem::forget(forgotten);
+        let leaked: &mut Get<'_, '_> = Box::leak(Box::new(forgotten));
+        assert_ne!(leaked.0.ticket, 0);
         let mut twice = db.get(args.table(), b"k");
         for _ in 0..2 {
             assert!(Pin::new(&mut twice).poll(&mut context).is_pending());
