@@ -1,0 +1,89 @@
+//! TAO as an extension: a graph of objects and associations, read and written beside the data.
+//!
+//! The functions live in the crate `tao`, which says byte by byte what they take and reply
+//! (`tao::message`); here they get the names under which callers invoke them.
+#![no_std]
+
+use sandstorm::{Args, Db, Error, Reply};
+use tao::function;
+
+sandstorm::extension! {
+    read obj_get,
+    read assoc_get,
+    read assoc_range,
+    read assoc_time_range,
+    read assoc_count,
+    read friends,
+    read friends_of_friends,
+    write obj_add,
+    write obj_update,
+    write obj_delete,
+    write assoc_add,
+    write assoc_delete,
+    write assoc_declare,
+}
+
+/// The record of an object, or nothing.
+async fn obj_get(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    function::obj_get(db, args, reply).await
+}
+
+/// The associations from an object to certain others.
+async fn assoc_get(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    function::assoc_get(db, args, reply).await
+}
+
+/// A part of a list by position, newest first.
+async fn assoc_range(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    function::assoc_range(db, args, reply).await
+}
+
+/// The newest associations of a span of time.
+async fn assoc_time_range(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    function::assoc_time_range(db, args, reply).await
+}
+
+/// How many associations a list has.
+async fn assoc_count(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    function::assoc_count(db, args, reply).await
+}
+
+/// The newest ends of a list, with their objects if asked for.
+async fn friends(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    function::friends(db, args, reply).await
+}
+
+/// The friends of friends that most paths lead to.
+async fn friends_of_friends(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    function::friends_of_friends(db, args, reply).await
+}
+
+/// Creates an object and replies with its id.
+async fn obj_add(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    function::obj_add(db, args, reply).await
+}
+
+/// Replaces the kind and data of an object.
+async fn obj_update(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    function::obj_update(db, args, reply).await
+}
+
+/// Deletes an object.
+async fn obj_delete(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    function::obj_delete(db, args, reply).await
+}
+
+/// Adds or replaces an association, and its inverse if the type has one.
+async fn assoc_add(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    function::assoc_add(db, args, reply).await
+}
+
+/// Deletes an association, and its inverse if the type has one.
+async fn assoc_delete(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    function::assoc_delete(db, args, reply).await
+}
+
+/// Declares an association type and its inverse.
+async fn assoc_declare(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    function::assoc_declare(db, args, reply).await
+}
