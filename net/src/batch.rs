@@ -15,7 +15,7 @@ pub const BATCH_FRAMES: usize = 32;
 /// Bytes of the slot that one unmerged datagram may fill.
 pub const SLOT_BYTES: usize = 2048;
 /// Merged receives per batch.
-pub const COALESCED_REGIONS: usize = 4;
+pub const COALESCED_REGIONS: usize = 16;
 /// Bytes of the region that one merged receive may fill: the largest UDP payload fits.
 pub const REGION_BYTES: usize = 65_536;
 /// Frames that a batch can hold at most; the kernel merges at most 64 datagrams into one receive.

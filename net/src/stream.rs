@@ -1,21 +1,21 @@
 //! Length-prefixed records over TCP, with a limit on their size and on the time that one may take.
 //!
 //! ```text
-//! record = header of 16 bytes, of which the first 4 are the length of the body, little-endian | body
+//! record = length u32, little-endian: the bytes that follow | bytes
 //! ```
-//! What the other 12 bytes of the header mean is the caller's affair. A peer that stalls inside a record
-//! is cut off by the record deadline; a peer that sends nothing is no error but [`StreamError::Idle`].
-//! Used by control threads and by client sessions; blocking, never on a worker.
+//! What the bytes mean is the caller's affair. A peer that stalls inside a record is cut off by the record
+//! deadline; a peer that sends nothing is no error but [`StreamError::Idle`]. Used by control threads and
+//! by client sessions; blocking, never on a worker.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Bytes of every record's header.
-pub const RECORD_HEADER_BYTES: usize = 16;
-/// Body bytes that are allocated before they arrive; more grows as it comes, so that a header alone
-/// costs the receiver little.
-const BODY_STEP_BYTES: usize = 256 * 1024;
+/// Bytes of the length at the start of a record.
+pub const LENGTH_BYTES: usize = 4;
+/// Bytes that are allocated before they arrive; more grows as it comes, so that a length alone costs the
+/// receiver little.
+const RECORD_STEP_BYTES: usize = 256 * 1024;
 
 /// Why a record was not moved.
 #[derive(Debug)]
@@ -26,10 +26,10 @@ pub enum StreamError {
     Closed,
     /// The peer closed or stalled in the middle of a record; the stream is of no more use.
     Broken(io::Error),
-    /// The record announces a body beyond the limit; the stream is of no more use.
+    /// The record announces more bytes than the limit; the stream is of no more use.
     TooLarge {
         /// Bytes that the record announces.
-        body_bytes: usize,
+        record_bytes: usize,
         /// Bytes that were allowed.
         limit: usize,
     },
@@ -41,8 +41,8 @@ impl std::fmt::Display for StreamError {
             Self::Idle => write!(to, "nothing arrived in time"),
             Self::Closed => write!(to, "the peer closed the stream"),
             Self::Broken(error) => write!(to, "the stream broke: {error}"),
-            Self::TooLarge { body_bytes, limit } => {
-                write!(to, "a record of {body_bytes} bytes exceeds the limit of {limit}")
+            Self::TooLarge { record_bytes, limit } => {
+                write!(to, "a record of {record_bytes} bytes exceeds the limit of {limit}")
             }
         }
     }
@@ -114,30 +114,27 @@ impl Stream {
         Ok(StreamCloser { socket: self.socket.try_clone()? })
     }
 
-    /// Writes one record: the header with the length of the body put into its first 4 bytes, then `body`.
+    /// Writes one record, given in two parts so that a large body need not be copied behind its header:
+    /// `head` begins with the length of all that follows it, `body` included.
     ///
     /// # Errors
-    /// [`StreamError::TooLarge`] beyond 4 GiB, else [`StreamError::Broken`].
-    pub fn write_record(
-        &mut self,
-        mut header: [u8; RECORD_HEADER_BYTES],
-        body: &[u8],
-    ) -> Result<(), StreamError> {
-        let limit = u32::MAX as usize;
-        let Ok(body_bytes) = u32::try_from(body.len()) else {
-            return Err(StreamError::TooLarge { body_bytes: body.len(), limit });
-        };
-        header[..4].copy_from_slice(&body_bytes.to_le_bytes());
+    /// [`StreamError::Broken`].
+    ///
+    /// # Panics
+    /// When the length at the start of `head` is not that of the rest.
+    pub fn write_record(&mut self, head: &[u8], body: &[u8]) -> Result<(), StreamError> {
+        let length = head.first_chunk().map(|length| u32::from_le_bytes(*length) as usize + LENGTH_BYTES);
+        assert_eq!(length, Some(head.len() + body.len()), "a record begins with its length");
         let deadline = Instant::now() + self.record_timeout;
-        let (mut header_left, mut body_left) = (&header[..], body);
-        while !header_left.is_empty() || !body_left.is_empty() {
-            let parts = [IoSlice::new(header_left), IoSlice::new(body_left)];
+        let (mut head_left, mut body_left) = (head, body);
+        while !head_left.is_empty() || !body_left.is_empty() {
+            let parts = [IoSlice::new(head_left), IoSlice::new(body_left)];
             match self.socket.write_vectored(&parts) {
                 Ok(0) => return Err(StreamError::Broken(io::ErrorKind::WriteZero.into())),
                 Ok(written) => {
-                    let from_header = written.min(header_left.len());
-                    header_left = &header_left[from_header..];
-                    body_left = &body_left[written - from_header..];
+                    let from_head = written.min(head_left.len());
+                    head_left = &head_left[from_head..];
+                    body_left = &body_left[written - from_head..];
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(StreamError::Broken(error)),
@@ -149,40 +146,39 @@ impl Stream {
         Ok(())
     }
 
-    /// Reads one record, its body into `body` (emptied first), and returns its header. Waits at most
-    /// `idle_timeout` for the first byte. `limit` says from the header how long the body may be.
+    /// Reads one record into `record` (emptied first), without the length before it. Waits at most
+    /// `idle_timeout` for its first byte; a length beyond `limit` is refused before anything is allocated.
     ///
     /// # Errors
     /// See [`StreamError`]; after all but [`StreamError::Idle`] the stream is of no more use.
     pub fn read_record(
         &mut self,
-        body: &mut Vec<u8>,
+        record: &mut Vec<u8>,
         idle_timeout: Duration,
-        limit: impl FnOnce(&[u8; RECORD_HEADER_BYTES]) -> usize,
-    ) -> Result<[u8; RECORD_HEADER_BYTES], StreamError> {
-        body.clear();
-        let mut header = [0u8; RECORD_HEADER_BYTES];
-        let first = self.read_first(&mut header, idle_timeout)?;
+        limit: usize,
+    ) -> Result<(), StreamError> {
+        record.clear();
+        let mut length = [0u8; LENGTH_BYTES];
+        let first = self.read_first(&mut length, idle_timeout)?;
         let deadline = Instant::now() + self.record_timeout;
-        self.read_exact_by(&mut header[first..], deadline)?;
-        let body_bytes = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
-        let limit = limit(&header);
-        if body_bytes > limit {
-            return Err(StreamError::TooLarge { body_bytes, limit });
+        self.read_exact_by(&mut length[first..], deadline)?;
+        let record_bytes = u32::from_le_bytes(length) as usize;
+        if record_bytes > limit {
+            return Err(StreamError::TooLarge { record_bytes, limit });
         }
-        while body.len() < body_bytes {
-            let have = body.len();
-            body.resize(body_bytes.min(have + BODY_STEP_BYTES), 0);
-            self.read_exact_by(&mut body[have..], deadline)?;
+        while record.len() < record_bytes {
+            let have = record.len();
+            record.resize(record_bytes.min(have + RECORD_STEP_BYTES), 0);
+            self.read_exact_by(&mut record[have..], deadline)?;
         }
-        Ok(header)
+        Ok(())
     }
 
     /// Waits for the first bytes of a record; returns how many came.
-    fn read_first(&mut self, header: &mut [u8], idle_timeout: Duration) -> Result<usize, StreamError> {
+    fn read_first(&mut self, length: &mut [u8], idle_timeout: Duration) -> Result<usize, StreamError> {
         let deadline = Instant::now() + idle_timeout;
         loop {
-            match self.read_by(header, deadline) {
+            match self.read_by(length, deadline) {
                 Ok(0) => return Err(StreamError::Closed),
                 Ok(bytes) => return Ok(bytes),
                 Err(error) if is_timeout(&error) => return Err(StreamError::Idle),

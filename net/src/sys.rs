@@ -1,6 +1,6 @@
 //! The kernel calls that the standard library does not offer, each behind a safe signature.
 //!
-//! The only file of this crate, with `udp/messages.rs`, that contains `unsafe`. Every function takes
+//! With the files of `udp/` the only one of this crate that contains `unsafe`. Every function takes
 //! borrowed descriptors, so a closed one cannot be named.
 
 use std::io;
