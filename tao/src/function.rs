@@ -127,6 +127,29 @@ pub async fn friends_of_friends(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'
     question::friends_of_friends(db, args.table(), list, (limit, visits, objects), reply).await
 }
 
+/// Runs the function of a name, for hosts that are not the server: a client, a test.
+///
+/// # Errors
+/// [`Error::NotFound`] for an unknown name, else those of the function.
+pub async fn by_name(name: &str, db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    match name {
+        "obj_get" => obj_get(db, args, reply).await,
+        "obj_add" => obj_add(db, args, reply).await,
+        "obj_update" => obj_update(db, args, reply).await,
+        "obj_delete" => obj_delete(db, args, reply).await,
+        "assoc_get" => assoc_get(db, args, reply).await,
+        "assoc_range" => assoc_range(db, args, reply).await,
+        "assoc_time_range" => assoc_time_range(db, args, reply).await,
+        "assoc_count" => assoc_count(db, args, reply).await,
+        "assoc_add" => assoc_add(db, args, reply).await,
+        "assoc_delete" => assoc_delete(db, args, reply).await,
+        "assoc_declare" => assoc_declare(db, args, reply).await,
+        "friends" => friends(db, args, reply).await,
+        "friends_of_friends" => friends_of_friends(db, args, reply).await,
+        _ => Err(Error::NotFound),
+    }
+}
+
 #[inline]
 fn list_of(args: &Args<'_>) -> Result<ListId, Error> {
     key::parse_head(args.key()).ok_or(Error::BadArguments)

@@ -113,6 +113,19 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Whether the function writes.
+    pub fn is_write(&self) -> bool {
+        matches!(
+            self,
+            Call::ObjAdd(..)
+                | Call::ObjUpdate(..)
+                | Call::ObjDelete(_)
+                | Call::AssocAdd { .. }
+                | Call::AssocDelete { .. }
+                | Call::AssocDeclare { .. }
+        )
+    }
+
     /// The call of a question of the mix.
     #[inline]
     pub fn of_question(question: &'a Question) -> Call<'a> {
