@@ -22,7 +22,7 @@ fn people(nodes: u64, seed: u64) -> (Graph, BTreeMap<u64, BTreeSet<u64>>) {
         known.entry(left).or_default().insert(right);
         known.entry(right).or_default().insert(left);
     }
-    for id in (1..nodes).filter(|id| id % 5 != 0) {
+    for id in (1..nodes).filter(|id| !id.is_multiple_of(5)) {
         let data = format!("person {id}");
         let object = Object { otype: ObjectType(1), data: data.as_bytes() };
         graph.call(&Call::ObjAdd(ObjectId(id), object)).unwrap();
@@ -33,7 +33,7 @@ fn people(nodes: u64, seed: u64) -> (Graph, BTreeMap<u64, BTreeSet<u64>>) {
 fn object_of(id: u64) -> Option<Vec<u8>> {
     let data = format!("person {id}");
     let object = Object { otype: ObjectType(1), data: data.as_bytes() };
-    (id != 0 && id % 5 != 0).then(|| object.encode())
+    (id != 0 && !id.is_multiple_of(5)).then(|| object.encode())
 }
 
 fn paths(known: &BTreeMap<u64, BTreeSet<u64>>, id: u64) -> Vec<(ObjectId, u32)> {
