@@ -187,6 +187,11 @@ impl<'a> Objects<'a> {
     /// Bytes of an entry before its value.
     pub const ENTRY_HEAD_BYTES: usize = 13;
 
+    /// Length of the encoded body of `count` entries whose values have `value_bytes` together.
+    pub const fn body_bytes(count: usize, value_bytes: usize) -> usize {
+        Self::HEAD_BYTES + count * Self::ENTRY_HEAD_BYTES + value_bytes
+    }
+
     /// Writes the count; entries follow with [`Objects::encode_entry`].
     ///
     /// # Panics

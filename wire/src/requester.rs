@@ -97,7 +97,7 @@ impl Requester {
         self.next += 1;
         let slot = self.ring.take(sequence, State::Queued);
         slot.code = request.opcode();
-        slot.transmissions = 0;
+        slot.repeated = false;
         slot.tag = tag;
         slot.deadline_us = now_us.saturating_add(self.config.call_timeout_us);
         request.encode(slot.body_mut(body_bytes));
@@ -178,7 +178,8 @@ impl Requester {
 
     #[inline]
     fn send_queued(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
-        let due_us = now_us + self.round_trip.interval_us(1);
+        let doublings = self.round_trip.doublings();
+        let due_us = now_us + self.round_trip.interval_us(doublings);
         while self.unsent != self.next {
             let slot = self.ring.slot_mut(self.unsent);
             if slot.state == State::Queued {
@@ -186,7 +187,7 @@ impl Requester {
                     return false;
                 }
                 slot.state = State::Sent;
-                slot.transmissions = 1;
+                slot.doublings = doublings;
                 slot.sent_us = now_us;
                 slot.due_us = due_us;
                 self.resend_at_us = self.resend_at_us.min(due_us);
@@ -211,11 +212,11 @@ impl Requester {
                     return false;
                 }
                 if slot.state == State::Sent {
-                    self.round_trip.on_loss(slot.transmissions);
+                    slot.doublings = self.round_trip.on_loss(slot.doublings);
                 }
                 slot.state = State::Sent;
-                slot.transmissions = slot.transmissions.saturating_add(1);
-                slot.due_us = now_us + self.round_trip.interval_us(slot.transmissions);
+                slot.repeated = true;
+                slot.due_us = now_us + self.round_trip.interval_us(slot.doublings);
             }
             resend_at_us = resend_at_us.min(slot.due_us);
         }
@@ -278,7 +279,7 @@ impl Requester {
         }
         // A status of a newer protocol is an answer all the same; the caller sees that it is none of its own.
         let status = Status::from_u8(message.code).unwrap_or(Status::Internal);
-        if slot.state == State::Sent && slot.transmissions == 1 {
+        if slot.state == State::Sent && !slot.repeated {
             self.round_trip.on_sample(now_us.saturating_sub(slot.sent_us));
         }
         let tag = slot.tag;

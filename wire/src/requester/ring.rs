@@ -25,8 +25,10 @@ pub(super) struct Slot {
     pub(super) state: State,
     /// The opcode.
     pub(super) code: u8,
-    /// How often it was sent.
-    pub(super) transmissions: u8,
+    /// Whether it was sent more than once.
+    pub(super) repeated: bool,
+    /// Doublings of the interval that it waits now.
+    pub(super) doublings: u8,
     /// Length of the body at the start of `buffer`.
     body_bytes: u32,
     pub(super) tag: u64,
@@ -82,7 +84,8 @@ impl Ring {
         let empty = || Slot {
             state: State::Free,
             code: 0,
-            transmissions: 0,
+            repeated: false,
+            doublings: 0,
             body_bytes: 0,
             tag: 0,
             deadline_us: 0,

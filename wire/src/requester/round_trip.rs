@@ -4,7 +4,7 @@
 //! transmission. A loss doubles the interval for that request, and for new ones until a fresh sample comes,
 //! so that a path which became slower than the timer is measured again.
 
-use super::RequesterConfig;
+use super::completion::RequesterConfig;
 
 /// Doublings beyond this are the maximum anyway.
 const DOUBLINGS_MAX: u8 = 16;
@@ -51,15 +51,23 @@ impl RoundTrip {
         self.doublings = 0;
     }
 
-    /// A request that had been sent `transmissions` times was not answered in time.
-    pub(super) fn on_loss(&mut self, transmissions: u8) {
-        self.doublings = self.doublings.max(transmissions).min(DOUBLINGS_MAX);
+    /// Doublings for a request that is sent for the first time.
+    #[inline]
+    pub(super) const fn doublings(&self) -> u8 {
+        self.doublings
     }
 
-    /// Time to wait after the given transmission, counted from 1.
+    /// A request that waited an interval of `doublings` was not answered in time; returns the doublings to
+    /// wait now. Those lost together raise it together, by one.
+    pub(super) fn on_loss(&mut self, doublings: u8) -> u8 {
+        let raised = (doublings + 1).min(DOUBLINGS_MAX);
+        self.doublings = self.doublings.max(raised);
+        raised
+    }
+
+    /// Time to wait for an answer after so many doublings.
     #[inline]
-    pub(super) fn interval_us(&self, transmission: u8) -> u64 {
-        let doublings = (transmission - 1).min(DOUBLINGS_MAX).max(self.doublings);
+    pub(super) fn interval_us(&self, doublings: u8) -> u64 {
         (self.base_us << doublings).min(self.max_us)
     }
 

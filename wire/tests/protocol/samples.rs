@@ -1,0 +1,110 @@
+//! Random valid messages, and damage to them.
+
+use fastrand::Rng;
+use wire::{Condition, FrameWriter, Keys, Request};
+
+/// Owned bytes that random requests borrow.
+pub struct Material {
+    key: Vec<u8>,
+    value: Vec<u8>,
+    keys: Vec<Vec<u8>>,
+}
+
+impl Material {
+    pub fn new(rng: &mut Rng) -> Material {
+        Material {
+            key: bytes(rng, 40),
+            value: bytes(rng, 200),
+            keys: (0..rng.usize(..6)).map(|_| bytes(rng, 30)).collect(),
+        }
+    }
+
+    pub fn slices(&self) -> Vec<&[u8]> {
+        self.keys.iter().map(Vec::as_slice).collect()
+    }
+
+    /// A request of a random kind.
+    pub fn request<'a>(&'a self, rng: &mut Rng, slices: &'a [&'a [u8]]) -> Request<'a> {
+        let (table, key, value) = (rng.u32(..), self.key.as_slice(), self.value.as_slice());
+        let condition = match rng.u8(..4) {
+            0 => Condition::Always,
+            1 => Condition::Absent,
+            2 => Condition::Present,
+            _ => Condition::Version(rng.u64(..)),
+        };
+        match rng.u8(..7) {
+            0 => Request::Ping,
+            1 => Request::Get { table, key },
+            2 => Request::Put { table, key, value, condition },
+            3 => Request::Delete { table, key, condition },
+            4 => Request::Increment { table, key, delta: rng.i64(..) },
+            5 => Request::MultiGet { table, keys: Keys::from_slices(slices) },
+            _ => Request::Invoke {
+                extension: rng.u32(..),
+                version: rng.u32(..),
+                function: rng.u32(..),
+                table,
+                key,
+                arguments: value,
+            },
+        }
+    }
+}
+
+/// Up to `most` random bytes.
+pub fn bytes(rng: &mut Rng, most: usize) -> Vec<u8> {
+    let length = rng.usize(..=most);
+    (0..length).map(|_| rng.u8(..)).collect()
+}
+
+pub fn encode(request: &Request<'_>) -> Vec<u8> {
+    let mut body = vec![0xaa; request.body_bytes()];
+    request.encode(&mut body);
+    body
+}
+
+/// A frame with a few groups of random requests.
+pub fn frame(rng: &mut Rng) -> Vec<u8> {
+    let mut buffer = vec![0; 1_472];
+    let mut writer = FrameWriter::new();
+    writer.start(&mut buffer, rng.u64(..));
+    for _ in 0..rng.usize(1..4) {
+        if !writer.group(&mut buffer, rng.u64(..), rng.u64(..), 0) {
+            break;
+        }
+        for _ in 0..rng.usize(1..6) {
+            let material = Material::new(rng);
+            let slices = material.slices();
+            let request = material.request(rng, &slices);
+            let place = writer.message(&mut buffer, request.opcode(), 0, rng.u32(..), request.body_bytes());
+            if let Some(place) = place {
+                request.encode(place);
+            }
+        }
+    }
+    let frame_bytes = writer.finish(&mut buffer);
+    buffer.truncate(frame_bytes);
+    buffer
+}
+
+/// Damages bytes: flips, edge values, cuts, additions, moved runs.
+pub fn damage(rng: &mut Rng, bytes: &mut Vec<u8>) {
+    for _ in 0..rng.usize(1..5) {
+        if bytes.is_empty() {
+            bytes.push(rng.u8(..));
+        }
+        let at = rng.usize(..bytes.len());
+        match rng.u8(..6) {
+            0 => bytes[at] ^= 1 << rng.u8(..8),
+            1 => bytes[at] = rng.choice([0, 1, 0x7f, 0x80, 0xff]).unwrap_or(0),
+            2 => bytes[at] = rng.u8(..),
+            3 => bytes.truncate(at),
+            4 => bytes.insert(at, rng.u8(..)),
+            _ => {
+                let run = bytes[at..(at + rng.usize(1..16)).min(bytes.len())].to_vec();
+                let to = rng.usize(..bytes.len());
+                bytes.splice(to..to, run);
+            }
+        }
+    }
+}
