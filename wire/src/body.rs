@@ -5,7 +5,8 @@
 //! length and the bytes; a list is a u32 of count and its elements. Reading never panics and never allocates
 //! more than a small multiple of what was received. Called by `open` and `admin` alone.
 
-use crate::Status;
+use crate::name::name_is_valid;
+use crate::status::Status;
 
 /// A body that is written and read as a whole.
 pub trait Body: Sized {
@@ -203,7 +204,7 @@ impl<'a> BodyReader<'a> {
     pub fn name(&mut self) -> Result<&'a str, Status> {
         let length = self.u16()? as usize;
         let name = core::str::from_utf8(self.slice(length)?).map_err(|_| Status::NameInvalid)?;
-        if crate::name_is_valid(name) { Ok(name) } else { Err(Status::NameInvalid) }
+        if name_is_valid(name) { Ok(name) } else { Err(Status::NameInvalid) }
     }
 
     /// Takes bytes.

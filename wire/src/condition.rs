@@ -3,7 +3,7 @@
 //! On the wire: one byte of kind and, for [`Condition::Version`] alone, eight bytes of version. The server
 //! checks and writes in one step, so two clients with the same condition never both succeed.
 
-use crate::Status;
+use crate::status::Status;
 
 /// What must hold for a write to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

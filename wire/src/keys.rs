@@ -4,8 +4,8 @@
 //! [`Keys::decode`], so iterating never fails. A caller who builds a request lends a list of slices instead;
 //! both forms iterate alike.
 
-use crate::Status;
 use crate::limits::{KEY_BYTES_MAX, MULTI_GET_KEYS_MAX};
+use crate::status::Status;
 
 /// The keys of a multi-get, in the order of its answer. Iterate over a copy to use it again.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,10 @@
 //! after which the server closes the stream; `UnsupportedVersion` carries the server's [`VersionRange`].
 //! A token is unguessable and opens nothing but its own session.
 
+use crate::body::{Body, BodyReader, BodyWriter};
 use crate::limits::{MAGIC, PROTOCOL_VERSION, SECRET_BYTES_MAX};
-use crate::{Body, BodyReader, BodyWriter, Status, opcode};
+use crate::opcode;
+use crate::status::Status;
 
 /// The versions of the protocol that one side speaks, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -16,8 +16,8 @@
 //!
 //! Decoders answer [`Status::Malformed`] and never panic. Writers take the place that the frame lends.
 
-use crate::Status;
 use crate::limits::MULTI_GET_KEYS_MAX;
+use crate::status::Status;
 
 /// The answer of a get: version u64, value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,8 +5,11 @@
 //! [`Request::check`] says before sending whether a server could take a request. The bodies are drawn in
 //! `docs/formats.md`.
 
+use crate::condition::Condition;
+use crate::keys::Keys;
 use crate::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::{Condition, Keys, Status, opcode};
+use crate::opcode;
+use crate::status::Status;
 
 /// A data request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

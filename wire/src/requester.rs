@@ -13,23 +13,22 @@
 //! nothing is allocated once they have grown. No threads, no locks, and no pacing beyond the credits.
 
 mod completion;
+mod receive;
 mod ring;
 mod round_trip;
+mod transmit;
 
 pub use completion::{Completion, CompletionError, RequesterConfig, SubmitError};
 
-use crate::frame::{FrameError, FrameReader, FrameWriter, Group, Message};
 use crate::limits::{
     CREDITS_MAX, FRAME_BYTES_LIMIT, FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, MESSAGE_HEADER_BYTES,
 };
-use crate::{Request, Status, reply};
+use crate::request::Request;
 use ring::{Ring, State};
 use round_trip::RoundTrip;
 
 /// No timer is running.
 const NEVER_US: u64 = u64::MAX;
-/// Longest that a server's `Retry` may put a request off; it may lie, or mean another unit.
-const RETRY_AFTER_US_MAX: u32 = 1_000_000;
 
 /// The outstanding requests of one session. See the file's head for the life of a request.
 #[derive(Debug)]
@@ -127,7 +126,7 @@ impl Requester {
     }
 
     /// Completes a sequence that was reserved, or whose completion had the status
-    /// [`Status::UseStream`]: its answer over the stream has come, or nobody waits for it any more.
+    /// [`crate::Status::UseStream`]: its answer over the stream has come, or nobody waits for it any more.
     /// Returns whether there was such a sequence.
     pub fn release(&mut self, sequence: u64) -> bool {
         let held =
@@ -136,172 +135,6 @@ impl Requester {
             self.free(sequence);
         }
         held
-    }
-
-    /// Fills one frame with what is due for retransmission and what is queued, and returns its length;
-    /// `None` when there is nothing to send. Call again until then. Copies each body once.
-    ///
-    /// # Panics
-    /// If `buffer` is shorter than [`RequesterConfig::frame_bytes_max`], which also bounds the frame.
-    #[inline]
-    pub fn poll_transmit(&mut self, now_us: u64, view: u64, buffer: &mut [u8]) -> Option<usize> {
-        if !self.wants_transmit(now_us) {
-            return None;
-        }
-        let buffer = &mut buffer[..self.config.frame_bytes_max];
-        let mut writer = FrameWriter::new();
-        writer.start(buffer, view);
-        self.poll_group(now_us, &mut writer, buffer);
-        match writer.finish(buffer) {
-            0 => None,
-            frame_bytes => Some(frame_bytes),
-        }
-    }
-
-    /// Like [`Requester::poll_transmit`], into a frame that is already started and that other sessions may
-    /// share. Returns whether everything fitted; else the caller finishes the frame and goes on with another.
-    #[inline]
-    pub fn poll_group(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
-        if !self.wants_transmit(now_us) {
-            return true;
-        }
-        writer.group(buffer, self.token, self.first, 0)
-            && (now_us < self.resend_at_us || self.resend_due(now_us, writer, buffer))
-            && self.send_queued(now_us, writer, buffer)
-    }
-
-    /// Whether [`Requester::poll_transmit`] may have something to send.
-    #[inline]
-    pub const fn wants_transmit(&self, now_us: u64) -> bool {
-        self.unsent != self.next || now_us >= self.resend_at_us
-    }
-
-    #[inline]
-    fn send_queued(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
-        let doublings = self.round_trip.doublings();
-        let due_us = now_us + self.round_trip.interval_us(doublings);
-        while self.unsent != self.next {
-            let slot = self.ring.slot_mut(self.unsent);
-            if slot.state == State::Queued {
-                if !slot.write(self.unsent, writer, buffer) {
-                    return false;
-                }
-                slot.state = State::Sent;
-                slot.doublings = doublings;
-                slot.sent_us = now_us;
-                slot.due_us = due_us;
-                self.resend_at_us = self.resend_at_us.min(due_us);
-            }
-            self.unsent += 1;
-        }
-        true
-    }
-
-    /// Walks the window once; runs only when the earliest timer may have fired.
-    #[cold]
-    fn resend_due(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
-        let mut resend_at_us = NEVER_US;
-        for sequence in self.first..self.unsent {
-            let slot = self.ring.slot_mut(sequence);
-            if !slot.awaits_reply() {
-                continue;
-            }
-            if slot.due_us <= now_us {
-                if !slot.write(sequence, writer, buffer) {
-                    // The timer stays in the past, so the next frame goes on here.
-                    return false;
-                }
-                if slot.state == State::Sent {
-                    slot.doublings = self.round_trip.on_loss(slot.doublings);
-                }
-                slot.state = State::Sent;
-                slot.repeated = true;
-                slot.due_us = now_us + self.round_trip.interval_us(slot.doublings);
-            }
-            resend_at_us = resend_at_us.min(slot.due_us);
-        }
-        self.resend_at_us = resend_at_us;
-        true
-    }
-
-    /// Takes a received frame and completes what it answers. Groups of other sessions, replies to unknown
-    /// sequences and repeated replies are ignored. Returns the server's view.
-    ///
-    /// # Errors
-    /// What is wrong with the frame; replies before the fault have been completed.
-    #[inline]
-    pub fn on_frame(
-        &mut self,
-        now_us: u64,
-        frame: &[u8],
-        complete: &mut impl FnMut(Completion<'_>),
-    ) -> Result<u64, FrameError> {
-        let reader = FrameReader::new(frame)?;
-        for group in reader.groups() {
-            self.on_group(now_us, &group?, complete)?;
-        }
-        Ok(reader.view())
-    }
-
-    /// Like [`Requester::on_frame`], for a caller that shares a port between sessions and finds them by
-    /// [`Group::token`]. A group of another session is ignored.
-    ///
-    /// # Errors
-    /// As [`Requester::on_frame`].
-    #[inline]
-    pub fn on_group(
-        &mut self,
-        now_us: u64,
-        group: &Group<'_>,
-        complete: &mut impl FnMut(Completion<'_>),
-    ) -> Result<(), FrameError> {
-        if group.token != self.token {
-            return Ok(());
-        }
-        self.home_core = Some(group.home_core);
-        for message in group.messages() {
-            self.on_reply(now_us, &message?, complete);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn on_reply(&mut self, now_us: u64, message: &Message<'_>, complete: &mut impl FnMut(Completion<'_>)) {
-        let ahead = u64::from(message.sequence_low.wrapping_sub(self.first as u32));
-        // Only what was sent can be answered.
-        if ahead >= self.unsent - self.first {
-            return;
-        }
-        let sequence = self.first + ahead;
-        let slot = self.ring.slot_mut(sequence);
-        if !slot.awaits_reply() {
-            return;
-        }
-        // A status of a newer protocol is an answer all the same; the caller sees that it is none of its own.
-        let status = Status::from_u8(message.code).unwrap_or(Status::Internal);
-        if slot.state == State::Sent && !slot.repeated {
-            self.round_trip.on_sample(now_us.saturating_sub(slot.sent_us));
-        }
-        let tag = slot.tag;
-        match status {
-            Status::Retry => return self.put_off(now_us, sequence, message.body),
-            Status::UseStream => slot.state = State::Reserved,
-            _ => self.free(sequence),
-        }
-        complete(Completion { tag, sequence, status: Ok(status), body: message.body });
-    }
-
-    /// The server asked for this request to be sent again later.
-    #[cold]
-    fn put_off(&mut self, now_us: u64, sequence: u64, body: &[u8]) {
-        let slot = self.ring.slot_mut(sequence);
-        if slot.state == State::PutOff {
-            return;
-        }
-        let after_us = reply::decode_retry(body).unwrap_or(RETRY_AFTER_US_MAX).min(RETRY_AFTER_US_MAX);
-        slot.state = State::PutOff;
-        slot.due_us = now_us + u64::from(after_us);
-        self.resend_at_us = self.resend_at_us.min(slot.due_us);
     }
 
     /// Completes what has passed its deadline.

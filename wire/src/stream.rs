@@ -8,9 +8,9 @@
 //! the sequences and the exactly-once window of the session's frames. Reading and writing the bytes is the
 //! transport's work, which needs to know the first field alone.
 
-use crate::Status;
 use crate::limits::{INSTALL_BODY_BYTES_MAX, RECORD_HEADER_BYTES, STREAM_BODY_BYTES_MAX};
 use crate::opcode;
+use crate::status::Status;
 
 /// The header of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -3,7 +3,8 @@
 //! An invocation names an extension by its id, a version of it (or 0, the current one) and a function by
 //! [`crate::function_hash`] of its name; [`ExtensionResolved`] is the way from names to these numbers.
 
-use crate::{Body, BodyReader, BodyWriter, Status};
+use crate::body::{Body, BodyReader, BodyWriter};
+use crate::status::Status;
 
 /// What a function may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,8 +3,11 @@
 //! Names and paths are checked by the decoder ([`crate::name_is_valid`], [`crate::path_is_valid`]), so what
 //! the server gets may be shown and stored. The files of an installation are borrowed from the record.
 
+use crate::body::{BodyReader, BodyWriter};
 use crate::limits::{INSTALL_BODY_BYTES_MAX, PACKAGE_FILES_MAX};
-use crate::{BodyReader, BodyWriter, Status, opcode, path_is_valid};
+use crate::name::path_is_valid;
+use crate::opcode;
+use crate::status::Status;
 
 /// One file of an extension's source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

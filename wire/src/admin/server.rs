@@ -3,7 +3,8 @@
 //! Counters are named by the server, so that a client prints what it does not know. A token never leaves the
 //! session that it belongs to: sessions are listed by their client's id.
 
-use crate::{Body, BodyReader, BodyWriter, Status};
+use crate::body::{Body, BodyReader, BodyWriter};
+use crate::status::Status;
 
 /// One counter.
 #[derive(Clone, PartialEq, Eq, Debug)]

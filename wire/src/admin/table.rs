@@ -2,7 +2,8 @@
 //!
 //! Data requests name a table by its id, which is never used again after the table is dropped.
 
-use crate::{Body, BodyReader, BodyWriter, Status};
+use crate::body::{Body, BodyReader, BodyWriter};
+use crate::status::Status;
 
 /// The answer to the creation or opening of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,7 +2,8 @@
 //!
 //! A secret is shown once, when its tenant is created; the server keeps a hash.
 
-use crate::{Body, BodyReader, BodyWriter, Status};
+use crate::body::{Body, BodyReader, BodyWriter};
+use crate::status::Status;
 
 /// The answer to the creation of a tenant.
 #[derive(Clone, PartialEq, Eq)]

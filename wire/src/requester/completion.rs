@@ -5,8 +5,8 @@
 
 use core::fmt;
 
-use crate::Status;
 use crate::limits::FRAME_BYTES_MAX;
+use crate::status::Status;
 
 /// Settings of a requester; the defaults suit a local network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -73,6 +73,9 @@ impl Slot {
     }
 }
 
+// Hundreds of sessions may stand in one process.
+const _: () = assert!(size_of::<Slot>() <= 64);
+
 #[derive(Debug)]
 pub(super) struct Ring {
     slots: Box<[Slot]>,
@@ -128,5 +131,27 @@ impl Ring {
     #[inline]
     pub(super) const fn used(&self) -> usize {
         self.used
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ring, State};
+
+    #[test]
+    fn slots_keep_their_buffers_so_that_nothing_is_allocated_again() {
+        let mut ring = Ring::new(4);
+        let mut places: Vec<*const u8> = Vec::new();
+        for sequence in 0..4 {
+            places.push(ring.take(sequence, State::Queued).body_mut(1_424).as_ptr());
+            ring.free(sequence);
+        }
+        for sequence in 4..400 {
+            let body_bytes = (sequence as usize * 37) % 1_425;
+            let body = ring.take(sequence, State::Queued).body_mut(body_bytes);
+            assert_eq!((body.len(), body.as_ptr()), (body_bytes, places[sequence as usize % 4]));
+            ring.free(sequence);
+        }
+        assert_eq!(ring.used(), 0);
     }
 }

@@ -1,0 +1,96 @@
+//! The receiving half of the requester: finds the request that a reply answers.
+//!
+//! A reply names the low half of its sequence; within the window that is the whole. What is not awaited is
+//! ignored, so repeated, late and invented replies do no harm: nobody but the holder of the token can name
+//! the session, and the port is to drop frames from other addresses.
+
+use super::ring::State;
+use super::{Completion, Requester};
+use crate::frame::{FrameError, FrameReader, Group, Message};
+use crate::reply;
+use crate::status::Status;
+
+/// Longest that a server's `Retry` may put a request off; it may lie, or mean another unit.
+const RETRY_AFTER_US_MAX: u32 = 1_000_000;
+
+impl Requester {
+    /// Takes a received frame and completes what it answers. Groups of other sessions, replies to unknown
+    /// sequences and repeated replies are ignored. Returns the server's view.
+    ///
+    /// # Errors
+    /// What is wrong with the frame; replies before the fault have been completed.
+    #[inline]
+    pub fn on_frame(
+        &mut self,
+        now_us: u64,
+        frame: &[u8],
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<u64, FrameError> {
+        let reader = FrameReader::new(frame)?;
+        for group in reader.groups() {
+            self.on_group(now_us, &group?, complete)?;
+        }
+        Ok(reader.view())
+    }
+
+    /// Like [`Requester::on_frame`], for a caller that shares a port between sessions and finds them by
+    /// [`Group::token`]. A group of another session is ignored.
+    ///
+    /// # Errors
+    /// As [`Requester::on_frame`].
+    #[inline]
+    pub fn on_group(
+        &mut self,
+        now_us: u64,
+        group: &Group<'_>,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), FrameError> {
+        if group.token != self.token {
+            return Ok(());
+        }
+        self.home_core = Some(group.home_core);
+        for message in group.messages() {
+            self.on_reply(now_us, &message?, complete);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn on_reply(&mut self, now_us: u64, message: &Message<'_>, complete: &mut impl FnMut(Completion<'_>)) {
+        let ahead = u64::from(message.sequence_low.wrapping_sub(self.first as u32));
+        // Only what was sent can be answered.
+        if ahead >= self.unsent - self.first {
+            return;
+        }
+        let sequence = self.first + ahead;
+        let slot = self.ring.slot_mut(sequence);
+        if !slot.awaits_reply() {
+            return;
+        }
+        // A status of a newer protocol is an answer all the same; the caller sees that it is none of its own.
+        let status = Status::from_u8(message.code).unwrap_or(Status::Internal);
+        if slot.state == State::Sent && !slot.repeated {
+            self.round_trip.on_sample(now_us.saturating_sub(slot.sent_us));
+        }
+        let tag = slot.tag;
+        match status {
+            Status::Retry => return self.put_off(now_us, sequence, message.body),
+            Status::UseStream => slot.state = State::Reserved,
+            _ => self.free(sequence),
+        }
+        complete(Completion { tag, sequence, status: Ok(status), body: message.body });
+    }
+
+    /// The server asked for this request to be sent again later.
+    #[cold]
+    fn put_off(&mut self, now_us: u64, sequence: u64, body: &[u8]) {
+        let slot = self.ring.slot_mut(sequence);
+        if slot.state == State::PutOff {
+            return;
+        }
+        let after_us = reply::decode_retry(body).unwrap_or(RETRY_AFTER_US_MAX).min(RETRY_AFTER_US_MAX);
+        slot.state = State::PutOff;
+        slot.due_us = now_us + u64::from(after_us);
+        self.resend_at_us = self.resend_at_us.min(slot.due_us);
+    }
+}

@@ -1,0 +1,97 @@
+//! The sending half of the requester: packs what is due and what is queued.
+//!
+//! New requests are found by a cursor, so a frame of them costs nothing but its messages. Retransmissions are
+//! found by walking the window, but only when the earliest timer may have fired, which at a healthy server is
+//! once per timer interval whatever the load is.
+
+use super::ring::State;
+use super::{NEVER_US, Requester};
+use crate::frame::FrameWriter;
+
+impl Requester {
+    /// Fills one frame with what is due for retransmission and what is queued, and returns its length;
+    /// `None` when there is nothing to send. Call again until then. Copies each body once.
+    ///
+    /// # Panics
+    /// If `buffer` is shorter than [`crate::RequesterConfig::frame_bytes_max`], which also bounds the frame.
+    #[inline]
+    pub fn poll_transmit(&mut self, now_us: u64, view: u64, buffer: &mut [u8]) -> Option<usize> {
+        if !self.wants_transmit(now_us) {
+            return None;
+        }
+        let buffer = &mut buffer[..self.config.frame_bytes_max];
+        let mut writer = FrameWriter::new();
+        writer.start(buffer, view);
+        self.poll_group(now_us, &mut writer, buffer);
+        match writer.finish(buffer) {
+            0 => None,
+            frame_bytes => Some(frame_bytes),
+        }
+    }
+
+    /// Like [`Requester::poll_transmit`], into a frame that is already started and that other sessions may
+    /// share. Returns whether everything fitted; else the caller finishes the frame and goes on with another.
+    #[inline]
+    pub fn poll_group(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
+        if !self.wants_transmit(now_us) {
+            return true;
+        }
+        writer.group(buffer, self.token, self.first, 0)
+            && (now_us < self.resend_at_us || self.resend_due(now_us, writer, buffer))
+            && self.send_queued(now_us, writer, buffer)
+    }
+
+    /// Whether [`Requester::poll_transmit`] may have something to send.
+    #[inline]
+    pub const fn wants_transmit(&self, now_us: u64) -> bool {
+        self.unsent != self.next || now_us >= self.resend_at_us
+    }
+
+    #[inline]
+    fn send_queued(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
+        let doublings = self.round_trip.doublings();
+        let due_us = now_us + self.round_trip.interval_us(doublings);
+        while self.unsent != self.next {
+            let slot = self.ring.slot_mut(self.unsent);
+            if slot.state == State::Queued {
+                if !slot.write(self.unsent, writer, buffer) {
+                    return false;
+                }
+                slot.state = State::Sent;
+                slot.doublings = doublings;
+                slot.sent_us = now_us;
+                slot.due_us = due_us;
+                self.resend_at_us = self.resend_at_us.min(due_us);
+            }
+            self.unsent += 1;
+        }
+        true
+    }
+
+    /// Walks the window once; runs only when the earliest timer may have fired.
+    #[cold]
+    fn resend_due(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
+        let mut resend_at_us = NEVER_US;
+        for sequence in self.first..self.unsent {
+            let slot = self.ring.slot_mut(sequence);
+            if !slot.awaits_reply() {
+                continue;
+            }
+            if slot.due_us <= now_us {
+                if !slot.write(sequence, writer, buffer) {
+                    // The timer stays in the past, so the next frame goes on here.
+                    return false;
+                }
+                if slot.state == State::Sent {
+                    slot.doublings = self.round_trip.on_loss(slot.doublings);
+                }
+                slot.state = State::Sent;
+                slot.repeated = true;
+                slot.due_us = now_us + self.round_trip.interval_us(slot.doublings);
+            }
+            resend_at_us = resend_at_us.min(slot.due_us);
+        }
+        self.resend_at_us = resend_at_us;
+        true
+    }
+}
