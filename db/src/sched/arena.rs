@@ -70,7 +70,13 @@ impl Arena {
     /// # Safety
     /// `address` is an allocation of `bytes` at `align` from this arena, in use.
     #[inline]
-    pub unsafe fn reallocate(&mut self, address: *mut u8, bytes: usize, align: usize, new_bytes: usize) -> *mut u8 {
+    pub unsafe fn reallocate(
+        &mut self,
+        address: *mut u8,
+        bytes: usize,
+        align: usize,
+        new_bytes: usize,
+    ) -> *mut u8 {
         let from = address as usize;
         if from.checked_add(bytes) == Some(self.next) {
             return match from.checked_add(new_bytes) {

@@ -14,7 +14,9 @@ use std::sync::OnceLock;
 
 use super::region::{PAGE_BYTES, Region};
 use super::running::{Cause, Running};
-use crate::limits::{EXTENSION_STACK_BYTES, HOST_CALL_STACK_BYTES, STACK_GUARD_BYTES, STACKS_KEPT_PER_WORKER};
+use crate::limits::{
+    EXTENSION_STACK_BYTES, HOST_CALL_STACK_BYTES, STACK_GUARD_BYTES, STACKS_KEPT_PER_WORKER,
+};
 
 /// A function that runs on another stack.
 pub type Entry = unsafe extern "C" fn(*mut c_void) -> u64;
@@ -129,7 +131,12 @@ impl StackPool {
 /// `top` is the top of a mapped stack that nobody runs on, and `running` says so; `entry` may be called with
 /// `data`. Whatever `entry` owns may be forgotten.
 #[unsafe(naked)]
-pub unsafe extern "C" fn switch_to(running: *const Running, entry: Entry, data: *mut c_void, top: usize) -> Outcome {
+pub unsafe extern "C" fn switch_to(
+    running: *const Running,
+    entry: Entry,
+    data: *mut c_void,
+    top: usize,
+) -> Outcome {
     naked_asm!(
         "push rbp",
         "push rbx",

@@ -18,7 +18,8 @@ use crate::limits::EXTENSION_STACK_BYTES;
 fn run(pool: &mut StackPool, entry: Entry, number: usize) -> Outcome {
     let stack = pool.take().expect("a stack");
     // SAFETY: the entries of this file take a number, own nothing, and the caller holds a `Guarded`.
-    let outcome = unsafe { running::run(&stack, ptr::null_mut(), ptr::null_mut(), entry, number as *mut c_void) };
+    let outcome =
+        unsafe { running::run(&stack, ptr::null_mut(), ptr::null_mut(), entry, number as *mut c_void) };
     pool.give(stack);
     outcome
 }
@@ -107,7 +108,9 @@ fn overflows_leave_the_signal_mask_and_floating_point_as_they_were() {
         // SAFETY: as above.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut set) };
         // SAFETY: a set that the kernel filled.
-        (1..32).filter(|signal| unsafe { libc::sigismember(&raw const set, *signal) } == 1).collect::<Vec<_>>()
+        (1..32)
+            .filter(|signal| unsafe { libc::sigismember(&raw const set, *signal) } == 1)
+            .collect::<Vec<_>>()
     };
     let (before, third) = (blocked(), black_box(1.0_f64) / black_box(3.0));
     assert_eq!(run(&mut pool, endless, 0), LEFT_BY_OVERFLOW);

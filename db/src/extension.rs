@@ -1,0 +1,118 @@
+//! Extensions: functions of tenants, compiled from their source, loaded into the server, run beside the data.
+//!
+//! ```text
+//!   registry    source -> artefact (crate builder) -> library (native) -> Extension     control threads
+//!   invocation  start, poll on a stack of its own, commit or forget, answer             workers
+//!     access      what a running invocation may reach: tables, write set, budget
+//!     host        the calls that an extension makes into the server
+//!     services    its allocator, and the way out of a panic
+//!     room        its memory
+//! ```
+//!
+//! An [`Extension`] is immutable and shared. A new version is another one; invocations that run keep theirs.
+//! The library is unloaded when the last reference goes, which the registry sees to (see `registry`).
+
+pub mod access;
+pub mod host;
+pub mod invocation;
+pub mod log;
+pub mod native;
+pub mod room;
+pub mod services;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::tenant::TenantId;
+use log::ExtensionLog;
+use native::Library;
+
+/// What a function may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Reads alone; is not recorded for exactly-once.
+    Read,
+    /// Reads and writes; its writes are applied together when it ends well.
+    Write,
+}
+
+/// A function that can be invoked.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// Its name in the source.
+    pub name: Box<str>,
+    /// [`wire::function_hash`] of the name.
+    pub hash: u32,
+    /// What it may do.
+    pub mode: Mode,
+    /// Its entry in the library.
+    pub(crate) run: native::Run,
+}
+
+/// One version of an extension, loaded.
+#[derive(Debug)]
+pub struct Extension {
+    /// Number of (tenant, name); all versions share it.
+    pub id: u32,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Unique among the extensions of the tenant.
+    pub name: Box<str>,
+    /// Counts the installations, from 1.
+    pub version: u32,
+    /// Where its log lines go: the tenant's.
+    pub log: Arc<ExtensionLog>,
+    retired: AtomicBool,
+    library: Arc<Library>,
+}
+
+/// How often any extension was retired: a worker that sees it change looks through what it keeps.
+static RETIREMENTS: AtomicU64 = AtomicU64::new(0);
+
+impl Extension {
+    /// A version of an extension over a loaded library.
+    #[must_use]
+    pub fn new(
+        id: u32,
+        tenant: TenantId,
+        name: &str,
+        version: u32,
+        library: Arc<Library>,
+        log: Arc<ExtensionLog>,
+    ) -> Self {
+        Self { id, tenant, name: name.into(), version, log, retired: AtomicBool::new(false), library }
+    }
+
+    /// The functions in the order of the source.
+    #[inline]
+    #[must_use]
+    pub fn functions(&self) -> &[Function] {
+        self.library.functions()
+    }
+
+    /// The index of the function of this [`wire::function_hash`].
+    #[inline]
+    #[must_use]
+    pub fn function(&self, hash: u32) -> Option<usize> {
+        self.functions().iter().position(|function| function.hash == hash)
+    }
+
+    /// Marks the extension as removed or replaced: workers let go of what they keep of it.
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+        RETIREMENTS.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether it was removed or replaced.
+    #[must_use]
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+}
+
+/// How often any extension of the process was retired.
+#[inline]
+#[must_use]
+pub fn retirements() -> u64 {
+    RETIREMENTS.load(Ordering::Acquire)
+}

@@ -1,0 +1,143 @@
+//! The calls that an extension makes into the server, in C.
+//!
+//! Each unpacks its arguments and hands on to the [`Access`] of the running invocation. The invocation is
+//! the one that the thread runs, whatever context the caller names. A call runs on the extension's stack,
+//! refuses when too little of that is left, and neither panics on anything that an extension can say nor
+//! keeps anything that it was given. None ever answers "pending" yet: all objects are in memory.
+
+use std::ffi::c_void;
+use std::slice;
+
+use sandstorm::Error;
+use sandstorm::abi::{Code, Host, OK, RawCondition, RawRecord, RawSlice};
+use store::Condition;
+
+use super::access::{Access, code_of};
+use crate::sched::running::host_call;
+
+/// The table that every invocation gets.
+pub static HOST: Host = Host { get, get_many, put, delete, increment, table, log, now_ms };
+
+/// Does `work` on the access of the running invocation.
+///
+/// # Safety
+/// As for [`host_call`].
+#[inline]
+unsafe fn with_access<R>(work: impl FnOnce(&mut Access) -> R) -> R {
+    // SAFETY: the caller's promise; `work` touches the access alone, which is this invocation's and used
+    // by nobody else while a host call runs.
+    unsafe { host_call(|context| work(&mut *context.cast::<Access>())) }
+}
+
+unsafe extern "C" fn get(
+    _context: *mut c_void,
+    _ticket: *mut u64,
+    table: u32,
+    key: RawSlice,
+    record: *mut RawRecord,
+) -> Code {
+    // SAFETY: the SDK lends key and record for the call; nothing here owns anything.
+    unsafe { with_access(|access| code_of(access.get(table, key.as_slice(), &mut *record))) }
+}
+
+unsafe extern "C" fn get_many(
+    _context: *mut c_void,
+    _ticket: *mut u64,
+    table: u32,
+    keys: *const RawSlice,
+    count: usize,
+    records: *mut RawRecord,
+) -> Code {
+    // SAFETY: the SDK lends `count` keys and room for `count` records for the call.
+    unsafe {
+        with_access(|access| {
+            let keys = slice::from_raw_parts(keys, count);
+            code_of(access.get_many(table, keys, records))
+        })
+    }
+}
+
+unsafe extern "C" fn put(
+    _context: *mut c_void,
+    _ticket: *mut u64,
+    table: u32,
+    key: RawSlice,
+    value: RawSlice,
+    condition: RawCondition,
+) -> Code {
+    // SAFETY: the SDK lends key and value for the call.
+    unsafe {
+        with_access(|access| {
+            let Some(condition) = condition_of(condition) else { return Error::BadArguments.code() };
+            code_of(access.write(table, key.as_slice(), Some(value.as_slice()), condition))
+        })
+    }
+}
+
+unsafe extern "C" fn delete(
+    _context: *mut c_void,
+    _ticket: *mut u64,
+    table: u32,
+    key: RawSlice,
+    condition: RawCondition,
+) -> Code {
+    // SAFETY: the SDK lends the key for the call.
+    unsafe {
+        with_access(|access| {
+            let Some(condition) = condition_of(condition) else { return Error::BadArguments.code() };
+            code_of(access.write(table, key.as_slice(), None, condition))
+        })
+    }
+}
+
+unsafe extern "C" fn increment(
+    _context: *mut c_void,
+    _ticket: *mut u64,
+    table: u32,
+    key: RawSlice,
+    delta: i64,
+    value: *mut i64,
+) -> Code {
+    // SAFETY: the SDK lends the key and the place of the sum for the call.
+    unsafe {
+        with_access(|access| match access.increment(table, key.as_slice(), delta) {
+            Ok(sum) => {
+                value.write(sum);
+                OK
+            }
+            Err(error) => error.code(),
+        })
+    }
+}
+
+unsafe extern "C" fn table(_context: *mut c_void, _ticket: *mut u64, name: RawSlice, id: *mut u32) -> Code {
+    // SAFETY: the SDK lends the name and the place of the number for the call.
+    unsafe {
+        with_access(|access| match access.table_named(name.as_slice()) {
+            Ok(number) => {
+                id.write(number);
+                OK
+            }
+            Err(error) => error.code(),
+        })
+    }
+}
+
+unsafe extern "C" fn log(_context: *mut c_void, level: u32, text: RawSlice) {
+    // SAFETY: the SDK lends the text for the call.
+    unsafe { with_access(|access| access.log(level, text.as_slice())) }
+}
+
+unsafe extern "C" fn now_ms(_context: *mut c_void) -> u64 {
+    // SAFETY: nothing here owns anything.
+    unsafe { with_access(|access| access.now_ms()) }
+}
+
+fn condition_of(raw: RawCondition) -> Option<Condition> {
+    sandstorm::Condition::from_raw(raw).map(|condition| match condition {
+        sandstorm::Condition::Always => Condition::Always,
+        sandstorm::Condition::Absent => Condition::Absent,
+        sandstorm::Condition::Present => Condition::Present,
+        sandstorm::Condition::Version(version) => Condition::Version(version),
+    })
+}

@@ -1,0 +1,122 @@
+//! How an invocation ended, as a status and the body that goes with it.
+
+use sandstorm::Error;
+use sandstorm::abi::Code;
+use store::{CommitError, WriteError};
+use wire::Status;
+
+use crate::sched::running::Cause;
+
+/// What the body of the answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    /// What the function wrote.
+    Reply,
+    /// The application's number, then what the function wrote.
+    Failure(u32),
+    /// The text of the panic.
+    LastWords,
+    /// A version.
+    Version(u64),
+    /// Microseconds.
+    RetryAfter(u32),
+    /// A text for people.
+    Text(&'static str),
+}
+
+/// Status and body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ending {
+    status: Status,
+    body: Body,
+}
+
+impl Ending {
+    /// It ended well, and what it wrote to the store is written.
+    pub(super) const WELL: Ending = Ending { status: Status::Ok, body: Body::Reply };
+
+    /// A status without a body.
+    pub(super) const fn of(status: Status) -> Self {
+        Self { status, body: Body::Text("") }
+    }
+
+    /// The invocation went over a limit.
+    pub(super) const fn killed(text: &'static str) -> Self {
+        Self { status: Status::ExtensionKilled, body: Body::Text(text) }
+    }
+
+    /// The stack was left.
+    pub(super) const fn left(cause: Cause) -> Self {
+        match cause {
+            Cause::Panic => Self { status: Status::ExtensionPanicked, body: Body::LastWords },
+            Cause::OutOfMemory => Self { status: Status::ExtensionOutOfMemory, body: Body::LastWords },
+            Cause::StackOverflow => Self::of(Status::ExtensionStackOverflow),
+        }
+    }
+
+    /// The function returned an error. `version` is what the last failed condition met.
+    #[cold]
+    pub(super) fn failed(code: Code, version: u64) -> Self {
+        let status = match Error::from_code(code) {
+            Error::Application(number) => {
+                return Self { status: Status::ExtensionError, body: Body::Failure(number) };
+            }
+            Error::ConditionFailed => {
+                return Self { status: Status::ConditionFailed, body: Body::Version(version) };
+            }
+            Error::BadArguments => Status::Malformed,
+            Error::NotFound => Status::NotFound,
+            Error::ReplyTooLarge => Status::ReplyTooLarge,
+            Error::KeyTooLarge => Status::KeyTooLarge,
+            Error::ValueTooLarge => Status::ValueTooLarge,
+            Error::UnknownTable => Status::UnknownTable,
+            Error::NotANumber => Status::NotANumber,
+            Error::Overflow => Status::Overflow,
+            Error::OutOfMemory => Status::OutOfMemory,
+            Error::LimitExceeded => Status::LimitExceeded,
+            Error::ReadOnly => Status::ReadOnly,
+            Error::NotPermitted => Status::NotPermitted,
+            Error::Conflict => Status::Conflict,
+            Error::NotLocal => Status::WrongView,
+            Error::StackExhausted => Status::ExtensionStackOverflow,
+            Error::Unavailable => Status::Unavailable,
+            _ => Status::Internal,
+        };
+        Self::of(status)
+    }
+
+    /// The commit was refused for good.
+    #[cold]
+    pub(super) fn refused(error: CommitError) -> Self {
+        let status = match error {
+            CommitError::Conflict { .. } => Status::Conflict,
+            CommitError::TooManyOperations => Status::LimitExceeded,
+            CommitError::Write(WriteError::Retry { after_us }) => {
+                return Self { status: Status::Retry, body: Body::RetryAfter(after_us) };
+            }
+            CommitError::Write(WriteError::ConditionFailed { current }) => {
+                return Self { status: Status::ConditionFailed, body: Body::Version(current) };
+            }
+            CommitError::Write(WriteError::NotANumber) => Status::NotANumber,
+            CommitError::Write(WriteError::Overflow) => Status::Overflow,
+            CommitError::Write(WriteError::OutOfMemory) => Status::OutOfMemory,
+            CommitError::Write(WriteError::KeyTooLarge) => Status::KeyTooLarge,
+            CommitError::Write(WriteError::ValueTooLarge) => Status::ValueTooLarge,
+            CommitError::Write(WriteError::Collisions) => Status::Collisions,
+            CommitError::Write(WriteError::TableRetired) => Status::UnknownTable,
+        };
+        Self::of(status)
+    }
+
+    /// The status.
+    #[inline]
+    pub(super) const fn status(&self) -> Status {
+        self.status
+    }
+
+    /// What the body is.
+    #[inline]
+    pub(super) const fn body(&self) -> Body {
+        self.body
+    }
+}

@@ -1,0 +1,272 @@
+//! The place of one invocation: its room, its call over the border, its access. Used again and again.
+//!
+//! A slot lies still in memory for as long as it exists, since the border holds its address. The extension
+//! writes to the call's reply length and future while it runs; the worker looks at them between polls only.
+
+use std::io;
+use std::mem;
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::Arc;
+
+use sandstorm::abi::{Call, OK, PENDING, RawReply, RawSlice};
+use store::{CommitError, HeldPin};
+use wire::Status;
+use wire::limits::REPLY_BYTES_MAX;
+
+use super::ending::{Body, Ending};
+use crate::extension::access::Access;
+use crate::extension::host::HOST;
+use crate::extension::native::Run;
+use crate::extension::room::{REPLY_HEAD_BYTES, Room, Touched};
+use crate::extension::{Extension, Mode};
+use crate::limits::{COMMIT_TRIES_MAX, INVOCATION_AGE_US_MAX, INVOCATION_YIELDS_MAX};
+use crate::metrics::Counter;
+use crate::ops::WorkerEnvironment;
+use crate::sched::arena::Arena;
+use crate::sched::running;
+use crate::sched::stack::{Entry, StackPool};
+
+/// What a poll brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It is to be polled again.
+    Pending,
+    /// It ended.
+    Ended(Ending),
+}
+
+/// See the file's head.
+pub(super) struct Slot<O> {
+    call: Call,
+    arena: Arena,
+    access: Access,
+    room: Room,
+    run: Option<Run>,
+    mode: Mode,
+    extension: Option<Arc<Extension>>,
+    origin: Option<O>,
+    /// From the first yield on: keeps what was lent alive.
+    held: Option<HeldPin>,
+    started_us: u64,
+    yields: u32,
+    tries: u32,
+    input_bytes: usize,
+    reply_bytes_touched: usize,
+}
+
+impl<O> Slot<O> {
+    /// A slot with its memory; `number` tells slots apart for the caches.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(super) fn new(number: usize) -> io::Result<Self> {
+        let nothing = RawSlice { address: NonNull::dangling().as_ptr(), bytes: 0 };
+        Ok(Self {
+            call: Call {
+                host: &raw const HOST,
+                context: ptr::null_mut(),
+                key: nothing,
+                arguments: nothing,
+                reply: RawReply { address: ptr::null_mut(), bytes: 0, capacity: 0 },
+                future: ptr::null_mut(),
+                table: 0,
+                reserved: 0,
+            },
+            arena: Arena::empty(),
+            access: Access::new(),
+            room: Room::new(number)?,
+            run: None,
+            mode: Mode::Read,
+            extension: None,
+            origin: None,
+            held: None,
+            started_us: 0,
+            yields: 0,
+            tries: 0,
+            input_bytes: 0,
+            reply_bytes_touched: 0,
+        })
+    }
+
+    /// Makes the slot the place of a new invocation. What it is given follows by [`Slot::bring_in`].
+    #[inline]
+    pub(super) fn begin(&mut self, extension: &Arc<Extension>, function: usize, origin: O, now_us: u64) {
+        if !self.extension.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, extension)) {
+            self.extension = Some(Arc::clone(extension));
+        }
+        let function = &extension.functions()[function];
+        self.run = Some(function.run);
+        self.mode = function.mode;
+        self.origin = Some(origin);
+        self.started_us = now_us;
+        self.yields = 0;
+        self.tries = 0;
+        self.reply_bytes_touched = 0;
+        self.rewind();
+    }
+
+    /// Copies what the caller sent into the room.
+    #[inline]
+    pub(super) fn bring_in(&mut self, table: u32, key: &[u8], arguments: &[u8]) {
+        self.call.table = table;
+        (self.call.key, self.call.arguments) = self.room.bring_in(key, arguments);
+        self.input_bytes = key.len() + arguments.len();
+    }
+
+    /// To the state before the first poll.
+    #[inline]
+    fn rewind(&mut self) {
+        // SAFETY: the extension does not run, and what it had of the two parts is forgotten with this.
+        let (arena, writes) = unsafe { (self.room.arena(), self.room.writes()) };
+        let reply = self.room.reply();
+        self.arena = arena;
+        self.call.reply = RawReply { address: reply, bytes: 0, capacity: REPLY_BYTES_MAX };
+        self.call.future = ptr::null_mut();
+        if let Some(extension) = &self.extension {
+            self.access.begin(extension, self.mode, writes, reply);
+        }
+        self.call.context = (&raw mut self.access).cast();
+    }
+
+    /// Polls the invocation once on a stack of its own.
+    ///
+    /// # Safety
+    /// `slot` is begun, valid, and nobody else's meanwhile.
+    #[inline]
+    pub(super) unsafe fn poll(
+        slot: NonNull<Self>,
+        environment: &WorkerEnvironment<'_>,
+        stacks: &mut StackPool,
+    ) -> Progress {
+        let Ok(stack) = stacks.take() else { return Progress::Ended(Ending::of(Status::Unavailable)) };
+        let slot = slot.as_ptr();
+        // SAFETY: the slot is ours; no reference to these parts is held while the extension runs.
+        let (run, arena, access, call) =
+            unsafe { ((*slot).run, &raw mut (*slot).arena, &raw mut (*slot).access, &raw mut (*slot).call) };
+        let run = run.expect("a slot in the queue has a function");
+        // SAFETY: `leave` follows below, and the pin of the environment is held on at each yield.
+        unsafe { (*access).enter(environment) };
+        // SAFETY: both are C functions of one pointer.
+        let entry = unsafe { mem::transmute::<Run, Entry>(run) };
+        // SAFETY: the call is as the border wants it, arena and access are this invocation's, and the code
+        // of an extension may be left anywhere: what it owns is in the arena.
+        let outcome = unsafe { running::run(&stack, arena, access.cast(), entry, call.cast()) };
+        stacks.give(stack);
+        // SAFETY: the extension does not run any more.
+        let this = unsafe { &mut *slot };
+        this.access.leave();
+        this.reply_bytes_touched = this.reply_bytes_touched.max(this.call.reply.bytes);
+        match (outcome.cause(), outcome.value) {
+            (None, OK) => this.commit(environment),
+            (None, PENDING) => this.yielded(environment),
+            (None, code) => Progress::Ended(Ending::failed(code, this.access.version_found())),
+            (Some(cause), _) => Progress::Ended(Ending::left(cause)),
+        }
+    }
+
+    /// Keeps what was lent alive until the next poll, unless the invocation has had its time.
+    #[cold]
+    fn yielded(&mut self, environment: &WorkerEnvironment<'_>) -> Progress {
+        self.yields += 1;
+        if self.yields > INVOCATION_YIELDS_MAX {
+            return Progress::Ended(Ending::killed("it yielded more often than an invocation may"));
+        }
+        if environment.now_us.saturating_sub(self.started_us) > INVOCATION_AGE_US_MAX {
+            return Progress::Ended(Ending::killed("it took longer than an invocation may"));
+        }
+        if self.held.is_none() {
+            self.held = Some(environment.pin.hold());
+        }
+        Progress::Pending
+    }
+
+    #[inline]
+    fn commit(&mut self, environment: &WorkerEnvironment<'_>) -> Progress {
+        if self.access.transaction().needs_no_commit() {
+            return Progress::Ended(Ending::WELL);
+        }
+        let (extension, tables) = (self.extension.as_ref(), environment.tables);
+        let Some(tenant) = extension.map(|extension| extension.tenant) else {
+            return Progress::Ended(Ending::of(Status::Internal));
+        };
+        let table_of = |id| tables.get(tenant, id).map(|entry| &*entry.table);
+        // SAFETY: the first read was made under the held pin, or under this one if it never yielded.
+        let committed = unsafe { self.access.transaction().commit(environment.pin, table_of) };
+        match committed {
+            Ok(()) => Progress::Ended(Ending::WELL),
+            Err(CommitError::Conflict { .. }) if self.tries + 1 < COMMIT_TRIES_MAX => {
+                environment.metrics.count(Counter::CommitConflicts);
+                self.tries += 1;
+                self.rewind();
+                self.release(environment);
+                Progress::Pending
+            }
+            Err(error) => Progress::Ended(Ending::refused(error)),
+        }
+    }
+
+    /// Takes the way back of the answer out.
+    #[inline]
+    pub(super) fn take_origin(&mut self) -> Option<O> {
+        self.origin.take()
+    }
+
+    /// The body that goes with an ending; good until the slot is used again.
+    #[inline]
+    pub(super) fn body(&mut self, ending: &Ending) -> &[u8] {
+        let reply = self.room.reply();
+        let bytes = self.call.reply.bytes.min(REPLY_BYTES_MAX);
+        match ending.body() {
+            // SAFETY: this many bytes of the reply were written by the SDK.
+            Body::Reply => unsafe { slice::from_raw_parts(reply, bytes) },
+            Body::Failure(number) => self.with_head(number.to_le_bytes(), bytes.min(REPLY_BYTES_MAX - 4)),
+            // SAFETY: this many bytes were copied there when the stack was left.
+            Body::LastWords => unsafe { slice::from_raw_parts(reply, self.access.last_words_bytes()) },
+            Body::Version(version) => self.with_head(version.to_le_bytes(), 0),
+            Body::RetryAfter(after_us) => self.with_head(after_us.to_le_bytes(), 0),
+            Body::Text(text) => text.as_bytes(),
+        }
+    }
+
+    /// `head` and behind it the first `bytes` bytes of the reply, in one piece and without a copy of those.
+    fn with_head<const HEAD: usize>(&mut self, head: [u8; HEAD], bytes: usize) -> &[u8] {
+        const { assert!(HEAD <= REPLY_HEAD_BYTES) };
+        // SAFETY: the room keeps this many bytes before the reply.
+        let start = unsafe { self.room.reply().sub(HEAD) };
+        // SAFETY: as above.
+        unsafe { ptr::copy_nonoverlapping(head.as_ptr(), start, HEAD) };
+        // SAFETY: the head was written now, the reply by the SDK.
+        unsafe { slice::from_raw_parts(start, HEAD + bytes) }
+    }
+
+    /// Frees what the invocation held. The extension is kept for the next one.
+    #[inline]
+    pub(super) fn end(&mut self, environment: &WorkerEnvironment<'_>) {
+        self.release(environment);
+        self.origin = None;
+        let touched = Touched {
+            input: self.input_bytes,
+            reply: self.reply_bytes_touched,
+            arena: self.arena.highest_bytes(),
+            writes: self.access.transaction().memory_bytes(),
+        };
+        // SAFETY: the invocation has ended and its answer was taken.
+        unsafe { self.room.tidy(touched) };
+        self.let_go_if_retired();
+    }
+
+    fn release(&mut self, environment: &WorkerEnvironment<'_>) {
+        if let Some(held) = self.held.take() {
+            environment.core.release(held);
+        }
+    }
+
+    /// Drops the extension if it was removed or replaced.
+    #[inline]
+    pub(super) fn let_go_if_retired(&mut self) {
+        if self.extension.as_ref().is_some_and(|extension| extension.is_retired()) {
+            self.extension = None;
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! A compiled extension as a library of this process: opened after its hash was checked, closed at the end.
+//!
+//! Only what this server built is opened, and only if it was built for this server: compiler, flags and SDK
+//! are in the hash that the builder wrote beside the artefact. Opening runs no code of the tenant: an
+//! artefact has no initialisers (the builder's import check), and its `open` is our glue.
+//!
+//! Called by the registry, on control threads; dropping the last reference unmaps the code.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::slice;
+
+use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
+use sandstorm::abi::{ABI_VERSION, Artefact, Call, Code};
+
+use super::services::SERVICES;
+use super::{Function, Mode};
+
+/// The entry of a function: polls an invocation once.
+pub type Run = unsafe extern "C" fn(call: *mut Call) -> Code;
+
+/// Functions of one artefact beyond which it is refused.
+const FUNCTIONS_MAX: u32 = 4096;
+
+/// Why an artefact was not loaded. Each means that the file is not what this server built.
+#[derive(Debug)]
+pub enum LoadError {
+    /// The system's loader refuses it.
+    Refused(libloading::Error),
+    /// It was built for another border or another SDK.
+    Stale,
+    /// Its table of functions makes no sense.
+    Malformed,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(error) => write!(out, "the artefact cannot be opened: {error}"),
+            Self::Stale => out.write_str("the artefact was built for another server"),
+            Self::Malformed => out.write_str("the artefact's table of functions is malformed"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// A loaded artefact. Shared by every extension of the same source.
+#[derive(Debug)]
+pub struct Library {
+    functions: Vec<Function>,
+    path: PathBuf,
+    /// Closed after everything above is gone.
+    _handle: Option<Handle>,
+}
+
+impl Library {
+    /// Opens the artefact at `path`, which the builder says was built under `sdk_hash`.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    ///
+    /// # Safety
+    /// The builder of this process checked that the file is its own artefact for this `sdk_hash`.
+    pub unsafe fn open(path: &Path, sdk_hash: &[u8; 32]) -> Result<Self, LoadError> {
+        // SAFETY: an artefact of our builder runs nothing when it is opened.
+        let handle =
+            unsafe { Handle::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(LoadError::Refused)?;
+        // SAFETY: the one symbol that the glue exports, with this type.
+        let symbol =
+            unsafe { handle.get::<*const Artefact>(b"SPLINTER_ARTEFACT\0") }.map_err(LoadError::Refused)?;
+        // SAFETY: the symbol's address is the constant, which lives as long as the handle.
+        let artefact = unsafe { &**symbol };
+        if artefact.abi_version != ABI_VERSION || artefact.sdk_hash != *sdk_hash {
+            return Err(LoadError::Stale);
+        }
+        // SAFETY: the artefact is of our version of the border.
+        let functions = unsafe { functions_of(artefact) }?;
+        // SAFETY: called once, before any function.
+        unsafe { (artefact.open)(SERVICES) };
+        Ok(Self { functions, path: path.to_owned(), _handle: Some(handle) })
+    }
+
+    /// The functions, in the order of the source.
+    #[inline]
+    #[must_use]
+    pub fn functions(&self) -> &[Function] {
+        &self.functions
+    }
+
+    /// The file that was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A library of functions of this very program, for tests of what runs them.
+    #[cfg(test)]
+    pub fn of(functions: Vec<Function>) -> Self {
+        Self { functions, path: PathBuf::new(), _handle: None }
+    }
+}
+
+/// Copies the table of functions out of an artefact.
+///
+/// # Safety
+/// The artefact is loaded and of our version of the border.
+unsafe fn functions_of(artefact: &Artefact) -> Result<Vec<Function>, LoadError> {
+    if artefact.function_count == 0 || artefact.function_count > FUNCTIONS_MAX || artefact.functions.is_null()
+    {
+        return Err(LoadError::Malformed);
+    }
+    // SAFETY: the artefact says how many there are.
+    let raw = unsafe { slice::from_raw_parts(artefact.functions, artefact.function_count as usize) };
+    raw.iter()
+        .map(|function| {
+            // SAFETY: the name is constant data of the artefact.
+            let name = unsafe { function.name.as_slice() };
+            let name = str::from_utf8(name).map_err(|_| LoadError::Malformed)?;
+            let mode = match function.mode {
+                0 => Mode::Read,
+                1 => Mode::Write,
+                _ => return Err(LoadError::Malformed),
+            };
+            let hash = wire::function_hash(name);
+            Ok(Function { name: name.into(), hash, mode, run: function.run })
+        })
+        .collect()
+}

@@ -1,0 +1,247 @@
+//! What one invocation read and wants to write, and the commit that applies it.
+//!
+//! Writes wait in a [`WriteSet`]; reads see them. A condition is evaluated when the function asks for the
+//! write, and what it was evaluated on is noted as read. A transaction that may write notes every version
+//! that it reads, absence included; the commit applies all writes if those versions still stand, or none.
+//!
+//! The objects that reads lend lie in the log under the pin that the caller holds until it has begun the
+//! transaction anew. Called by the host calls of an extension; commits are called by the invocation's end.
+
+pub mod write_set;
+
+use store::{CommitError, Condition, Pinned, ReadCheck, Table, Write};
+
+use crate::limits::{TRANSACTION_READS_KEPT, TRANSACTION_READS_MAX};
+use crate::sched::arena::Arena;
+use write_set::{Full, Lent, WriteSet};
+
+/// Why a read or a write of a transaction was refused. Nothing was changed by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionError {
+    /// The condition does not hold; the version that was found, 0 when absent or written by this
+    /// transaction.
+    ConditionFailed(u64),
+    /// The object's value has not eight bytes.
+    NotANumber,
+    /// The sum does not fit.
+    Overflow,
+    /// More objects or bytes than one transaction may read and write.
+    LimitExceeded,
+}
+
+impl From<Full> for TransactionError {
+    fn from(_: Full) -> Self {
+        Self::LimitExceeded
+    }
+}
+
+/// An object as the transaction sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// The value, lent until the transaction begins anew.
+    pub value: Lent,
+    /// The version; 0 for a write of this transaction.
+    pub version: u64,
+}
+
+/// The object that an operation is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'p> {
+    /// The table's number.
+    pub id: u32,
+    /// The table.
+    pub table: &'p Table,
+    /// [`store::hash`] of the key.
+    pub hash: u64,
+    /// The key.
+    pub key: &'p [u8],
+}
+
+/// An object that was read, and the version found; 0 when there was none.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    hash: u64,
+    version: u64,
+    table: u32,
+    key: Lent,
+}
+
+/// The transaction of one invocation, reused by the next one.
+#[derive(Debug, Default)]
+pub struct Transaction {
+    writes: WriteSet,
+    reads: Vec<Read>,
+    notes_reads: bool,
+    /// Empty between two commits; kept for their room.
+    checks: Vec<ReadCheck<'static>>,
+    /// As `checks`.
+    changes: Vec<Write<'static>>,
+}
+
+impl Transaction {
+    /// Forgets everything. `memory` takes the keys and values that will be written; without it the
+    /// transaction only reads and notes nothing.
+    #[inline]
+    pub fn begin(&mut self, memory: Option<Arena>) {
+        self.notes_reads = memory.is_some();
+        self.writes.begin(memory.unwrap_or(Arena::empty()));
+        self.reads.clear();
+        if self.reads.capacity() > TRANSACTION_READS_KEPT {
+            self.reads.shrink_to(TRANSACTION_READS_KEPT);
+        }
+    }
+
+    /// Whether there is nothing to write, and nothing that was read in more than one step.
+    #[inline]
+    #[must_use]
+    pub fn needs_no_commit(&self) -> bool {
+        self.writes.writes().is_empty() && self.reads.len() < 2
+    }
+
+    /// Bytes of the lent memory in use.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.writes.memory_bytes()
+    }
+
+    /// Reads an object: the transaction's own write of it if there is one, else what the store has.
+    ///
+    /// # Errors
+    /// `LimitExceeded` when one more read cannot be noted.
+    #[inline]
+    pub fn get(&mut self, pin: &Pinned<'_>, place: Place<'_>) -> Result<Option<Found>, TransactionError> {
+        if let Some(write) = self.writes.find(place.id, place.hash, place.key) {
+            return Ok(write.value.map(|value| Found { value, version: 0 }));
+        }
+        let object = pin.get(place.table, place.hash, place.key);
+        let found = object.map(|object| Found { value: Lent::of(object.value()), version: object.version() });
+        if self.notes_reads {
+            let key = match object {
+                Some(object) => Lent::of(object.key()),
+                None => self.writes.copy(place.key)?,
+            };
+            let version = found.map_or(0, |found| found.version);
+            self.note(Read { hash: place.hash, version, table: place.id, key })?;
+        }
+        Ok(found)
+    }
+
+    /// Takes a write of `value`, or a deletion, if `condition` holds now.
+    ///
+    /// # Errors
+    /// `ConditionFailed`, `LimitExceeded`.
+    pub fn write(
+        &mut self,
+        pin: &Pinned<'_>,
+        place: Place<'_>,
+        value: Option<&[u8]>,
+        condition: Condition,
+    ) -> Result<(), TransactionError> {
+        if condition != Condition::Always {
+            self.check(pin, place, condition)?;
+        }
+        self.writes.record(place.id, place.hash, place.key, value)?;
+        Ok(())
+    }
+
+    /// Adds to the number that an object holds, absent counting as 0, and gives the sum.
+    ///
+    /// # Errors
+    /// `NotANumber`, `Overflow`, `LimitExceeded`.
+    pub fn increment(
+        &mut self,
+        pin: &Pinned<'_>,
+        place: Place<'_>,
+        delta: i64,
+    ) -> Result<i64, TransactionError> {
+        let before = match self.get(pin, place)? {
+            None => 0,
+            Some(found) => {
+                // SAFETY: lent just now, under the pin and by the set.
+                let bytes = unsafe { found.value.as_slice() };
+                i64::from_le_bytes(bytes.try_into().map_err(|_| TransactionError::NotANumber)?)
+            }
+        };
+        let sum = before.checked_add(delta).ok_or(TransactionError::Overflow)?;
+        self.writes.record(place.id, place.hash, place.key, Some(&sum.to_le_bytes()))?;
+        Ok(sum)
+    }
+
+    /// Applies all writes, or none. `table_of` finds a table by its number; a write to one that is gone
+    /// since is refused as the store refuses a retired table.
+    ///
+    /// # Errors
+    /// What the store says; nothing was written then.
+    ///
+    /// # Safety
+    /// The pin under which the first read was made is held, and so is the memory of the write set.
+    pub unsafe fn commit<'t>(
+        &mut self,
+        pin: &Pinned<'_>,
+        table_of: impl Fn(u32) -> Option<&'t Table>,
+    ) -> Result<(), CommitError> {
+        let gone = CommitError::Write(store::WriteError::TableRetired);
+        let mut checks = recycle_checks(std::mem::take(&mut self.checks));
+        let mut changes = recycle_changes(std::mem::take(&mut self.changes));
+        let mut tables_stand = true;
+        for read in &self.reads {
+            let Some(table) = table_of(read.table) else {
+                tables_stand = false;
+                break;
+            };
+            // SAFETY: the key lies in the log under the held pin, or in the memory of the set.
+            let key = unsafe { read.key.as_slice() };
+            checks.push(ReadCheck { table, hash: read.hash, key, version: read.version });
+        }
+        for write in self.writes.writes() {
+            let Some(table) = table_of(write.table) else {
+                tables_stand = false;
+                break;
+            };
+            // SAFETY: key and value lie in the memory of the set.
+            let (key, value) = unsafe { (write.key.as_slice(), write.value.map(|value| value.as_slice())) };
+            changes.push(Write { table, hash: write.hash, key, value });
+        }
+        let result = if tables_stand { pin.commit(&checks, &changes).map(|_| ()) } else { Err(gone) };
+        self.checks = recycle_checks(checks);
+        self.changes = recycle_changes(changes);
+        result
+    }
+
+    fn check(
+        &mut self,
+        pin: &Pinned<'_>,
+        place: Place<'_>,
+        condition: Condition,
+    ) -> Result<(), TransactionError> {
+        let found = self.get(pin, place)?;
+        let version = found.map_or(0, |found| found.version);
+        let holds = match condition {
+            Condition::Always => true,
+            Condition::Absent => found.is_none(),
+            Condition::Present => found.is_some(),
+            Condition::Version(wanted) => version == wanted,
+        };
+        if holds { Ok(()) } else { Err(TransactionError::ConditionFailed(version)) }
+    }
+
+    fn note(&mut self, read: Read) -> Result<(), TransactionError> {
+        if self.reads.len() == TRANSACTION_READS_MAX {
+            return Err(TransactionError::LimitExceeded);
+        }
+        self.reads.push(read);
+        Ok(())
+    }
+}
+
+/// Empties a vector and lets its room be used for another lifetime; the standard library collects in place.
+fn recycle_checks<'new>(mut checks: Vec<ReadCheck<'_>>) -> Vec<ReadCheck<'new>> {
+    checks.clear();
+    checks.into_iter().map(|_| unreachable!("cleared")).collect()
+}
+
+/// As [`recycle_checks`].
+fn recycle_changes<'new>(mut changes: Vec<Write<'_>>) -> Vec<Write<'new>> {
+    changes.clear();
+    changes.into_iter().map(|_| unreachable!("cleared")).collect()
+}

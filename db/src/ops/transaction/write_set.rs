@@ -1,0 +1,268 @@
+//! The writes of one invocation before they are applied: at most one per object, the latest.
+//!
+//! Keys and values are copied once into memory that never moves, since the extension may be lent a value
+//! that it wrote. Overwriting an object here takes new memory and leaves the old bytes as they are. With
+//! few writes a lookup compares hashes in a row; with many it goes through a table of places.
+
+use std::ptr;
+use std::slice;
+
+use crate::limits::{TRANSACTION_WRITES_MAX, TRANSACTION_WRITES_SCANNED};
+use crate::sched::arena::Arena;
+
+/// Bytes in the memory of the transaction or in the store's log, good until the transaction is cleared.
+#[derive(Clone, Copy, Debug)]
+pub struct Lent {
+    address: *const u8,
+    bytes: usize,
+}
+
+impl Lent {
+    /// Notes where `bytes` are.
+    #[inline]
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self { address: bytes.as_ptr(), bytes: bytes.len() }
+    }
+
+    /// First byte; never null.
+    #[inline]
+    #[must_use]
+    pub fn address(self) -> *const u8 {
+        self.address
+    }
+
+    /// Length in bytes.
+    #[inline]
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        self.bytes
+    }
+
+    /// The bytes themselves.
+    ///
+    /// # Safety
+    /// What they were lent from still stands: the transaction was not cleared, and its pin is held.
+    #[inline]
+    #[must_use]
+    pub unsafe fn as_slice<'l>(self) -> &'l [u8] {
+        // SAFETY: made from a slice that still stands, as the caller promises.
+        unsafe { slice::from_raw_parts(self.address, self.bytes) }
+    }
+}
+
+/// One object that will be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Write {
+    /// Hash of the key.
+    pub hash: u64,
+    /// The table.
+    pub table: u32,
+    /// The key.
+    pub key: Lent,
+    /// The value; `None` deletes the object.
+    pub value: Option<Lent>,
+}
+
+/// There is no room for one more write, or for its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// The set. Its vectors are kept from one invocation to the next; its memory is lent to it each time.
+#[derive(Debug)]
+pub struct WriteSet {
+    memory: Arena,
+    writes: Vec<Write>,
+    /// Open addressing by hash: 0 is empty, else one more than an index into `writes`.
+    places: Vec<u32>,
+}
+
+const PLACES: usize = (TRANSACTION_WRITES_MAX * 2).next_power_of_two();
+
+impl WriteSet {
+    /// An empty set without memory.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { memory: Arena::empty(), writes: Vec::new(), places: Vec::new() }
+    }
+
+    /// Empties the set and gives it memory for the next invocation.
+    #[inline]
+    pub fn begin(&mut self, memory: Arena) {
+        self.memory = memory;
+        self.writes.clear();
+        self.places.clear();
+    }
+
+    /// The writes in the order in which their objects were first written.
+    #[inline]
+    #[must_use]
+    pub fn writes(&self) -> &[Write] {
+        &self.writes
+    }
+
+    /// Bytes of memory in use.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.memory.highest_bytes()
+    }
+
+    /// The write of an object, if there is one.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, table: u32, hash: u64, key: &[u8]) -> Option<&Write> {
+        if self.writes.is_empty() {
+            return None;
+        }
+        self.index_of(table, hash, key).map(|index| &self.writes[index])
+    }
+
+    /// Takes a write; `value` `None` deletes. Replaces an earlier write of the same object.
+    ///
+    /// # Errors
+    /// [`Full`]; then the set is as it was.
+    pub fn record(&mut self, table: u32, hash: u64, key: &[u8], value: Option<&[u8]>) -> Result<(), Full> {
+        let known = self.index_of(table, hash, key);
+        if known.is_none() && self.writes.len() == TRANSACTION_WRITES_MAX {
+            return Err(Full);
+        }
+        let value = value.map(|value| self.copy(value)).transpose()?;
+        if let Some(index) = known {
+            self.writes[index].value = value;
+            return Ok(());
+        }
+        let key = self.copy(key)?;
+        self.writes.push(Write { hash, table, key, value });
+        self.add_place();
+        Ok(())
+    }
+
+    /// Copies bytes into the memory of the set.
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub fn copy(&mut self, bytes: &[u8]) -> Result<Lent, Full> {
+        if bytes.is_empty() {
+            return Ok(Lent::of(&[]));
+        }
+        let copy = self.memory.allocate(bytes.len(), 1);
+        if copy.is_null() {
+            return Err(Full);
+        }
+        // The one copy of a written key or value before the log.
+        // SAFETY: the memory was just allocated with this length and overlaps nothing.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), copy, bytes.len()) };
+        Ok(Lent { address: copy, bytes: bytes.len() })
+    }
+
+    fn index_of(&self, table: u32, hash: u64, key: &[u8]) -> Option<usize> {
+        let is_it = |write: &Write| {
+            // SAFETY: keys of the set lie in its memory, which stands until the next `begin`.
+            write.hash == hash && write.table == table && unsafe { write.key.as_slice() } == key
+        };
+        if self.places.is_empty() {
+            return self.writes.iter().position(is_it);
+        }
+        let mut place = hash as usize % PLACES;
+        while self.places[place] != 0 {
+            let index = self.places[place] as usize - 1;
+            if is_it(&self.writes[index]) {
+                return Some(index);
+            }
+            place = (place + 1) % PLACES;
+        }
+        None
+    }
+
+    /// Enters the latest write into the table of places; makes the table when there are enough writes.
+    fn add_place(&mut self) {
+        let from = match self.writes.len() {
+            count if count < TRANSACTION_WRITES_SCANNED => return,
+            TRANSACTION_WRITES_SCANNED => {
+                self.places.resize(PLACES, 0);
+                0
+            }
+            count => count - 1,
+        };
+        for index in from..self.writes.len() {
+            let mut place = self.writes[index].hash as usize % PLACES;
+            while self.places[place] != 0 {
+                place = (place + 1) % PLACES;
+            }
+            self.places[place] = index as u32 + 1;
+        }
+    }
+}
+
+impl Default for WriteSet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Full, WriteSet};
+    use crate::limits::TRANSACTION_WRITES_MAX;
+    use crate::sched::arena::Arena;
+
+    fn with_set(bytes: usize, test: impl FnOnce(&mut WriteSet)) {
+        let mut memory = vec![0_u8; bytes];
+        let mut set = WriteSet::new();
+        // SAFETY: `memory` outlives the test and is used through the arena alone.
+        set.begin(unsafe { Arena::over(memory.as_mut_ptr(), bytes) });
+        test(&mut set);
+    }
+
+    fn value_of(set: &WriteSet, table: u32, key: &[u8]) -> Option<Option<Vec<u8>>> {
+        // SAFETY: the memory stands until the test is over.
+        set.find(table, 7, key).map(|write| write.value.map(|value| unsafe { value.as_slice() }.to_vec()))
+    }
+
+    #[test]
+    fn the_latest_write_of_an_object_counts_and_lent_bytes_stay() {
+        with_set(4096, |set| {
+            set.record(1, 7, b"key", Some(b"old")).expect("room");
+            let lent = set.find(1, 7, b"key").and_then(|write| write.value).expect("written");
+            set.record(1, 7, b"key", Some(b"newer")).expect("room");
+            // SAFETY: the memory stands until the test is over.
+            assert_eq!(unsafe { lent.as_slice() }, b"old");
+            assert_eq!(value_of(set, 1, b"key"), Some(Some(b"newer".to_vec())));
+            set.record(1, 7, b"key", None).expect("room");
+            assert_eq!(value_of(set, 1, b"key"), Some(None));
+            assert_eq!(set.writes().len(), 1);
+        });
+    }
+
+    #[test]
+    fn keys_of_one_hash_and_tables_are_told_apart() {
+        with_set(4096, |set| {
+            set.record(1, 7, b"a", Some(b"1")).expect("room");
+            set.record(2, 7, b"a", Some(b"2")).expect("room");
+            set.record(1, 7, b"", Some(b"")).expect("room");
+            assert_eq!(value_of(set, 1, b"a"), Some(Some(b"1".to_vec())));
+            assert_eq!(value_of(set, 2, b"a"), Some(Some(b"2".to_vec())));
+            assert_eq!(value_of(set, 1, b""), Some(Some(Vec::new())));
+            assert_eq!(value_of(set, 3, b"a"), None);
+        });
+    }
+
+    #[test]
+    fn a_full_set_refuses_and_keeps_what_it_has() {
+        with_set(64, |set| {
+            set.record(1, 7, b"key", Some(&[1; 40])).expect("room");
+            assert_eq!(set.record(1, 7, b"key", Some(&[2; 40])), Err(Full));
+            assert_eq!(value_of(set, 1, b"key"), Some(Some(vec![1; 40])));
+        });
+        with_set(TRANSACTION_WRITES_MAX * 8, |set| {
+            for number in 0..TRANSACTION_WRITES_MAX as u64 {
+                set.record(1, number % 50, &number.to_le_bytes(), None).expect("room");
+            }
+            for number in 0..TRANSACTION_WRITES_MAX as u64 {
+                assert!(set.find(1, number % 50, &number.to_le_bytes()).is_some());
+            }
+            assert_eq!(set.record(1, 1, b"one more", None), Err(Full));
+            set.record(1, 3, &3_u64.to_le_bytes(), None).expect("an object that is there already");
+        });
+    }
+}
