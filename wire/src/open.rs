@@ -168,7 +168,7 @@ impl Body for SessionLimits {
     }
 }
 
-/// The answer to a session that was opened or attached. The sequences of a session start at 1.
+/// The answer to a session that was opened or attached.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Opened {
     /// The version of the protocol to speak.
@@ -187,6 +187,8 @@ pub struct Opened {
     pub credits: u16,
     /// The server's view.
     pub view: u64,
+    /// The first sequence to use: 1 when opened, when attached beyond all that the server has seen.
+    pub next_sequence: u64,
 }
 
 impl core::fmt::Debug for Opened {
@@ -214,6 +216,7 @@ impl Body for Opened {
         self.limits.write(writer);
         writer.u16(self.credits);
         writer.u64(self.view);
+        writer.u64(self.next_sequence);
     }
 
     fn read(reader: &mut BodyReader<'_>) -> Result<Opened, Status> {
@@ -224,10 +227,10 @@ impl Body for Opened {
         let core_count = reader.u16()?;
         let core_ports = (0..core_count).map(|_| reader.u16()).collect::<Result<Vec<u16>, Status>>()?;
         let limits = SessionLimits::read(reader)?;
-        let (credits, view) = (reader.u16()?, reader.u64()?);
+        let (credits, view, next_sequence) = (reader.u16()?, reader.u64()?, reader.u64()?);
         if home_core >= core_count || credits == 0 {
             return Err(Status::Malformed);
         }
-        Ok(Opened { version, token, client_id, home_core, core_ports, limits, credits, view })
+        Ok(Opened { version, token, client_id, home_core, core_ports, limits, credits, view, next_sequence })
     }
 }

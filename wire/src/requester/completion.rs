@@ -67,8 +67,8 @@ pub enum CompletionError {
     NotSent,
     /// The deadline passed without an answer: it may have been executed, once.
     TimedOut,
-    /// The deadline passed and the server's latest answer was to come again later: it was not executed
-    /// unless an earlier transmission is still under way.
+    /// The deadline passed and the server's latest answer was to come again: it was not executed unless an
+    /// earlier transmission is still under way.
     Overloaded,
     /// The session ended: it may have been executed, once.
     Closed,
@@ -95,7 +95,7 @@ pub struct Completion<'a> {
     /// The request's sequence. After [`Status::UseStream`] it stays reserved: the caller sends the same
     /// request over the stream under this sequence and then releases it.
     pub sequence: u64,
-    /// The server's answer, any but [`Status::Retry`], or why there is none.
+    /// The server's answer, any but [`Status::Retry`] and [`Status::WrongView`], or why there is none.
     pub status: Result<Status, CompletionError>,
     /// What the answer carries, see [`crate::reply`]. Borrows the received frame.
     pub body: &'a [u8],

@@ -15,7 +15,8 @@ const RETRY_AFTER_US_MAX: u32 = 1_000_000;
 
 impl Requester {
     /// Takes a received frame and completes what it answers. Groups of other sessions, replies to unknown
-    /// sequences and repeated replies are ignored. Returns the server's view.
+    /// sequences and repeated replies are ignored. Returns the server's view, which the next transmission is
+    /// to carry: what was refused for its view is then due.
     ///
     /// # Errors
     /// What is wrong with the frame; replies before the fault have been completed.
@@ -74,23 +75,28 @@ impl Requester {
         }
         let tag = slot.tag;
         match status {
-            Status::Retry => return self.put_off(now_us, sequence, message.body),
+            Status::Retry => return self.put_off(now_us, sequence, retry_after_us(message.body)),
+            Status::WrongView => return self.put_off(now_us, sequence, 0),
             Status::UseStream => slot.state = State::Reserved,
             _ => self.free(sequence),
         }
         complete(Completion { tag, sequence, status: Ok(status), body: message.body });
     }
 
-    /// The server asked for this request to be sent again later.
+    /// The server did not execute this request now and wants to see it again, under the same sequence: an
+    /// earlier transmission may have been executed.
     #[cold]
-    fn put_off(&mut self, now_us: u64, sequence: u64, body: &[u8]) {
+    fn put_off(&mut self, now_us: u64, sequence: u64, after_us: u64) {
         let slot = self.ring.slot_mut(sequence);
         if slot.state == State::PutOff {
             return;
         }
-        let after_us = reply::decode_retry(body).unwrap_or(RETRY_AFTER_US_MAX).min(RETRY_AFTER_US_MAX);
         slot.state = State::PutOff;
-        slot.due_us = now_us + u64::from(after_us);
+        slot.due_us = now_us + after_us;
         self.resend_at_us = self.resend_at_us.min(slot.due_us);
     }
+}
+
+fn retry_after_us(body: &[u8]) -> u64 {
+    u64::from(reply::decode_retry(body).unwrap_or(RETRY_AFTER_US_MAX).min(RETRY_AFTER_US_MAX))
 }

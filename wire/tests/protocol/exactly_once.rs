@@ -21,6 +21,7 @@ struct Server {
     records: BTreeMap<u64, (Status, Vec<u8>)>,
     executions: BTreeMap<u64, u32>,
     sum: i64,
+    view: u64,
 }
 
 impl Server {
@@ -28,8 +29,10 @@ impl Server {
     fn serve(&mut self, rng: &mut Rng, frame: &[u8]) -> Vec<u8> {
         let mut buffer = vec![0; FRAME_BYTES_MAX];
         let mut writer = FrameWriter::new();
-        writer.start(&mut buffer, 0);
-        for group in FrameReader::new(frame).expect("the network breaks no frame").groups() {
+        self.view += u64::from(rng.u8(..30) == 0);
+        writer.start(&mut buffer, self.view);
+        let frame = FrameReader::new(frame).expect("the network breaks no frame");
+        for group in frame.groups() {
             let group = group.expect("the network breaks no frame");
             self.first_unacknowledged = self.first_unacknowledged.max(group.first_unacknowledged);
             self.records = self.records.split_off(&self.first_unacknowledged);
@@ -38,7 +41,11 @@ impl Server {
                 let message = message.expect("the network breaks no frame");
                 let sequence = group.sequence(message.sequence_low);
                 let request = Request::decode(message.code, message.body).expect("the requester is honest");
-                let (status, body) = self.answer(rng, sequence, &request);
+                let (status, body) = if frame.view() == self.view {
+                    self.answer(rng, sequence, &request)
+                } else {
+                    (Status::WrongView, Vec::new())
+                };
                 let place = writer
                     .message(&mut buffer, status as u8, 0, sequence as u32, body.len())
                     .expect("it fits");
@@ -104,7 +111,7 @@ fn run(rng: &mut Rng, first_sequence: u64, calls: u64, loss: u8) -> u64 {
     let mut requester = Requester::new(TOKEN, first_sequence, CREDITS, config);
     let (mut requests, mut replies, mut server) = (Network::default(), Network::default(), Server::default());
     let mut outcomes: BTreeMap<u64, Result<Status, CompletionError>> = BTreeMap::new();
-    let (mut now_us, mut submitted) = (1, 0);
+    let (mut now_us, mut submitted, mut view) = (1, 0, 0);
     let mut buffer = [0; FRAME_BYTES_MAX];
     while submitted < calls || requester.outstanding() > 0 {
         while submitted < calls && requester.can_submit() && rng.u8(..4) != 0 {
@@ -113,7 +120,7 @@ fn run(rng: &mut Rng, first_sequence: u64, calls: u64, loss: u8) -> u64 {
             assert_eq!(sequence, first_sequence + submitted);
             submitted += 1;
         }
-        while let Some(frame_bytes) = requester.poll_transmit(now_us, 0, &mut buffer) {
+        while let Some(frame_bytes) = requester.poll_transmit(now_us, view, &mut buffer) {
             requests.send(rng, now_us, loss, &buffer[..frame_bytes]);
         }
         while let Some(frame) = requests.receive(now_us) {
@@ -132,7 +139,8 @@ fn run(rng: &mut Rng, first_sequence: u64, calls: u64, loss: u8) -> u64 {
             assert_eq!(outcomes.insert(completion.sequence, completion.status), None, "it completed twice");
         };
         while let Some(frame) = replies.receive(now_us) {
-            requester.on_frame(now_us, &frame, &mut complete).expect("the network breaks no frame");
+            let seen = requester.on_frame(now_us, &frame, &mut complete);
+            view = view.max(seen.expect("the network breaks no frame"));
         }
         requester.on_timer(now_us, &mut complete);
         for sequence in over_stream {

@@ -62,6 +62,7 @@ fn opened() -> Opened {
         },
         credits: 64,
         view: 9,
+        next_sequence: 1,
     }
 }
 

@@ -179,6 +179,19 @@ fn a_retry_puts_off_that_request_alone() {
 }
 
 #[test]
+fn a_request_of_another_view_is_sent_again_at_once_under_its_sequence() {
+    let mut requester = requester(1, 8);
+    submit(&mut requester, 0, 3);
+    transmit(&mut requester, 0);
+    let wrong_view = Status::WrongView as u8;
+    assert_eq!(
+        receive(&mut requester, 9, &[(1, wrong_view, b""), (2, OK, b""), (3, wrong_view, b"")]).len(),
+        1
+    );
+    assert_eq!(transmit(&mut requester, 9), (vec![1, 3], 1));
+}
+
+#[test]
 fn a_retry_that_asks_for_hours_or_cannot_be_read_is_put_off_for_a_second() {
     let mut requester = requester(1, 8);
     submit(&mut requester, 0, 2);
@@ -378,7 +391,7 @@ fn every_status_completes_the_call_also_an_unknown_one() {
         submit(&mut requester, 0, 1);
         transmit(&mut requester, 0);
         let expected = match Status::from_u8(code) {
-            Some(Status::Retry) => continue,
+            Some(Status::Retry | Status::WrongView) => continue,
             known => known.unwrap_or(Status::Internal),
         };
         assert_eq!(receive(&mut requester, 1, &[(1, code, b"")]), [Done::new(100, 1, Ok(expected))]);
