@@ -6,6 +6,8 @@ mod decode;
 mod exactly_once;
 mod frames;
 mod messages;
+mod peer;
 mod requester;
 mod samples;
 mod seed;
+mod window;
