@@ -247,6 +247,30 @@ fn requests_beyond_a_limit_are_named_by_both_sides() {
 }
 
 #[test]
+fn bytes_behind_the_last_field_are_refused() {
+    let keys = [b"a".as_slice(), b"".as_slice(), b"ccc".as_slice()];
+    let requests = [
+        Request::Ping,
+        Request::Delete { table: 1, key: b"k", condition: Condition::Version(2) },
+        Request::MultiGet { table: 1, keys: Keys::from_slices(&keys) },
+    ];
+    for request in requests {
+        let mut body = samples::encode(&request);
+        assert_eq!(Request::decode(request.opcode(), &body), Ok(request));
+        body.push(0);
+        assert_eq!(Request::decode(request.opcode(), &body), Err(Status::Malformed));
+    }
+}
+
+#[test]
+fn a_session_without_its_home_core_or_without_credits_is_refused() {
+    let answers = [Opened { home_core: 2, ..opened() }, Opened { credits: 0, ..opened() }];
+    for answer in answers {
+        assert_eq!(Opened::decode(&answer.encode()), Err(Status::Malformed));
+    }
+}
+
+#[test]
 fn the_largest_key_and_value_fit_in_a_record() {
     let (key, value) = (vec![1; KEY_BYTES_MAX], vec![2; VALUE_BYTES_MAX]);
     let put = Request::Put { table: 1, key: &key, value: &value, condition: Condition::Version(9) };

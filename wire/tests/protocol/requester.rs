@@ -13,6 +13,7 @@ fn a_request_is_sent_once_and_completed_once() {
     assert_eq!(done, [Done { body: b"body".to_vec(), ..Done::new(100, 1, Ok(Status::Ok)) }]);
     assert_eq!((requester.outstanding(), requester.first_unacknowledged()), (0, 2));
     assert_eq!(requester.next_deadline_us(), None);
+    assert!(!requester.wants_transmit(1 << 40), "no timer is left");
     assert_eq!(requester.home_core(), Some(1));
     assert_eq!(receive(&mut requester, 30, &[(1, OK, b"body")]), [], "a repeated reply is ignored");
 }
@@ -64,9 +65,10 @@ fn a_retry_puts_off_that_request_alone() {
     let retry = reply::encode_retry(300);
     assert_eq!(receive(&mut requester, 100, &[(1, Status::Retry as u8, &retry)]), []);
     assert_eq!(requester.next_deadline_us(), Some(400));
-    assert_eq!(transmit(&mut requester, 399).0, []);
+    submit(&mut requester, 399, 1);
+    assert_eq!(transmit(&mut requester, 399).0, [3], "a new request does not move the time");
     assert_eq!(transmit(&mut requester, 400), (vec![1], 1));
-    assert_eq!(receive(&mut requester, 410, &[(2, OK, b""), (1, OK, b"")]).len(), 2);
+    assert_eq!(receive(&mut requester, 410, &[(3, OK, b""), (2, OK, b""), (1, OK, b"")]).len(), 3);
 }
 
 #[test]

@@ -68,6 +68,7 @@ fn an_answer_for_the_stream_keeps_its_sequence_until_it_is_released() {
 fn reserved_sequences_share_the_window_and_are_never_framed() {
     let mut requester = requester(1, 4);
     assert_eq!(requester.reserve_sequence(), Some(1));
+    assert!(!requester.wants_transmit(0));
     assert_eq!(transmit(&mut requester, 0).0, []);
     assert_eq!(submit(&mut requester, 0, 1), [2]);
     assert_eq!(requester.reserve_sequence(), Some(3));
@@ -160,4 +161,24 @@ fn the_opcode_travels_with_its_request() {
     let group = frame.groups().next().expect("there is one").expect("it was written here");
     let codes: Vec<_> = group.messages().map(|message| message.expect("it was written here").code).collect();
     assert_eq!(codes, [opcode::PING, opcode::INCREMENT]);
+}
+
+#[test]
+fn a_reply_beyond_a_full_window_is_nobodys() {
+    let mut requester = requester(1, 8);
+    submit(&mut requester, 0, 8);
+    transmit(&mut requester, 0);
+    assert_eq!(receive(&mut requester, 1, &[(9, OK, b""), (0, OK, b"")]), []);
+    assert_eq!(requester.outstanding(), 8);
+}
+
+#[test]
+fn a_slot_of_a_call_that_was_never_sent_serves_the_next_one() {
+    let mut requester = requester(1, 1);
+    for sequence in 1..5 {
+        assert_eq!(submit(&mut requester, sequence, 1), [sequence]);
+        requester.close(&mut |completion| assert_eq!(completion.sequence, sequence));
+    }
+    submit(&mut requester, 9, 1);
+    assert_eq!(transmit(&mut requester, 9), (vec![5], 5));
 }
