@@ -1,1 +1,53 @@
-//! See the crate's description.
+//! Log-structured memory: a segmented log of immutable objects, a hash index per table, epochs, a cleaner.
+//!
+//! ```text
+//!   Table ── Index ──► buckets of 64 bytes ──► 48-bit location ─┐
+//!                                                              ▼
+//!   Core 0 ── log head ─► [ segment │ segment │ segment │ ... one mapped region ]
+//!   Core 1 ── log head ─►      ▲ cleaner moves survivors, epochs decide when a segment is free
+//! ```
+//!
+//! Guarantees: a reader never waits for a plain write and holds plain references while it is pinned; an object
+//! is never changed once it can be found; every write is atomic, a commit over several objects as well;
+//! versions of a key only grow. Not here: tenants, the network, time, disk.
+//!
+//! Who calls it: the server's workers, one [`Core`] each; control threads create and retire tables.
+//! See docs/formats-segments.md for the bytes.
+
+mod cleaner;
+mod commit;
+mod directory;
+mod epoch;
+mod error;
+mod index;
+mod limits;
+mod log;
+mod memory;
+mod object;
+mod pinned;
+mod read;
+mod reclaim;
+mod segment;
+mod store;
+mod sync;
+mod table;
+mod write;
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub use crate::commit::{ReadCheck, Write};
+pub use crate::epoch::HeldPin;
+pub use crate::error::{CommitError, Condition, StoreError, WriteError};
+pub use crate::limits::{COMMIT_OPERATIONS_MAX, KEY_BYTES_MAX, SEGMENT_BYTES_DEFAULT, VALUE_BYTES_MAX, VERSION_MAX};
+pub use crate::object::{OBJECT_HEADER_BYTES, Object};
+pub use crate::pinned::Pinned;
+pub use crate::store::core::Core;
+pub use crate::store::{Config, Statistics, Store};
+pub use crate::table::Table;
+
+/// The hash of a key (xxh3, 64 bits): its high bits choose the bucket, its low 16 bits are the tag.
+#[inline]
+pub fn hash(key: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(key)
+}

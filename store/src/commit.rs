@@ -1,0 +1,212 @@
+//! A commit: several objects of several tables change together, if what was read is still so.
+//!
+//! ```text
+//!   stage objects ─► lock buckets by address ─► check reads ─► make room ─► mark committing ─► publish ─► unlock
+//!       nothing can be seen yet, any refusal undoes it          ──┤├──  cannot fail any more
+//! ```
+//!
+//! Buckets are locked in the order of their addresses, each once, so commits cannot wait for each other in a
+//! circle; the growth of an index only tries locks. Readers wait while a bucket is marked, which is set on all
+//! buckets before the first object is published, so nobody sees half a commit. All objects of a commit get one
+//! version, above every version they had.
+
+mod lock_set;
+
+use crate::error::{CommitError, WriteError};
+use crate::index::Stamp;
+use crate::limits::{CHAIN_BUCKETS_MAX, COMMIT_OPERATIONS_MAX, VERSION_MAX};
+use crate::log::Staged;
+use crate::pinned::Pinned;
+use crate::table::Table;
+
+pub(crate) use crate::commit::lock_set::{LockMemory, LockSet};
+
+/// What a commit relies on: that the key still has this version.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadCheck<'a> {
+    /// Its table.
+    pub table: &'a Table,
+    /// Its hash.
+    pub hash: u64,
+    /// The key.
+    pub key: &'a [u8],
+    /// The version that was read, 0 where the key was absent.
+    pub version: u64,
+}
+
+/// What a commit changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Write<'a> {
+    /// Its table.
+    pub table: &'a Table,
+    /// Its hash.
+    pub hash: u64,
+    /// The key.
+    pub key: &'a [u8],
+    /// The new value; `None` removes the key.
+    pub value: Option<&'a [u8]>,
+}
+
+/// Memory that a core's commits and snapshots use again and again.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub(crate) stamps: Vec<Option<Stamp>>,
+    pub(crate) locks: LockMemory,
+    staged: Vec<Option<Staged>>,
+    /// Writes by hash, to find those of one key.
+    order: Vec<u32>,
+    superseded: Vec<bool>,
+    /// Inserts into each locked bucket.
+    inserts: Vec<usize>,
+}
+
+impl Pinned<'_> {
+    /// Applies all writes as one, if every read is still what it was. Where several writes have one key, the
+    /// last counts. Returns the version that the written objects now have. Nothing is allocated once the
+    /// core has seen a commit as large.
+    pub fn commit(&self, reads: &[ReadCheck<'_>], writes: &[Write<'_>]) -> Result<u64, CommitError> {
+        if reads.len() + writes.len() > COMMIT_OPERATIONS_MAX {
+            return Err(CommitError::TooManyOperations);
+        }
+        reads.iter().for_each(|read| self.assert_own(read.table));
+        for write in writes {
+            self.admit(write.table, write.key, write.value.map_or(0, <[u8]>::len))?;
+        }
+        let mut scratch = self.core.scratch.borrow_mut();
+        scratch.find_superseded(writes);
+        let staged = self.stage_writes(&mut scratch, writes);
+        let committed = match staged {
+            Ok(()) => self.lock_and_publish(&mut scratch, reads, writes),
+            Err(error) => Err(error.into()),
+        };
+        if committed.is_err() {
+            scratch.staged.drain(..).rev().flatten().for_each(|staged| self.unstage(&staged));
+        } else {
+            let inserts = writes.iter().zip(&scratch.staged).filter(|(_, staged)| staged.is_some());
+            inserts.for_each(|(write, _)| self.help_growth(write.table));
+        }
+        committed
+    }
+
+    fn stage_writes(&self, scratch: &mut Scratch, writes: &[Write<'_>]) -> Result<(), WriteError> {
+        scratch.staged.clear();
+        for (write, &superseded) in writes.iter().zip(&scratch.superseded) {
+            let value = write.value.filter(|_| !superseded);
+            let staged = value.map(|value| self.stage(write.table, write.key, value)).transpose()?;
+            scratch.staged.push(staged);
+        }
+        Ok(())
+    }
+
+    fn lock_and_publish(
+        &self,
+        scratch: &mut Scratch,
+        reads: &[ReadCheck<'_>],
+        writes: &[Write<'_>],
+    ) -> Result<u64, CommitError> {
+        let Scratch { staged, superseded, locks, inserts, .. } = scratch;
+        let place = |at: usize| match reads.get(at) {
+            Some(read) => (read.table, read.hash),
+            None => (writes[at - reads.len()].table, writes[at - reads.len()].hash),
+        };
+        let mut set = LockSet::lock(self, locks, reads.len() + writes.len(), place);
+        if set.is_incomplete() {
+            return Err(WriteError::TableRetired.into());
+        }
+        for (at, read) in reads.iter().enumerate() {
+            let found = set.bucket(at).find(read.hash, |location| self.object_of(location, read.key));
+            if found.map_or(0, |(_, object)| object.version()) != read.version {
+                return Err(CommitError::Conflict { read: at });
+            }
+        }
+        // From the versions that are there to the one that is above them all, and room for what is new.
+        let mut version = 0;
+        inserts.clear();
+        inserts.resize(set.len(), 0);
+        let live = |at: usize| !superseded[at];
+        for (at, write) in writes.iter().enumerate().filter(|&(at, _)| live(at)) {
+            let (lock, bucket) = set.bucket_mut(reads.len() + at);
+            let found = bucket.find(write.hash, |location| self.object_of(location, write.key));
+            version = version.max(match &found {
+                Some((_, object)) => object.version(),
+                None => write.table.version_of_new() - 1,
+            });
+            if found.is_none() && write.value.is_some() {
+                inserts[lock] += 1;
+                bucket.make_room(inserts[lock], CHAIN_BUCKETS_MAX).map_err(WriteError::from)?;
+            }
+        }
+        version += 1;
+        if version > VERSION_MAX {
+            return Err(WriteError::Overflow.into());
+        }
+        for staged in staged.iter().flatten() {
+            self.core.store.log.seal(staged, version);
+        }
+        if writes.len() > 1 {
+            (0..writes.len()).for_each(|at| set.bucket_mut(reads.len() + at).1.begin_commit());
+        }
+        // Removals last, since they may give back an overflow bucket that was made room of.
+        for (at, write) in writes.iter().enumerate().filter(|&(at, _)| live(at)) {
+            if let Some(staged) = &staged[at] {
+                self.publish_one(&mut set, reads.len() + at, write, staged);
+            }
+        }
+        for (at, write) in writes.iter().enumerate().filter(|&(at, _)| live(at)) {
+            if write.value.is_none() {
+                self.remove_one(&mut set, reads.len() + at, write, version);
+            }
+        }
+        Ok(version)
+    }
+
+    fn publish_one(&self, set: &mut LockSet<'_, '_>, at: usize, write: &Write<'_>, staged: &Staged) {
+        let (_, bucket) = set.bucket_mut(at);
+        let bytes = u64::from(staged.bytes());
+        match bucket.find(write.hash, |location| self.with_location(location, write.key)) {
+            Some((place, (location, object))) => {
+                bucket.replace(place, write.hash, staged.location);
+                let old_bytes = object.log_bytes();
+                self.core.store.log.bury(location, old_bytes as u32);
+                write.table.count(self.core.index, 0, bytes.wrapping_sub(old_bytes as u64));
+            }
+            None => {
+                bucket.insert(write.hash, staged.location, CHAIN_BUCKETS_MAX).expect("room was made");
+                write.table.count(self.core.index, 1, bytes);
+            }
+        }
+    }
+
+    fn remove_one(&self, set: &mut LockSet<'_, '_>, at: usize, write: &Write<'_>, version: u64) {
+        let (_, bucket) = set.bucket_mut(at);
+        let found = bucket.find(write.hash, |location| self.with_location(location, write.key));
+        if let Some((place, (location, object))) = found {
+            write.table.remember_version(version);
+            bucket.remove(place);
+            let bytes = object.log_bytes() as u32;
+            self.core.store.log.bury(location, bytes);
+            write.table.count(self.core.index, 1_u64.wrapping_neg(), u64::from(bytes).wrapping_neg());
+        }
+    }
+}
+
+impl Scratch {
+    /// Marks the writes that are followed by another of the same key.
+    fn find_superseded(&mut self, writes: &[Write<'_>]) {
+        self.superseded.clear();
+        self.superseded.resize(writes.len(), false);
+        self.order.clear();
+        self.order.extend(0..writes.len() as u32);
+        self.order.sort_unstable_by_key(|&at| (writes[at as usize].hash, at));
+        for (index, &at) in self.order.iter().enumerate() {
+            let write = &writes[at as usize];
+            let later = self.order[index + 1..].iter().map(|&later| &writes[later as usize]);
+            let mut same_hash = later.take_while(|later| later.hash == write.hash);
+            self.superseded[at as usize] =
+                same_hash.any(|later| std::ptr::eq(later.table, write.table) && later.key == write.key);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,111 @@
+//! Several locked buckets, each once, locked in the order of their addresses.
+//!
+//! An index may move a bucket between the moment its address is taken and the moment it is locked; then
+//! everything is unlocked and done again. Memory is lent by the core, so that nothing is allocated.
+
+use crate::index::locked::LockedBucket;
+use crate::pinned::Pinned;
+use crate::sync::Backoff;
+use crate::table::Table;
+
+/// The memory of lock sets.
+#[derive(Default)]
+pub(crate) struct LockMemory {
+    addresses: Vec<usize>,
+    order: Vec<u32>,
+    locks: Vec<LockedBucket<'static>>,
+}
+
+/// Locked buckets. Unlocks all when dropped.
+pub(crate) struct LockSet<'m, 'p> {
+    memory: &'m mut LockMemory,
+    locks: Vec<LockedBucket<'p>>,
+}
+
+/// An empty vector of another lifetime in the same memory (`collect` reuses it where the layouts agree).
+fn recycled<'a>(mut locks: Vec<LockedBucket<'_>>) -> Vec<LockedBucket<'a>> {
+    locks.clear();
+    locks.into_iter().map(|_| unreachable!("it was cleared")).collect()
+}
+
+impl<'m, 'p> LockSet<'m, 'p> {
+    /// Locks the buckets of `count` places, each a table and a hash. Places in tables that are gone are left out.
+    pub(crate) fn lock<'t>(
+        pinned: &'p Pinned<'_>,
+        memory: &'m mut LockMemory,
+        count: usize,
+        place: impl Fn(usize) -> (&'t Table, u64),
+    ) -> LockSet<'m, 'p> {
+        let locks = recycled(std::mem::take(&mut memory.locks));
+        let mut set = LockSet { memory, locks };
+        let mut backoff = Backoff::new();
+        while !set.try_lock(pinned, count, &place) {
+            set.locks.clear();
+            backoff.wait();
+        }
+        set
+    }
+
+    fn try_lock<'t>(
+        &mut self,
+        pinned: &'p Pinned<'_>,
+        count: usize,
+        place: &impl Fn(usize) -> (&'t Table, u64),
+    ) -> bool {
+        let LockMemory { addresses, order, .. } = &mut *self.memory;
+        addresses.clear();
+        addresses.extend((0..count).map(|at| {
+            let (table, hash) = place(at);
+            table.index.bucket_address(&pinned.pin, hash).unwrap_or_default()
+        }));
+        order.clear();
+        order.extend(0..count as u32);
+        order.sort_unstable_by_key(|&at| addresses[at as usize]);
+        order.dedup_by_key(|&mut at| addresses[at as usize]);
+        for &at in order.iter() {
+            let address = addresses[at as usize];
+            if address == 0 {
+                continue;
+            }
+            let (table, hash) = place(at as usize);
+            match table.index.lock_at(&pinned.pin, hash, address) {
+                Some(lock) => self.locks.push(lock),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Whether a place was left out.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.memory.addresses.contains(&0)
+    }
+
+    /// How many buckets are locked.
+    pub(crate) fn len(&self) -> usize {
+        self.locks.len()
+    }
+
+    fn lock_of(&self, at: usize) -> usize {
+        let address = self.memory.addresses[at];
+        let found = self.locks.binary_search_by_key(&address, LockedBucket::address);
+        found.expect("the bucket of every place is locked")
+    }
+
+    /// The bucket of the place with that number.
+    pub(crate) fn bucket(&self, at: usize) -> &LockedBucket<'p> {
+        &self.locks[self.lock_of(at)]
+    }
+
+    /// The bucket of the place with that number, and the number of the lock.
+    pub(crate) fn bucket_mut(&mut self, at: usize) -> (usize, &mut LockedBucket<'p>) {
+        let lock = self.lock_of(at);
+        (lock, &mut self.locks[lock])
+    }
+}
+
+impl Drop for LockSet<'_, '_> {
+    fn drop(&mut self) {
+        self.memory.locks = recycled(std::mem::take(&mut self.locks));
+    }
+}

@@ -1,0 +1,108 @@
+//! Which tables there are: a listing that is replaced as a whole, so that pinned readers need no lock.
+//!
+//! The cleaner looks tables up by the id in an object's header. A retired table stays listed until its index
+//! is taken apart, since objects that it leads to must not count as unreachable before. Changes come from
+//! control threads and are rare: each copies the listing (a few microseconds per hundred tables).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::epoch::EpochPin;
+use crate::reclaim::{Garbage, Reclaimer, Retired};
+use crate::sync::{AtomicPtr, Exclusive, Ordering};
+use crate::table::Table;
+
+/// The tables at one moment.
+#[derive(Clone, Default)]
+pub(crate) struct Listing {
+    tables: HashMap<u32, Arc<Table>>,
+    /// Retired ones whose id has been taken again.
+    replaced: Vec<Arc<Table>>,
+}
+
+impl Listing {
+    /// The table of that id that new requests use.
+    pub(crate) fn get(&self, id: u32) -> Option<&Arc<Table>> {
+        self.tables.get(&id)
+    }
+
+    /// Every table.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.tables.values().chain(&self.replaced)
+    }
+
+    /// Every table of that id: the current one and retired ones.
+    pub(crate) fn with_id(&self, id: u32) -> impl Iterator<Item = &Arc<Table>> {
+        self.tables.get(&id).into_iter().chain(self.replaced.iter().filter(move |table| table.id() == id))
+    }
+}
+
+/// The tables of a store.
+pub(crate) struct Directory {
+    listing: AtomicPtr<Listing>,
+    changing: Exclusive<()>,
+}
+
+impl Directory {
+    pub(crate) fn new() -> Directory {
+        let listing = AtomicPtr::new(Box::into_raw(Box::default()));
+        Directory { listing, changing: Exclusive::new(()) }
+    }
+
+    /// The tables as they are now.
+    #[inline]
+    pub(crate) fn listing<'p>(&self, _pin: &'p EpochPin<'_>) -> &'p Listing {
+        // SAFETY: never null; a replaced listing is freed by the reclaimer after every pin that could have it.
+        unsafe { &*self.listing.load(Ordering::Acquire) }
+    }
+
+    /// Calls `read` with the tables as they are now; for threads that cannot pin.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Listing) -> T) -> T {
+        let _changing = self.changing.lock();
+        // SAFETY: never null, and nobody replaces it while we hold `changing`.
+        read(unsafe { &*self.listing.load(Ordering::Acquire) })
+    }
+
+    fn change<T>(&self, reclaimer: &Reclaimer, change: impl FnOnce(&mut Listing) -> T) -> T {
+        let _changing = self.changing.lock();
+        // SAFETY: never null, and nobody replaces it while we hold `changing`.
+        let mut listing = unsafe { &*self.listing.load(Ordering::Acquire) }.clone();
+        let result = change(&mut listing);
+        let before = self.listing.swap(Box::into_raw(Box::new(listing)), Ordering::AcqRel);
+        // SAFETY: it came from `Box::into_raw`, has just been replaced, and the reclaimer waits for its readers.
+        if let Some(before) = unsafe { Retired::new(before) } {
+            reclaimer.retire(Garbage::Listing(before));
+        }
+        result
+    }
+
+    /// Lists `table` unless there is one of its id in service, which is returned then.
+    pub(crate) fn add(&self, reclaimer: &Reclaimer, table: Arc<Table>) -> Arc<Table> {
+        self.change(reclaimer, |listing| {
+            if let Some(existing) = listing.get(table.id())
+                && !existing.is_retired()
+            {
+                return Arc::clone(existing);
+            }
+            if let Some(retired) = listing.tables.insert(table.id(), Arc::clone(&table)) {
+                listing.replaced.push(retired);
+            }
+            table
+        })
+    }
+
+    /// Takes a table off the listing that has been taken apart.
+    pub(crate) fn remove(&self, reclaimer: &Reclaimer, table: &Arc<Table>) {
+        self.change(reclaimer, |listing| {
+            listing.tables.retain(|_, listed| !Arc::ptr_eq(listed, table));
+            listing.replaced.retain(|listed| !Arc::ptr_eq(listed, table));
+        });
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // SAFETY: it came from `Box::into_raw`, and nobody else has the directory any more.
+        drop(unsafe { Box::from_raw(self.listing.load(Ordering::Acquire)) });
+    }
+}

@@ -1,0 +1,186 @@
+//! Epochs: who may still be reading what has been unlinked.
+//!
+//! One global number and one slot per core. A pin writes the number into the core's slot; what is unlinked gets
+//! the number of that moment as its tag and the number moves on; it is free when no slot holds the tag or less.
+//!
+//! ```text
+//!   unlink X ─ tag 7, global 8        slots: [ 0 │ 9 │ 7 ]   X waits for the core that pinned at 7
+//! ```
+//!
+//! Why this is right: a core whose slot holds more than the tag has read the number after it moved on, hence
+//! sees the unlink. A core whose slot the freeing side saw empty publishes it before its first read, by a full
+//! fence on each side, hence sees the unlink too. Pins nest; a yielded invocation keeps its epoch by a
+//! [`HeldPin`]. Loom tests are at the end of this file.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::sync::{AtomicU64, Ordering, fence, store_fenced};
+
+/// A core's slot, alone on its pair of cache lines. 0 = not pinned.
+#[repr(align(128))]
+struct Slot(AtomicU64);
+
+/// The epochs of one store.
+pub(crate) struct Epochs {
+    global: AtomicU64,
+    slots: Box<[Slot]>,
+}
+
+impl Epochs {
+    pub(crate) fn new(cores: usize) -> Epochs {
+        Epochs { global: AtomicU64::new(1), slots: (0..cores).map(|_| Slot(AtomicU64::new(0))).collect() }
+    }
+
+    /// Call after unlinking something: the tag under which it waits.
+    pub(crate) fn retire(&self) -> u64 {
+        self.global.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// The epoch of the oldest pin, `u64::MAX` without one: whatever has a smaller tag is free.
+    pub(crate) fn oldest_pin(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        let pinned = self.slots.iter().map(|slot| slot.0.load(Ordering::Acquire));
+        pinned.filter(|&epoch| epoch != 0).min().unwrap_or(u64::MAX)
+    }
+
+    /// How many times something was retired while the oldest pin was held: 0 without a pin.
+    pub(crate) fn oldest_pin_age(&self) -> u64 {
+        let oldest = self.oldest_pin();
+        if oldest == u64::MAX { 0 } else { self.global.load(Ordering::Relaxed).saturating_sub(oldest) }
+    }
+}
+
+/// One core's side of the epochs.
+pub(crate) struct LocalEpoch {
+    epochs: Arc<Epochs>,
+    core: usize,
+    depth: Cell<u32>,
+    /// Epoch of the outermost pin; meaningful while `depth > 0`.
+    epoch: Cell<u64>,
+    /// Smallest held epoch, 0 without one.
+    held_oldest: Cell<u64>,
+    /// Held epochs in ascending order, with how often each is held.
+    held: RefCell<VecDeque<(u64, u32)>>,
+}
+
+impl LocalEpoch {
+    pub(crate) fn new(epochs: Arc<Epochs>, core: usize) -> LocalEpoch {
+        assert!(core < epochs.slots.len());
+        let held = RefCell::new(VecDeque::with_capacity(64));
+        LocalEpoch { epochs, core, depth: Cell::new(0), epoch: Cell::new(0), held_oldest: Cell::new(0), held }
+    }
+
+    fn slot(&self) -> &AtomicU64 {
+        &self.epochs.slots[self.core].0
+    }
+
+    /// Pins: until the pin is dropped, nothing that can be found now is freed.
+    #[inline]
+    pub(crate) fn pin(&self) -> EpochPin<'_> {
+        let depth = self.depth.get();
+        if depth == 0 {
+            let epoch = self.epochs.global.load(Ordering::Acquire);
+            self.epoch.set(epoch);
+            if self.held_oldest.get() == 0 {
+                store_fenced(self.slot(), epoch);
+            }
+        }
+        self.depth.set(depth + 1);
+        EpochPin { local: self }
+    }
+
+    #[inline]
+    fn unpin(&self) {
+        let depth = self.depth.get() - 1;
+        self.depth.set(depth);
+        if depth == 0 {
+            self.slot().store(self.held_oldest.get(), Ordering::Release);
+        }
+    }
+
+    fn hold(&self) -> HeldPin {
+        let epoch = self.epoch.get();
+        let mut held = self.held.borrow_mut();
+        match held.back_mut() {
+            Some((last, count)) if *last == epoch => *count += 1,
+            _ => held.push_back((epoch, 1)),
+        }
+        self.held_oldest.set(held[0].0);
+        HeldPin { epoch, core: self.core, _not_send: PhantomData }
+    }
+
+    /// Ends a held pin. Panics where it belongs to another core.
+    pub(crate) fn release(&self, pin: HeldPin) {
+        assert_eq!(pin.core, self.core, "a held pin is released on its own core");
+        let mut held = self.held.borrow_mut();
+        let at = held.binary_search_by_key(&pin.epoch, |&(epoch, _)| epoch);
+        let at = at.expect("a held pin is released once");
+        held[at].1 -= 1;
+        if held[at].1 == 0 {
+            held.remove(at);
+        }
+        let oldest = held.front().map_or(0, |&(epoch, _)| epoch);
+        self.held_oldest.set(oldest);
+        // A pin that began meanwhile protects from its own epoch on.
+        let slot = match (oldest, self.depth.get()) {
+            (0, 0) => 0,
+            (0, _) => self.epoch.get(),
+            (oldest, 0) => oldest,
+            (oldest, _) => oldest.min(self.epoch.get()),
+        };
+        self.slot().store(slot, Ordering::Release);
+    }
+
+    /// How many held pins there are.
+    pub(crate) fn held_count(&self) -> u64 {
+        self.held.borrow().iter().map(|&(_, count)| u64::from(count)).sum()
+    }
+}
+
+impl Drop for LocalEpoch {
+    fn drop(&mut self) {
+        self.slot().store(0, Ordering::Release);
+    }
+}
+
+/// Proof that the core is pinned: whatever borrows from it stays where it is.
+pub(crate) struct EpochPin<'c> {
+    local: &'c LocalEpoch,
+}
+
+impl EpochPin<'_> {
+    /// Keeps this pin's epoch beyond the pin.
+    pub(crate) fn hold(&self) -> HeldPin {
+        self.local.hold()
+    }
+}
+
+impl Drop for EpochPin<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.local.unpin();
+    }
+}
+
+/// The epoch of a pin, kept for an invocation that yielded: what it found stays where it is until
+/// [`crate::Core::release`]. One that is dropped instead holds memory back until its core is dropped.
+#[must_use = "memory is held back until the pin is released"]
+#[derive(Debug)]
+pub struct HeldPin {
+    epoch: u64,
+    core: usize,
+    _not_send: PhantomData<*const ()>,
+}
+
+impl HeldPin {
+    /// The epoch it holds; smaller is older.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! What can go wrong, as small enums, and the condition a write may carry.
+//!
+//! Nothing here is a bug of the store: every variant is something a caller can meet and must answer for.
+
+use std::fmt;
+
+/// When a write takes place.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Condition {
+    /// Whatever is there.
+    Always,
+    /// Only where the key is absent.
+    Absent,
+    /// Only where the key is present.
+    Present,
+    /// Only where the object has this version (0 means absent).
+    Version(u64),
+}
+
+impl Condition {
+    /// Whether the condition holds where the object's version is `current` (0 = absent).
+    #[inline]
+    pub fn holds(self, current: u64) -> bool {
+        match self {
+            Condition::Always => true,
+            Condition::Absent => current == 0,
+            Condition::Present => current != 0,
+            Condition::Version(version) => current == version,
+        }
+    }
+}
+
+/// Why a write did not take place. Nothing has changed when it is returned.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum WriteError {
+    /// The condition does not hold; `current` is the object's version (0 = absent).
+    ConditionFailed {
+        /// Version of the object that is there, 0 where there is none.
+        current: u64,
+    },
+    /// An increment met a value that is not eight bytes long.
+    NotANumber,
+    /// An increment would leave the range of `i64`, or a version its 54 bits.
+    Overflow,
+    /// The store is full of live data. Reads and deletes keep working.
+    OutOfMemory,
+    /// No memory at the moment; cleaning will bring some.
+    Retry {
+        /// A good time to wait, in microseconds.
+        after_us: u32,
+    },
+    /// The key is longer than [`crate::KEY_BYTES_MAX`].
+    KeyTooLarge,
+    /// The value is longer than [`crate::VALUE_BYTES_MAX`], or than a segment of this store can take.
+    ValueTooLarge,
+    /// Too many keys share a narrow range of hashes.
+    Collisions,
+    /// The table has been retired.
+    TableRetired,
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ConditionFailed { current } => write!(out, "condition failed, current version is {current}"),
+            Self::NotANumber => out.write_str("the value is not an eight-byte number"),
+            Self::Overflow => out.write_str("the number would overflow"),
+            Self::OutOfMemory => out.write_str("the store is full"),
+            Self::Retry { after_us } => write!(out, "no memory at the moment, retry after {after_us} us"),
+            Self::KeyTooLarge => out.write_str("the key is too large"),
+            Self::ValueTooLarge => out.write_str("the value is too large"),
+            Self::Collisions => out.write_str("too many keys of one hash"),
+            Self::TableRetired => out.write_str("the table is retired"),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+/// Why a commit did not take place. Nothing has changed when it is returned.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CommitError {
+    /// What was read has changed since: `read` is the index of the first such check.
+    Conflict {
+        /// Index into the read checks.
+        read: usize,
+    },
+    /// More than [`crate::COMMIT_OPERATIONS_MAX`] reads and writes.
+    TooManyOperations,
+    /// One of the writes was refused.
+    Write(WriteError),
+}
+
+impl From<WriteError> for CommitError {
+    fn from(error: WriteError) -> Self {
+        CommitError::Write(error)
+    }
+}
+
+impl fmt::Display for CommitError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Conflict { read } => write!(out, "read {read} has changed since"),
+            Self::TooManyOperations => out.write_str("too many operations in one commit"),
+            Self::Write(error) => error.fmt(out),
+        }
+    }
+}
+
+impl std::error::Error for CommitError {}
+
+/// Why a store could not be made.
+#[derive(Debug)]
+pub enum StoreError {
+    /// A number of the configuration makes no sense; the text says which and why.
+    Config(&'static str),
+    /// The operating system gave no memory.
+    Memory(std::io::Error),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(what) => write!(out, "bad store configuration: {what}"),
+            Self::Memory(error) => write!(out, "cannot map the store's memory: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}

@@ -1,0 +1,279 @@
+//! The hash index of one table: hash → locations of objects, in hash order.
+//!
+//! ```text
+//!   current ─► generation (n buckets) ── next ─► generation (1.25 n buckets), only while the index grows
+//!              [moved moved moved │ live live live ...]
+//!                           cursor ┘
+//! ```
+//!
+//! A bucket covers an equal share of the hashes: position = hash · n / 2^64. The index grows bucket by bucket: a
+//! step locks one old bucket, puts its entries into the next generation, marks it moved. A bucket that is not
+//! moved is the only truth for its hashes, a moved one never changes again; so each hash has one owner at any
+//! time, and whoever meets a moved bucket goes on to the next generation. Pages behind the cursor are given back
+//! when no pin is older.
+//!
+//! Readers take no lock: a hit is an entry that was current at some moment of the call; a miss is believed only
+//! if the bucket's control word has not changed meanwhile. The index knows locations, not objects: the caller
+//! says by closure whether a location is the one it seeks. Loom tests: `index/loom_tests.rs`.
+
+pub(crate) mod bucket;
+pub(crate) mod generation;
+pub(crate) mod growth;
+pub(crate) mod locked;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::io;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::epoch::EpochPin;
+use crate::index::bucket::{BUSY_FOR_READERS, Bucket, LOCKED, MOVED, is_locked};
+use crate::index::generation::Generation;
+use crate::index::locked::LockedBucket;
+use crate::limits::CHAIN_BUCKETS_HARD_MAX;
+use crate::memory::prefetch;
+use crate::sync::{AtomicPtr, AtomicU64, Backoff, Exclusive, Ordering};
+
+/// Where an object is: its offset in the log's region in units of eight bytes. Never 0; 48 bits.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Location(u64);
+
+impl Location {
+    /// The location of the object at `offset` bytes, a multiple of 8.
+    #[inline]
+    pub(crate) fn from_offset(offset: usize) -> Location {
+        debug_assert!(offset > 0 && offset.is_multiple_of(8) && offset < 1 << 51);
+        Location(offset as u64 >> 3)
+    }
+
+    /// Offset in bytes.
+    #[inline]
+    pub(crate) fn offset(self) -> usize {
+        (self.0 << 3) as usize
+    }
+}
+
+/// What a bucket looked like: equal stamps mean that nothing under it has changed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Stamp {
+    bucket: usize,
+    control: u64,
+}
+
+/// The index of one table.
+pub(crate) struct Index {
+    current: AtomicPtr<Generation>,
+    /// Held by whoever moves buckets.
+    mover: Exclusive<()>,
+    /// Bytes of index memory that count against the store's limit, part of the store's `charge`.
+    charged_bytes: AtomicU64,
+    charge: Arc<AtomicU64>,
+    _owns: PhantomData<Generation>,
+}
+
+impl Index {
+    /// An index that begins with `buckets` buckets; its bytes are part of `charge` for as long as it lives.
+    pub(crate) fn new(buckets: u64, charge: Arc<AtomicU64>) -> io::Result<Index> {
+        let generation = Box::new(Generation::new(buckets, false)?);
+        let bytes = generation.bytes();
+        let index = Index {
+            current: AtomicPtr::new(Box::into_raw(generation)),
+            mover: Exclusive::new(()),
+            charged_bytes: AtomicU64::new(0),
+            charge,
+            _owns: PhantomData,
+        };
+        index.set_charge(bytes);
+        Ok(index)
+    }
+
+    /// For the mover.
+    fn set_charge(&self, bytes: u64) {
+        let before = self.charged_bytes.swap(bytes, Ordering::Relaxed);
+        self.charge.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    /// Bytes of index memory that count against the store's limit.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.charged_bytes.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn current<'p>(&self, _pin: &'p EpochPin<'_>) -> Option<&'p Generation> {
+        // SAFETY: generations are freed through the reclaimer only, after every pin that could have loaded this
+        // pointer; null after dismantling.
+        unsafe { self.current.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The generation and position that own `hash` as far as the cursors tell; its bucket may still be moved.
+    #[inline]
+    fn owner<'p>(&self, pin: &'p EpochPin<'_>, hash: u64) -> Option<(&'p Generation, u64)> {
+        let mut generation = self.current(pin)?;
+        loop {
+            let position = generation.position(hash);
+            if position >= generation.cursor() {
+                return Some((generation, position));
+            }
+            generation = generation.next(pin)?;
+        }
+    }
+
+    /// Asks for the bucket of `hash`.
+    #[inline]
+    pub(crate) fn prefetch_bucket(&self, pin: &EpochPin<'_>, hash: u64) {
+        if let Some((generation, position)) = self.owner(pin, hash) {
+            prefetch(std::ptr::from_ref(generation.bucket(position)).cast());
+        }
+    }
+
+    /// Calls `visit` with the locations that may be those of `hash` by its bucket alone, to prefetch them.
+    #[inline]
+    pub(crate) fn candidates(&self, pin: &EpochPin<'_>, hash: u64, mut visit: impl FnMut(Location)) {
+        if let Some((generation, position)) = self.owner(pin, hash) {
+            let bucket = generation.bucket(position);
+            let mut matches = bucket.matches(hash);
+            while let Some((_, location)) = bucket.take_match(&mut matches, hash) {
+                visit(location);
+            }
+        }
+    }
+
+    /// The first thing that `accept` makes of a location that may be one of `hash`.
+    #[inline]
+    pub(crate) fn find<T>(
+        &self,
+        pin: &EpochPin<'_>,
+        hash: u64,
+        mut accept: impl FnMut(Location) -> Option<T>,
+    ) -> Option<T> {
+        let (mut generation, mut position) = self.owner(pin, hash)?;
+        let mut backoff = Backoff::new();
+        loop {
+            let bucket = generation.bucket(position);
+            let control = bucket.control();
+            if control & BUSY_FOR_READERS != 0 {
+                if control & MOVED != 0 {
+                    generation = generation.next(pin)?;
+                    position = generation.position(hash);
+                } else {
+                    backoff.wait();
+                }
+                continue;
+            }
+            if let Some(found) = scan_chain(generation, bucket, control, hash, &mut accept) {
+                return Some(found);
+            }
+            if bucket.control() == control {
+                return None;
+            }
+            backoff.wait();
+        }
+    }
+
+    /// The state of the bucket of `hash`, when no writer has it. `None` where the table is gone.
+    pub(crate) fn stamp(&self, pin: &EpochPin<'_>, hash: u64) -> Option<Stamp> {
+        let (mut generation, mut position) = self.owner(pin, hash)?;
+        let mut backoff = Backoff::new();
+        loop {
+            let bucket = generation.bucket(position);
+            let control = bucket.control();
+            if control & MOVED != 0 {
+                generation = generation.next(pin)?;
+                position = generation.position(hash);
+            } else if is_locked(control) {
+                backoff.wait();
+            } else {
+                return Some(Stamp { bucket: std::ptr::from_ref(bucket).addr(), control });
+            }
+        }
+    }
+
+    /// Locks the bucket of `hash`. `None` where the table is gone.
+    #[inline]
+    pub(crate) fn lock<'p>(&self, pin: &'p EpochPin<'_>, hash: u64) -> Option<LockedBucket<'p>> {
+        let (mut generation, mut position) = self.owner(pin, hash)?;
+        loop {
+            match generation.bucket(position).lock() {
+                Some(control) => return Some(LockedBucket::new(generation, position, control)),
+                None => {
+                    generation = generation.next(pin)?;
+                    position = generation.position(hash);
+                }
+            }
+        }
+    }
+
+    /// The address of the bucket that owns `hash` now: the order in which a commit locks.
+    pub(crate) fn bucket_address(&self, pin: &EpochPin<'_>, hash: u64) -> Option<usize> {
+        let (mut generation, mut position) = self.owner(pin, hash)?;
+        loop {
+            let bucket = generation.bucket(position);
+            if bucket.control() & MOVED == 0 {
+                return Some(std::ptr::from_ref(bucket).addr());
+            }
+            generation = generation.next(pin)?;
+            position = generation.position(hash);
+        }
+    }
+
+    /// Locks the bucket of `hash` if it is still the one at `address`; waits for whoever has it locked.
+    pub(crate) fn lock_at<'p>(
+        &self,
+        pin: &'p EpochPin<'_>,
+        hash: u64,
+        address: usize,
+    ) -> Option<LockedBucket<'p>> {
+        let mut generation = self.current(pin)?;
+        loop {
+            let position = generation.position(hash);
+            let bucket = generation.bucket(position);
+            if std::ptr::from_ref(bucket).addr() == address {
+                return bucket.lock().map(|control| LockedBucket::new(generation, position, control));
+            }
+            generation = generation.next(pin)?;
+        }
+    }
+}
+
+impl Drop for Index {
+    fn drop(&mut self) {
+        self.set_charge(0);
+        let mut generation = self.current.load(Ordering::Acquire);
+        while !generation.is_null() {
+            // SAFETY: nobody else has the index any more; each generation of the chain is owned by it alone.
+            let owned = unsafe { Box::from_raw(generation) };
+            generation = owned.next_pointer();
+        }
+    }
+}
+
+/// Looks through a bucket and its overflow chain, without a lock.
+#[inline(always)]
+fn scan_chain<T>(
+    generation: &Generation,
+    first: &Bucket,
+    control: u64,
+    hash: u64,
+    accept: &mut impl FnMut(Location) -> Option<T>,
+) -> Option<T> {
+    let mut bucket = first;
+    let mut overflow = bucket::overflow_of(control);
+    // A chain that a writer changes meanwhile may lead astray, hence the bound; the control word tells of it.
+    for _ in 0..=CHAIN_BUCKETS_HARD_MAX {
+        let mut matches = bucket.matches(hash);
+        while let Some((_, location)) = bucket.take_match(&mut matches, hash) {
+            if let Some(found) = accept(location) {
+                return Some(found);
+            }
+        }
+        bucket = generation.overflow(overflow)?;
+        overflow = bucket::overflow_of(bucket.control());
+    }
+    None
+}
+
+const _: () = assert!(BUSY_FOR_READERS & LOCKED == 0);

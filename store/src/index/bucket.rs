@@ -1,0 +1,191 @@
+//! A bucket: one cache line of a control word and seven entries.
+//!
+//! ```text
+//!   control  63..32 overflow bucket (0 = none) │ 31..3 version │ 2 committing │ 1 moved │ 0 locked
+//!   entry    63..48 tag (low 16 bits of the hash) │ 47..0 location (0 = empty)
+//! ```
+//!
+//! Writers hold the lock bit while they change entries; each entry changes by one store. Readers do not care for
+//! the lock bit: they see the old entry or the new one. The version grows at every unlock, and before an entry
+//! disappears from one slot because it was copied to another, so that a reader that missed it in both notices.
+//! `committing` is set while a commit publishes several objects: readers wait for it, since they must not see
+//! half of it. In an overflow bucket only the overflow field of the control word is used.
+
+use crate::index::Location;
+use crate::sync::{AtomicU64, Backoff, Ordering};
+
+/// Entries of a bucket.
+pub(crate) const SLOTS: usize = 7;
+/// Bytes of a bucket.
+pub(crate) const BUCKET_BYTES: usize = 64;
+
+/// A writer has the bucket.
+pub(crate) const LOCKED: u64 = 1;
+/// The bucket's hashes belong to the next generation; it never changes again.
+pub(crate) const MOVED: u64 = 2;
+/// A commit is being published.
+pub(crate) const COMMITTING: u64 = 4;
+/// What makes a reader do something else than read.
+pub(crate) const BUSY_FOR_READERS: u64 = MOVED | COMMITTING;
+const VERSION_UNIT: u64 = 8;
+const VERSION_MASK: u64 = 0xffff_fff8;
+const LOCATION_MASK: u64 = (1 << 48) - 1;
+
+/// The overflow bucket that a control word names, 0 for none.
+#[inline]
+pub(crate) fn overflow_of(control: u64) -> u32 {
+    (control >> 32) as u32
+}
+
+/// Whether a writer has the bucket of this control word.
+#[inline]
+pub(crate) fn is_locked(control: u64) -> bool {
+    control & LOCKED != 0
+}
+
+/// The control word with another overflow bucket.
+#[inline]
+pub(crate) fn with_overflow(control: u64, overflow: u32) -> u64 {
+    (control & u64::from(u32::MAX)) | u64::from(overflow) << 32
+}
+
+/// The control word with the next version (which wraps within its 29 bits).
+#[inline]
+pub(crate) fn with_next_version(control: u64) -> u64 {
+    (control & !VERSION_MASK) | (control.wrapping_add(VERSION_UNIT) & VERSION_MASK)
+}
+
+/// An entry's word.
+#[inline]
+pub(crate) fn entry(hash: u64, location: Location) -> u64 {
+    hash << 48 | location.0
+}
+
+/// The location of an entry's word, `None` where it is empty.
+#[inline]
+pub(crate) fn location_of(entry: u64) -> Option<Location> {
+    let location = entry & LOCATION_MASK;
+    (location != 0).then_some(Location(location))
+}
+
+/// One cache line of index. All zero is an empty, live bucket.
+#[repr(C, align(64))]
+pub(crate) struct Bucket {
+    control: AtomicU64,
+    slots: [AtomicU64; SLOTS],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Bucket>() == BUCKET_BYTES);
+
+impl Bucket {
+    #[cfg(loom)]
+    pub(crate) fn empty() -> Bucket {
+        Bucket { control: AtomicU64::new(0), slots: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+
+    #[inline]
+    pub(crate) fn control(&self) -> u64 {
+        self.control.load(Ordering::Acquire)
+    }
+
+    /// For the owner of the lock (or of an overflow bucket that only it can reach).
+    #[inline]
+    pub(crate) fn set_control(&self, control: u64) {
+        self.control.store(control, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self, slot: usize) -> u64 {
+        self.slots[slot].load(Ordering::Acquire)
+    }
+
+    /// For the owner of the lock.
+    #[inline]
+    pub(crate) fn set_slot(&self, slot: usize, entry: u64) {
+        self.slots[slot].store(entry, Ordering::Release);
+    }
+
+    /// The slots with the tag of `hash`, as bits.
+    #[inline(always)]
+    pub(crate) fn matches(&self, hash: u64) -> u32 {
+        let tag = hash & 0xffff;
+        let mut matches = 0;
+        for (slot, entry) in self.slots.iter().enumerate() {
+            matches |= u32::from(entry.load(Ordering::Relaxed) >> 48 == tag) << slot;
+        }
+        matches
+    }
+
+    /// Takes the next slot out of `matches` that still has the tag of `hash`.
+    #[inline(always)]
+    pub(crate) fn take_match(&self, matches: &mut u32, hash: u64) -> Option<(usize, Location)> {
+        while *matches != 0 {
+            let slot = matches.trailing_zeros() as usize;
+            *matches &= *matches - 1;
+            let entry = self.slots[slot].load(Ordering::Acquire);
+            if entry >> 48 == hash & 0xffff
+                && let Some(location) = location_of(entry)
+            {
+                return Some((slot, location));
+            }
+        }
+        None
+    }
+
+    /// An empty slot.
+    pub(crate) fn empty_slot(&self) -> Option<usize> {
+        (0..SLOTS).find(|&slot| location_of(self.slot(slot)).is_none())
+    }
+
+    /// A slot in use, the last one.
+    pub(crate) fn last_used_slot(&self) -> Option<usize> {
+        (0..SLOTS).rev().find(|&slot| location_of(self.slot(slot)).is_some())
+    }
+
+    /// Locks the bucket, or `None` where it is moved. Returns the control word with the lock bit.
+    #[inline]
+    pub(crate) fn lock(&self) -> Option<u64> {
+        let mut backoff = Backoff::new();
+        loop {
+            let control = self.control.load(Ordering::Relaxed);
+            if control & MOVED != 0 {
+                // What the mover wrote before its mark must be visible to whoever follows it.
+                crate::sync::fence(Ordering::Acquire);
+                return None;
+            }
+            if let Some(locked) = self.try_lock_from(control) {
+                return Some(locked);
+            }
+            backoff.wait();
+        }
+    }
+
+    /// Locks the bucket unless somebody has it.
+    pub(crate) fn try_lock(&self) -> Option<u64> {
+        let control = self.control.load(Ordering::Relaxed);
+        if control & MOVED != 0 { None } else { self.try_lock_from(control) }
+    }
+
+    #[inline]
+    fn try_lock_from(&self, control: u64) -> Option<u64> {
+        if is_locked(control) {
+            return None;
+        }
+        let locked = control | LOCKED;
+        let won = self.control.compare_exchange(control, locked, Ordering::Acquire, Ordering::Relaxed);
+        won.is_ok().then_some(locked)
+    }
+
+    /// Ends a lock: `control` is the owner's latest control word.
+    #[inline]
+    pub(crate) fn unlock(&self, control: u64) {
+        self.set_control(with_next_version(control) & !(LOCKED | COMMITTING));
+    }
+
+    /// Ends a lock without a new version, where nothing was changed.
+    #[inline]
+    pub(crate) fn unlock_unchanged(&self, control: u64) {
+        self.set_control(control & !(LOCKED | COMMITTING));
+    }
+}

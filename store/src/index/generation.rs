@@ -1,0 +1,212 @@
+//! One size of a table's index: an array of buckets, room for overflow buckets behind it, and how far it has
+//! been moved to the next generation.
+//!
+//! ```text
+//!   mapping: [ n buckets │ room for n overflow buckets, touched only when used ]
+//! ```
+//!
+//! The memory is zero at first, which is an empty live bucket, so that a large generation costs nothing until
+//! its buckets are used. This file turns the mapping into references to buckets; nothing else does.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::epoch::EpochPin;
+use crate::index::bucket::{BUCKET_BYTES, Bucket, overflow_of, with_overflow};
+use crate::memory::Mapping;
+use crate::sync::{AtomicPtr, AtomicU64, Exclusive, Ordering};
+
+/// Overflow buckets in use and given back.
+struct OverflowPool {
+    /// Used so far; the next fresh one.
+    used: u32,
+    /// First of the list of free ones, linked by their control words; 0 = none.
+    free: u32,
+}
+
+/// An index of one size.
+pub(crate) struct Generation {
+    buckets: u64,
+    /// Buckets below are moved.
+    cursor: AtomicU64,
+    memory: BucketArray,
+    next: AtomicPtr<Generation>,
+    overflow_max: u32,
+    overflow_pool: Exclusive<OverflowPool>,
+}
+
+impl Generation {
+    /// A generation of `buckets` empty buckets.
+    pub(crate) fn new(buckets: u64, huge_pages: bool) -> io::Result<Generation> {
+        assert!(buckets > 0 && buckets < u64::from(u32::MAX));
+        // While the mean load is held, crafted keys can fill less than one overflow bucket per bucket.
+        let overflow_max = if cfg!(loom) { 2 } else { buckets as u32 };
+        let memory = BucketArray::new(buckets as usize + overflow_max as usize, huge_pages)?;
+        Ok(Generation {
+            buckets,
+            cursor: AtomicU64::new(0),
+            memory,
+            next: AtomicPtr::new(std::ptr::null_mut()),
+            overflow_max,
+            overflow_pool: Exclusive::new(OverflowPool { used: 0, free: 0 }),
+        })
+    }
+
+    /// Number of buckets.
+    pub(crate) fn buckets(&self) -> u64 {
+        self.buckets
+    }
+
+    /// Bytes of its buckets, overflow buckets left out.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.buckets * BUCKET_BYTES as u64
+    }
+
+    /// Bytes of the overflow buckets that were ever used.
+    pub(crate) fn overflow_bytes(&self) -> u64 {
+        u64::from(self.overflow_pool.lock().used) * BUCKET_BYTES as u64
+    }
+
+    /// The bucket of `hash`: in hash order.
+    #[inline]
+    pub(crate) fn position(&self, hash: u64) -> u64 {
+        ((u128::from(hash) * u128::from(self.buckets)) >> 64) as u64
+    }
+
+    /// The positions of this generation that the hashes of `position` in `older` can have.
+    pub(crate) fn overlap(&self, older: &Generation, position: u64) -> Range<u64> {
+        // First hash of a bucket: the smallest h with h * n >= position * 2^64.
+        let first_hash = |position: u64| (u128::from(position) << 64).div_ceil(u128::from(older.buckets));
+        let first = first_hash(position) as u64;
+        let last = (first_hash(position + 1) - 1) as u64;
+        self.position(first)..self.position(last) + 1
+    }
+
+    /// Buckets below this position are moved.
+    #[inline]
+    pub(crate) fn cursor(&self) -> u64 {
+        self.cursor.load(Ordering::Acquire)
+    }
+
+    /// For the mover.
+    pub(crate) fn set_cursor(&self, cursor: u64) {
+        self.cursor.store(cursor, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn bucket(&self, position: u64) -> &Bucket {
+        assert!(position < self.buckets);
+        self.memory.get(position as usize)
+    }
+
+    /// The generation that this one grows into.
+    #[inline]
+    pub(crate) fn next<'p>(&self, _pin: &'p EpochPin<'_>) -> Option<&'p Generation> {
+        // SAFETY: the next generation is freed through the reclaimer only, after every pin that could have come
+        // here; null where the index does not grow.
+        unsafe { self.next.load(Ordering::Acquire).as_ref() }
+    }
+
+    pub(crate) fn next_pointer(&self) -> *mut Generation {
+        self.next.load(Ordering::Acquire)
+    }
+
+    /// For the mover, once.
+    pub(crate) fn set_next(&self, next: Box<Generation>) {
+        let before = self.next.swap(Box::into_raw(next), Ordering::AcqRel);
+        assert!(before.is_null(), "a generation grows once");
+    }
+
+    /// The overflow bucket of that number; `None` for 0.
+    #[inline]
+    pub(crate) fn overflow(&self, number: u32) -> Option<&Bucket> {
+        if number == 0 {
+            return None;
+        }
+        assert!(number <= self.overflow_max);
+        Some(self.memory.get(self.buckets as usize + number as usize - 1))
+    }
+
+    /// An empty overflow bucket without a successor. `None` where all are used.
+    pub(crate) fn take_overflow(&self) -> Option<u32> {
+        let mut pool = self.overflow_pool.lock();
+        let number = if pool.free != 0 {
+            let number = pool.free;
+            pool.free = self.overflow(number).map_or(0, |bucket| overflow_of(bucket.control()));
+            number
+        } else if pool.used < self.overflow_max {
+            pool.used += 1;
+            pool.used
+        } else {
+            return None;
+        };
+        if let Some(bucket) = self.overflow(number) {
+            bucket.set_control(0);
+        }
+        Some(number)
+    }
+
+    /// Gives an empty overflow bucket back that has been taken out of its chain.
+    pub(crate) fn free_overflow(&self, number: u32) {
+        let mut pool = self.overflow_pool.lock();
+        if let Some(bucket) = self.overflow(number) {
+            bucket.set_control(with_overflow(0, pool.free));
+            pool.free = number;
+        }
+    }
+
+    /// The memory of the buckets `from..to`, to be given back.
+    pub(crate) fn pages(&self, from: u64, to: u64) -> Option<(Arc<Mapping>, Range<usize>)> {
+        let range = from as usize * BUCKET_BYTES..to as usize * BUCKET_BYTES;
+        self.memory.mapping().map(|mapping| (mapping, range))
+    }
+}
+
+/// The buckets of a generation in memory.
+#[cfg(not(loom))]
+struct BucketArray {
+    mapping: Arc<Mapping>,
+    count: usize,
+}
+
+#[cfg(not(loom))]
+impl BucketArray {
+    fn new(count: usize, huge_pages: bool) -> io::Result<BucketArray> {
+        let mapping = Arc::new(Mapping::new(count * BUCKET_BYTES, huge_pages)?);
+        Ok(BucketArray { mapping, count })
+    }
+
+    #[inline]
+    fn get(&self, at: usize) -> &Bucket {
+        debug_assert!(at < self.count);
+        // SAFETY: callers check `at` against the counts that the mapping was made for; it is 64-byte aligned, lives
+        // as long as `self`, and every bit pattern is a valid bucket of atomics.
+        unsafe { self.mapping.base().cast::<Bucket>().add(at).as_ref() }
+    }
+
+    fn mapping(&self) -> Option<Arc<Mapping>> {
+        Some(Arc::clone(&self.mapping))
+    }
+}
+
+/// The same for loom, whose atomics cannot be made out of zeroed memory.
+#[cfg(loom)]
+struct BucketArray {
+    buckets: Vec<Bucket>,
+}
+
+#[cfg(loom)]
+impl BucketArray {
+    fn new(count: usize, _huge_pages: bool) -> io::Result<BucketArray> {
+        Ok(BucketArray { buckets: (0..count).map(|_| Bucket::empty()).collect() })
+    }
+
+    fn get(&self, at: usize) -> &Bucket {
+        &self.buckets[at]
+    }
+
+    fn mapping(&self) -> Option<Arc<Mapping>> {
+        None
+    }
+}

@@ -1,0 +1,180 @@
+//! Growing the index in place, a few buckets at a time, and taking it apart when its table is retired.
+//!
+//! One mover at a time, by a lock that is only tried. A step locks an old bucket, then tries to lock the two or
+//! three buckets of the next generation that its hashes fall into; where one is taken it gives up until the next
+//! step, since a commit may hold it and wait for ours. Entries carry no hash beyond 16 bits, so the caller
+//! says by closure what the hash of a location is (it reads the key).
+
+use crate::epoch::EpochPin;
+use crate::index::generation::Generation;
+use crate::index::locked::LockedBucket;
+use crate::index::{Index, Location};
+use crate::limits::{CHAIN_BUCKETS_HARD_MAX, GROWTH_DIVISOR, LOAD_DENOMINATOR, LOAD_NUMERATOR};
+use crate::memory::HUGE_PAGE_BYTES;
+use crate::reclaim::{Garbage, Reclaimer, Retired};
+use crate::sync::Ordering;
+
+/// Buckets whose memory is given back together.
+const BUCKETS_PER_GIVE_BACK: u64 = (HUGE_PAGE_BYTES / crate::index::bucket::BUCKET_BYTES) as u64;
+/// Overlapping buckets of the next generation, which is larger by a quarter (a small one by one bucket).
+const OVERLAP_MAX: usize = 4;
+
+/// How a step of growth ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Growth {
+    /// There is more to move.
+    Unfinished,
+    /// Somebody else is at it, or has locked what must be moved next.
+    Busy,
+    /// The index does not grow.
+    Idle,
+}
+
+impl Index {
+    /// Whether `objects` are more than the index should hold at its size.
+    pub(crate) fn is_overloaded(&self, pin: &EpochPin<'_>, objects: u64) -> bool {
+        let Some(current) = self.current(pin) else { return false };
+        let buckets = current.next(pin).unwrap_or(current).buckets();
+        objects.saturating_mul(LOAD_DENOMINATOR) > buckets * LOAD_NUMERATOR
+    }
+
+    /// Whether buckets wait to be moved.
+    #[inline]
+    pub(crate) fn is_growing(&self, pin: &EpochPin<'_>) -> bool {
+        self.current(pin).is_some_and(|current| !current.next_pointer().is_null())
+    }
+
+    /// Makes the next generation, unless there is one. Returns whether this call did. Where the system has no
+    /// memory for it the index stays as it is, and chains get longer.
+    pub(crate) fn start_growth(&self, pin: &EpochPin<'_>, huge_pages: bool) -> bool {
+        let Some(_mover) = self.mover.try_lock() else { return false };
+        let Some(current) = self.current(pin) else { return false };
+        if !current.next_pointer().is_null() {
+            return false;
+        }
+        let buckets = current.buckets() + current.buckets().div_ceil(GROWTH_DIVISOR);
+        let Ok(next) = Generation::new(buckets, huge_pages) else { return false };
+        self.set_charge(next.bytes() + current.overflow_bytes());
+        current.set_next(Box::new(next));
+        true
+    }
+
+    /// Moves up to `buckets` buckets to the next generation.
+    pub(crate) fn grow(
+        &self,
+        pin: &EpochPin<'_>,
+        buckets: u64,
+        reclaimer: &Reclaimer,
+        mut hash_of: impl FnMut(Location) -> u64,
+        mut prefetch_location: impl FnMut(Location),
+    ) -> Growth {
+        let Some(_mover) = self.mover.try_lock() else { return Growth::Busy };
+        let Some(current) = self.current(pin) else { return Growth::Idle };
+        let Some(next) = current.next(pin) else { return Growth::Idle };
+        for _ in 0..buckets {
+            let position = current.cursor();
+            if position == current.buckets() {
+                self.finish_generation(current, reclaimer);
+                return Growth::Idle;
+            }
+            if position + buckets < current.buckets() {
+                let ahead = current.bucket(position + buckets);
+                for slot in 0..crate::index::bucket::SLOTS {
+                    crate::index::bucket::location_of(ahead.slot(slot)).map(&mut prefetch_location);
+                }
+            }
+            if !move_bucket(current, next, position, &mut hash_of) {
+                return Growth::Busy;
+            }
+            self.advance_cursor(current, position + 1, reclaimer);
+        }
+        Growth::Unfinished
+    }
+
+    /// Takes up to `buckets` buckets out of service for good, calling `visit` with each location that is
+    /// dropped. Returns whether nothing is left: then lookups find nothing and locks are refused.
+    pub(crate) fn dismantle(
+        &self,
+        pin: &EpochPin<'_>,
+        buckets: u64,
+        reclaimer: &Reclaimer,
+        mut visit: impl FnMut(Location),
+    ) -> bool {
+        let Some(_mover) = self.mover.try_lock() else { return false };
+        let Some(current) = self.current(pin) else { return true };
+        for _ in 0..buckets {
+            let position = current.cursor();
+            if position == current.buckets() {
+                self.finish_generation(current, reclaimer);
+                return self.current(pin).is_none();
+            }
+            let control = current.bucket(position).lock().expect("only the mover marks buckets moved");
+            let locked = LockedBucket::new(current, position, control);
+            locked.locations(|_, location| visit(location));
+            locked.mark_moved();
+            self.advance_cursor(current, position + 1, reclaimer);
+        }
+        false
+    }
+
+    /// For the mover: lookups skip the buckets below `cursor` from now on.
+    fn advance_cursor(&self, generation: &Generation, cursor: u64, reclaimer: &Reclaimer) {
+        generation.set_cursor(cursor);
+        if cursor.is_multiple_of(BUCKETS_PER_GIVE_BACK)
+            && let Some((mapping, range)) = generation.pages(cursor - BUCKETS_PER_GIVE_BACK, cursor)
+        {
+            reclaimer.retire(Garbage::Pages(mapping, range));
+        }
+    }
+
+    /// For the mover: leaves a generation whose buckets are all moved.
+    fn finish_generation(&self, generation: &Generation, reclaimer: &Reclaimer) {
+        let next = generation.next_pointer();
+        let left = self.current.swap(next, Ordering::AcqRel);
+        // SAFETY: the pointer came from `Box::into_raw`; only the mover, which we are, replaces it; the reclaimer
+        // drops it when no pin can know it.
+        let left = unsafe { Retired::new(left) };
+        // SAFETY: null, or in `current` now and freed later than this call's pin ends.
+        let charged = unsafe { next.as_ref() }.map_or(0, |next| next.bytes() + next.overflow_bytes());
+        self.set_charge(charged);
+        if let Some(left) = left {
+            reclaimer.retire(Garbage::Generation(left));
+        }
+    }
+}
+
+/// Moves one bucket. `false`: one of the buckets it goes to is locked.
+fn move_bucket(
+    current: &Generation,
+    next: &Generation,
+    position: u64,
+    hash_of: &mut impl FnMut(Location) -> u64,
+) -> bool {
+    let Some(control) = current.bucket(position).try_lock() else { return false };
+    let source = LockedBucket::new(current, position, control);
+    let overlap = next.overlap(current, position);
+    assert!(overlap.end - overlap.start <= OVERLAP_MAX as u64);
+    let mut targets: [Option<LockedBucket<'_>>; OVERLAP_MAX] = [const { None }; OVERLAP_MAX];
+    for (target, at) in targets.iter_mut().zip(overlap.clone()) {
+        let Some(control) = next.bucket(at).try_lock() else { return false };
+        *target = Some(LockedBucket::new(next, at, control));
+    }
+    let mut room = [0; OVERLAP_MAX];
+    let target_of = |hash: u64| (next.position(hash) - overlap.start) as usize;
+    source.locations(|_, location| room[target_of(hash_of(location))] += 1);
+    for (target, &count) in targets.iter_mut().zip(&room) {
+        if let Some(target) = target
+            && target.make_room(count, CHAIN_BUCKETS_HARD_MAX).is_err()
+        {
+            return false;
+        }
+    }
+    source.locations(|_, location| {
+        let hash = hash_of(location);
+        let target = targets[target_of(hash)].as_mut().expect("a bucket's hashes lie in its overlap");
+        target.insert(hash, location, CHAIN_BUCKETS_HARD_MAX).expect("room was made");
+    });
+    drop(targets);
+    source.mark_moved();
+    true
+}

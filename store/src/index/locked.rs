@@ -1,0 +1,213 @@
+//! A bucket that this thread has locked: find, insert, replace, remove.
+//!
+//! Unlocks when dropped, with a new version if anything was changed. An insert that needs an overflow bucket may
+//! be refused, so a commit makes room for all its inserts before it publishes the first.
+
+use crate::index::Location;
+use crate::index::bucket::{
+    Bucket, COMMITTING, MOVED, SLOTS, entry, location_of, overflow_of, with_next_version, with_overflow,
+};
+use crate::index::generation::Generation;
+
+/// Why an insert was refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum NoRoom {
+    /// The chain is as long as it may be.
+    ChainTooLong,
+    /// No overflow bucket is left.
+    NoOverflow,
+}
+
+/// Where an entry sits in a locked bucket's chain: number of the overflow bucket (0 = the bucket itself), slot.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct SlotPlace {
+    overflow: u32,
+    slot: usize,
+}
+
+/// A locked bucket.
+pub(crate) struct LockedBucket<'p> {
+    generation: &'p Generation,
+    bucket: &'p Bucket,
+    control: u64,
+    changed: bool,
+}
+
+impl<'p> LockedBucket<'p> {
+    #[inline]
+    pub(crate) fn new(generation: &'p Generation, position: u64, control: u64) -> LockedBucket<'p> {
+        LockedBucket { generation, bucket: generation.bucket(position), control, changed: false }
+    }
+
+    /// Its address: the order in which commits lock.
+    pub(crate) fn address(&self) -> usize {
+        std::ptr::from_ref(self.bucket).addr()
+    }
+
+    #[inline]
+    fn at(&self, overflow: u32) -> &'p Bucket {
+        self.generation.overflow(overflow).unwrap_or(self.bucket)
+    }
+
+    #[inline]
+    fn control_of(&self, overflow: u32) -> u64 {
+        match self.generation.overflow(overflow) {
+            Some(bucket) => bucket.control(),
+            None => self.control,
+        }
+    }
+
+    fn set_overflow_of(&mut self, overflow: u32, next: u32) {
+        match self.generation.overflow(overflow) {
+            Some(bucket) => bucket.set_control(with_overflow(bucket.control(), next)),
+            None => {
+                self.control = with_overflow(self.control, next);
+                self.bucket.set_control(self.control);
+            }
+        }
+    }
+
+    /// The entry of `hash` that `accept` makes something of.
+    #[inline]
+    pub(crate) fn find<T>(
+        &self,
+        hash: u64,
+        mut accept: impl FnMut(Location) -> Option<T>,
+    ) -> Option<(SlotPlace, T)> {
+        let mut overflow = 0;
+        loop {
+            let bucket = self.at(overflow);
+            let mut matches = bucket.matches(hash);
+            while let Some((slot, location)) = bucket.take_match(&mut matches, hash) {
+                if let Some(found) = accept(location) {
+                    return Some((SlotPlace { overflow, slot }, found));
+                }
+            }
+            overflow = overflow_of(self.control_of(overflow));
+            if overflow == 0 {
+                return None;
+            }
+        }
+    }
+
+    /// Makes the entry at `place` point elsewhere.
+    #[inline]
+    pub(crate) fn replace(&mut self, place: SlotPlace, hash: u64, location: Location) {
+        self.changed = true;
+        self.at(place.overflow).set_slot(place.slot, entry(hash, location));
+    }
+
+    /// Adds an entry.
+    #[inline]
+    pub(crate) fn insert(&mut self, hash: u64, location: Location, chain_max: usize) -> Result<(), NoRoom> {
+        self.make_room(1, chain_max)?;
+        let mut overflow = 0;
+        loop {
+            let bucket = self.at(overflow);
+            if let Some(slot) = bucket.empty_slot() {
+                self.changed = true;
+                bucket.set_slot(slot, entry(hash, location));
+                return Ok(());
+            }
+            overflow = overflow_of(self.control_of(overflow));
+            assert!(overflow != 0, "room was made");
+        }
+    }
+
+    /// Makes sure that `count` inserts will find an empty slot.
+    #[inline]
+    pub(crate) fn make_room(&mut self, count: usize, chain_max: usize) -> Result<(), NoRoom> {
+        let (mut overflow, mut empty, mut length) = (0, 0, 0);
+        loop {
+            let bucket = self.at(overflow);
+            empty += (0..SLOTS).filter(|&slot| location_of(bucket.slot(slot)).is_none()).count();
+            if empty >= count {
+                return Ok(());
+            }
+            let mut next = overflow_of(self.control_of(overflow));
+            if next == 0 {
+                if length >= chain_max {
+                    return Err(NoRoom::ChainTooLong);
+                }
+                next = self.generation.take_overflow().ok_or(NoRoom::NoOverflow)?;
+                self.changed = true;
+                self.set_overflow_of(overflow, next);
+            }
+            length += 1;
+            overflow = next;
+        }
+    }
+
+    /// Removes the entry at `place`, and the last overflow bucket if that empties it: the chain's last entry
+    /// takes the place, so that churn leaves no half-empty chains behind.
+    pub(crate) fn remove(&mut self, place: SlotPlace) {
+        self.changed = true;
+        let (mut before, mut last) = (0, 0);
+        loop {
+            let next = overflow_of(self.control_of(last));
+            if next == 0 {
+                break;
+            }
+            (before, last) = (last, next);
+        }
+        let hole = self.at(place.overflow);
+        let last_bucket = self.at(last);
+        match last_bucket.last_used_slot() {
+            Some(donor) if last != 0 && (SlotPlace { overflow: last, slot: donor }) != place => {
+                hole.set_slot(place.slot, last_bucket.slot(donor));
+                // Before the copied entry leaves its old slot: a reader that sees neither will see this.
+                self.control = with_next_version(self.control);
+                self.bucket.set_control(self.control);
+                last_bucket.set_slot(donor, 0);
+            }
+            _ => hole.set_slot(place.slot, 0),
+        }
+        if last != 0 && last_bucket.last_used_slot().is_none() {
+            self.control = with_next_version(self.control);
+            self.set_overflow_of(before, 0);
+            self.bucket.set_control(self.control);
+            self.generation.free_overflow(last);
+        }
+    }
+
+    /// Makes readers wait until the lock ends.
+    pub(crate) fn begin_commit(&mut self) {
+        self.control |= COMMITTING;
+        self.bucket.set_control(self.control);
+    }
+
+    /// All locations in the chain.
+    pub(crate) fn locations(&self, mut visit: impl FnMut(u64, Location)) {
+        let mut overflow = 0;
+        loop {
+            let bucket = self.at(overflow);
+            for slot in 0..SLOTS {
+                let entry = bucket.slot(slot);
+                if let Some(location) = location_of(entry) {
+                    visit(entry >> 48, location);
+                }
+            }
+            overflow = overflow_of(self.control_of(overflow));
+            if overflow == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Ends the lock for good: the bucket's hashes belong to the next generation, or to nobody.
+    pub(crate) fn mark_moved(mut self) {
+        self.control |= MOVED;
+        self.changed = true;
+    }
+}
+
+impl Drop for LockedBucket<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.changed {
+            self.bucket.unlock(self.control);
+        } else {
+            self.bucket.unlock_unchanged(self.control);
+        }
+    }
+}

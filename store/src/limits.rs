@@ -1,0 +1,56 @@
+//! Every limit of the store, with its unit and its reason.
+//!
+//! What a tenant can meet is public (`KEY_BYTES_MAX`, `VALUE_BYTES_MAX`, `COMMIT_OPERATIONS_MAX`); the others
+//! bound one step of background work, so that a worker that calls [`crate::Core::step`] is back in microseconds.
+
+/// Longest key in bytes: its length is stored in 16 bits.
+pub const KEY_BYTES_MAX: usize = 65_535;
+/// Longest value in bytes: its length is stored in 21 bits.
+pub const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Largest version: it is stored in 54 bits (57 years of ten million writes a second to one key).
+pub const VERSION_MAX: u64 = (1 << 54) - 1;
+/// Reads plus writes of one commit: bounds how long its buckets stay locked.
+pub const COMMIT_OPERATIONS_MAX: usize = 4096;
+
+/// Bytes of a segment where the configuration does not say otherwise.
+pub const SEGMENT_BYTES_DEFAULT: usize = 8 << 20;
+/// Smallest segment in bytes (tests use small ones to make the cleaner work).
+pub const SEGMENT_BYTES_MIN: usize = 4096;
+/// Largest segment in bytes: offsets in a segment are 32-bit.
+pub const SEGMENT_BYTES_MAX: usize = 64 << 20;
+/// Segments only the cleaner may take: one to copy survivors to, one while the cleaned ones wait for readers.
+pub const RESERVE_SEGMENTS: u64 = 2;
+
+/// Overflow buckets behind one bucket before an insert is refused: a lookup reads at most this many lines.
+pub const CHAIN_BUCKETS_MAX: usize = 8;
+/// Overflow buckets a growth step may chain, since it must not fail where inserts were admitted.
+pub const CHAIN_BUCKETS_HARD_MAX: usize = 64;
+/// Buckets of a new table: 256 bytes, since most tables of a thousand tenants are small.
+pub const BUCKETS_INITIAL: u64 = 4;
+/// Mean objects per bucket at which the index grows, as a fraction: at 4.8 of 7 one bucket in nine overflows.
+pub const LOAD_NUMERATOR: u64 = 24;
+/// See [`LOAD_NUMERATOR`].
+pub const LOAD_DENOMINATOR: u64 = 5;
+/// The index grows by a quarter: the emptiest it gets is 3.84 objects per bucket, 17 bytes per object.
+pub const GROWTH_DIVISOR: u64 = 4;
+/// Buckets that an insert moves while the index grows: growth then ends long before it is due again.
+pub const GROWTH_BUCKETS_PER_INSERT: u64 = 2;
+/// Buckets that a background step moves.
+pub const GROWTH_BUCKETS_PER_STEP: u64 = 32;
+/// Inserts of one core into one table between two looks at the table's load.
+pub const INSERTS_PER_LOAD_CHECK: u64 = 16;
+
+/// Bytes of a segment that a cleaning step examines.
+pub const CLEAN_BYTES_PER_STEP: usize = 16 << 10;
+/// The same when free segments run out: then writers wait for it.
+pub const CLEAN_BYTES_PER_STEP_PRESSED: usize = 64 << 10;
+/// A segment with less garbage than this share (a divisor of its bytes) is not worth copying: 3 %.
+pub const CLEAN_GARBAGE_DIVISOR: u64 = 32;
+/// What a refused writer is told to wait, in microseconds: a few cleaning steps.
+pub const RETRY_AFTER_US: u32 = 200;
+
+const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize);
+const _: () = assert!(VALUE_BYTES_MAX < 1 << 21);
+const _: () = assert!(SEGMENT_BYTES_MIN.is_power_of_two() && SEGMENT_BYTES_DEFAULT.is_power_of_two());
+const _: () = assert!(CHAIN_BUCKETS_MAX < CHAIN_BUCKETS_HARD_MAX);
+const _: () = assert!(GROWTH_BUCKETS_PER_INSERT * LOAD_NUMERATOR > GROWTH_DIVISOR * LOAD_DENOMINATOR);

@@ -1,0 +1,122 @@
+//! Memory from the operating system: zeroed, aligned, given back in part or whole.
+//!
+//! Large mappings come from `mmap` without reserve, aligned to 2 MiB so that transparent huge pages apply;
+//! small ones from the allocator, so that a thousand small tables do not cost a page each. A mapping hands out
+//! its base pointer only; who may touch which byte is the business of `log.rs` and `index/generation.rs`.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+/// Bytes of a huge page, the unit in which memory is given back.
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Smaller requests than this go to the allocator.
+const MAPPED_BYTES_MIN: usize = 1 << 20;
+const ALIGNMENT: usize = 64;
+
+/// A run of zeroed bytes, 64-byte aligned.
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+    mapped: bool,
+}
+
+// SAFETY: a mapping is an address range; it has no thread affinity. Accesses are governed by its owners.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; `Mapping` itself never reads or writes the bytes.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// `bytes` zeroed bytes, not yet backed by pages where they are many.
+    pub(crate) fn new(bytes: usize, huge_pages: bool) -> io::Result<Mapping> {
+        assert!(bytes > 0);
+        if bytes >= MAPPED_BYTES_MIN && !cfg!(any(miri, loom)) {
+            return Self::map(bytes, huge_pages);
+        }
+        let layout = Layout::from_size_align(bytes, ALIGNMENT).map_err(io::Error::other)?;
+        // SAFETY: the layout has a size above zero.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) });
+        let base = base.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        Ok(Mapping { base, bytes, mapped: false })
+    }
+
+    fn map(bytes: usize, huge_pages: bool) -> io::Result<Mapping> {
+        let bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES);
+        let reserved = bytes + HUGE_PAGE_BYTES;
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing of ours.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                reserved,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = start.cast::<u8>();
+        let head = start.align_offset(HUGE_PAGE_BYTES);
+        let tail = HUGE_PAGE_BYTES - head;
+        // SAFETY: `head` and `tail` lie inside the mapping just made and outside the aligned part that is kept.
+        let base = unsafe {
+            if head > 0 {
+                libc::munmap(start.cast(), head);
+            }
+            let base = start.add(head);
+            libc::munmap(base.add(bytes).cast(), tail);
+            base
+        };
+        if huge_pages {
+            // SAFETY: the range is ours; the advice changes no content. A refusal costs speed only.
+            unsafe { libc::madvise(base.cast(), bytes, libc::MADV_HUGEPAGE) };
+        }
+        let base = NonNull::new(base).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        Ok(Mapping { base, bytes, mapped: true })
+    }
+
+    /// First byte.
+    #[inline]
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Gives the pages that lie wholly in `range` back to the system; they read as zero afterwards.
+    /// Small mappings keep theirs. Nobody may care for the content any more.
+    pub(crate) fn give_back(&self, range: Range<usize>) {
+        assert!(range.start <= range.end && range.end <= self.bytes);
+        let start = range.start.next_multiple_of(4096);
+        let end = range.end & !4095;
+        if self.mapped && start < end {
+            // SAFETY: the range lies in this mapping; the caller no longer needs its content.
+            unsafe { libc::madvise(self.base.as_ptr().add(start).cast(), end - start, libc::MADV_DONTNEED) };
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if self.mapped {
+            // SAFETY: the range was mapped by `map` and nobody refers to it after its owner's drop.
+            unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+        } else if let Ok(layout) = Layout::from_size_align(self.bytes, ALIGNMENT) {
+            // SAFETY: allocated in `new` with this very layout.
+            unsafe { dealloc(self.base.as_ptr(), layout) };
+        }
+    }
+}
+
+/// Asks for the cache line at `address`; any address is allowed.
+#[inline(always)]
+pub(crate) fn prefetch(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch never faults and reads nothing the program can see.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
+}

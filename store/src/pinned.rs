@@ -1,0 +1,78 @@
+//! A pinned core: the object through which all reads and writes go.
+//!
+//! What it finds is borrowed from it, so the compiler sees to it that no reference outlives the pin. Reads are
+//! in `read.rs`, writes in `write.rs`, commits in `commit.rs`; here is what they share.
+
+use crate::epoch::{EpochPin, HeldPin};
+use crate::error::WriteError;
+use crate::index::Location;
+use crate::index::growth::Growth;
+use crate::limits::{CLEAN_GARBAGE_DIVISOR, RETRY_AFTER_US};
+use crate::object::Object;
+use crate::segment::State;
+use crate::store::core::Core;
+use crate::table::Table;
+
+/// A pin of a core. See [`Core::pin`].
+pub struct Pinned<'c> {
+    pub(crate) core: &'c Core,
+    pub(crate) pin: EpochPin<'c>,
+}
+
+impl Pinned<'_> {
+    /// Keeps this pin's epoch beyond the pin, for an invocation that yields: what it has found stays where it is
+    /// until [`Core::release`].
+    pub fn hold(&self) -> HeldPin {
+        self.pin.hold()
+    }
+
+    #[inline(always)]
+    pub(crate) fn assert_own(&self, table: &Table) {
+        table.assert_of(self.core.store.log_address());
+    }
+
+    /// The object at `location` if its key is `key`.
+    #[inline(always)]
+    pub(crate) fn object_of<'p>(&'p self, location: Location, key: &[u8]) -> Option<Object<'p>> {
+        let object = self.core.store.log.object(location, &self.pin);
+        (object.key() == key).then_some(object)
+    }
+
+    /// Moves a few buckets of a table whose index grows.
+    pub(crate) fn grow(&self, table: &Table, buckets: u64) -> Growth {
+        let store = &self.core.store;
+        let hash_of = |location| crate::hash(store.log.object(location, &self.pin).key());
+        let prefetch = |location| store.log.prefetch(location);
+        table.index.grow(&self.pin, buckets, &store.reclaimer, hash_of, prefetch)
+    }
+
+    /// What a writer is told when no segment can be taken: whether cleaning will bring one.
+    #[cold]
+    pub(crate) fn no_memory(&self) -> WriteError {
+        let log = &self.core.store.log;
+        let (mut dead, mut closed) = (0, 0);
+        for (id, state) in log.segments.iter() {
+            match state {
+                State::Limbo => return WriteError::Retry { after_us: RETRY_AFTER_US },
+                State::Closed | State::Cleaning => {
+                    dead += u64::from(log.segments.dead(id));
+                    closed += 1;
+                }
+                State::Free | State::Head => {}
+            }
+        }
+        // Where there is this much, some segment has its share of it, and the cleaner takes that one.
+        let segment_bytes = log.segment_bytes() as u64;
+        if dead >= segment_bytes + closed * segment_bytes / CLEAN_GARBAGE_DIVISOR {
+            WriteError::Retry { after_us: RETRY_AFTER_US }
+        } else {
+            WriteError::OutOfMemory
+        }
+    }
+}
+
+impl std::fmt::Debug for Pinned<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Pinned {{ core: {} }}", self.core.index)
+    }
+}

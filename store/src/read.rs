@@ -1,0 +1,82 @@
+//! Reads: one object, or many as of one moment.
+//!
+//! A lookup is two cache misses, the bucket and the object. For a batch of requests call
+//! [`Pinned::prefetch_bucket`] for all, then [`Pinned::prefetch_object`] for all, then [`Pinned::get`]: the misses
+//! then overlap.
+
+use crate::commit::LockSet;
+use crate::object::Object;
+use crate::pinned::Pinned;
+use crate::table::Table;
+
+/// Tries to read many objects without locks before their buckets are locked.
+const SNAPSHOT_TRIES: u32 = 8;
+/// Lookups whose misses overlap.
+const PREFETCH_BATCH: usize = 32;
+
+impl Pinned<'_> {
+    /// Asks for the index bucket of `hash`.
+    #[inline]
+    pub fn prefetch_bucket(&self, table: &Table, hash: u64) {
+        table.index.prefetch_bucket(&self.pin, hash);
+    }
+
+    /// Asks for the object of `hash`; wants the bucket in the cache.
+    #[inline]
+    pub fn prefetch_object(&self, table: &Table, hash: u64) {
+        self.assert_own(table);
+        table.index.candidates(&self.pin, hash, |location| self.core.store.log.prefetch(location));
+    }
+
+    /// The object of `key`, whose hash is `hash` ([`crate::hash`]). Waits for nobody but a commit in the middle
+    /// of its publication.
+    #[inline]
+    pub fn get<'p>(&'p self, table: &Table, hash: u64, key: &[u8]) -> Option<Object<'p>> {
+        self.assert_own(table);
+        table.index.find(&self.pin, hash, |location| self.object_of(location, key))
+    }
+
+    /// The objects of many keys, all as of one moment: no write and no commit lies between two of them.
+    /// `lookups` are hashes and keys; `objects` must be as long.
+    pub fn get_many<'p>(
+        &'p self,
+        table: &Table,
+        lookups: &[(u64, &[u8])],
+        objects: &mut [Option<Object<'p>>],
+    ) {
+        self.assert_own(table);
+        assert_eq!(lookups.len(), objects.len());
+        for _ in 0..SNAPSHOT_TRIES {
+            if self.try_snapshot(table, lookups, objects) {
+                return;
+            }
+        }
+        let mut scratch = self.core.scratch.borrow_mut();
+        let place = |at: usize| (table, lookups[at].0);
+        let _locked = LockSet::lock(self, &mut scratch.locks, lookups.len(), place);
+        for (object, &(hash, key)) in objects.iter_mut().zip(lookups) {
+            *object = table.index.find(&self.pin, hash, |location| self.object_of(location, key));
+        }
+    }
+
+    fn try_snapshot<'p>(
+        &'p self,
+        table: &Table,
+        lookups: &[(u64, &[u8])],
+        objects: &mut [Option<Object<'p>>],
+    ) -> bool {
+        let stamps = &mut self.core.scratch.borrow_mut().stamps;
+        stamps.clear();
+        for batch in lookups.chunks(PREFETCH_BATCH) {
+            batch.iter().for_each(|&(hash, _)| self.prefetch_bucket(table, hash));
+            stamps.extend(batch.iter().map(|&(hash, _)| table.index.stamp(&self.pin, hash)));
+        }
+        for (batch, objects) in lookups.chunks(PREFETCH_BATCH).zip(objects.chunks_mut(PREFETCH_BATCH)) {
+            batch.iter().for_each(|&(hash, _)| self.prefetch_object(table, hash));
+            for (object, &(hash, key)) in objects.iter_mut().zip(batch) {
+                *object = self.get(table, hash, key);
+            }
+        }
+        lookups.iter().zip(&*stamps).all(|(&(hash, _), stamp)| table.index.stamp(&self.pin, hash) == *stamp)
+    }
+}

@@ -1,0 +1,187 @@
+//! The store: its parts, its configuration, its figures.
+//!
+//! [`Store::new`] is the parts list. Workers take a [`Core`] each and do all work through it; control threads
+//! call [`Store::table`], [`Table::retire`] and [`Store::statistics`], which never wait for a worker.
+
+pub(crate) mod background;
+pub(crate) mod core;
+
+use std::sync::Arc;
+
+use crate::cleaner::Cleaner;
+use crate::directory::Directory;
+use crate::epoch::Epochs;
+use crate::error::StoreError;
+use crate::limits::{RESERVE_SEGMENTS, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+use crate::log::Log;
+use crate::reclaim::Reclaimer;
+use crate::segment::State;
+use crate::store::background::Background;
+use crate::store::core::Core;
+use crate::sync::{AtomicBool, AtomicU64, Exclusive, Ordering};
+use crate::table::Table;
+
+/// What a store is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Limit of objects and indexes together, in bytes; a multiple of `segment_bytes` is used.
+    pub memory_bytes: usize,
+    /// Bytes of a segment, a power of two from 4 KiB to 64 MiB. An object must fit in one.
+    pub segment_bytes: usize,
+    /// Number of cores, hence of log heads.
+    pub cores: usize,
+    /// Whether to ask for transparent huge pages: half the time of a lookup that misses the caches.
+    pub huge_pages: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config { memory_bytes: 1 << 30, segment_bytes: SEGMENT_BYTES_DEFAULT, cores: 1, huge_pages: true }
+    }
+}
+
+/// Figures of a store.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Statistics {
+    /// Limit of objects and indexes together, in bytes.
+    pub memory_bytes: u64,
+    /// Bytes of one segment.
+    pub segment_bytes: u64,
+    /// Number of segments.
+    pub segments: u64,
+    /// Segments that are free.
+    pub segments_free: u64,
+    /// Dead segments that wait for readers.
+    pub segments_limbo: u64,
+    /// Bytes of objects that can be found, over all tables.
+    pub object_bytes: u64,
+    /// Objects over all tables.
+    pub objects: u64,
+    /// Bytes of all indexes.
+    pub index_bytes: u64,
+    /// Tables, retired ones included until their memory is free.
+    pub tables: u64,
+    /// Segments that the cleaner has emptied.
+    pub segments_cleaned: u64,
+    /// Bytes that the cleaner has copied.
+    pub bytes_relocated: u64,
+    /// How many retirements the oldest pin has seen: grows where a pin lives too long.
+    pub oldest_pin_age: u64,
+}
+
+/// Log-structured memory with tables in it.
+pub struct Store {
+    pub(crate) config: Config,
+    pub(crate) log: Log,
+    pub(crate) epochs: Arc<Epochs>,
+    pub(crate) reclaimer: Reclaimer,
+    pub(crate) directory: Directory,
+    pub(crate) index_bytes: Arc<AtomicU64>,
+    pub(crate) retired_count: Arc<AtomicU64>,
+    pub(crate) cleaner: Exclusive<Cleaner>,
+    pub(crate) background: Background,
+    pub(crate) segments_cleaned: AtomicU64,
+    pub(crate) bytes_relocated: AtomicU64,
+    cores_taken: Box<[AtomicBool]>,
+}
+
+impl Store {
+    /// Makes an empty store. Memory is reserved, not touched.
+    pub fn new(config: Config) -> Result<Arc<Store>, StoreError> {
+        let count = segment_count(&config)?;
+        let log = Log::new(config.segment_bytes, count, config.huge_pages).map_err(StoreError::Memory)?;
+        let epochs = Arc::new(Epochs::new(config.cores));
+        Ok(Arc::new(Store {
+            config,
+            log,
+            reclaimer: Reclaimer::new(Arc::clone(&epochs)),
+            epochs,
+            directory: Directory::new(),
+            index_bytes: Arc::new(AtomicU64::new(0)),
+            retired_count: Arc::new(AtomicU64::new(0)),
+            cleaner: Exclusive::new(Cleaner::new(count)),
+            background: Background::new(),
+            segments_cleaned: AtomicU64::new(0),
+            bytes_relocated: AtomicU64::new(0),
+            cores_taken: (0..config.cores).map(|_| AtomicBool::new(false)).collect(),
+        }))
+    }
+
+    /// The core of that index, for the one thread that works as it. Panics where somebody has it already.
+    pub fn core(self: &Arc<Self>, index: usize) -> Core {
+        let taken = self.cores_taken[index].swap(true, Ordering::AcqRel);
+        assert!(!taken, "core {index} is taken");
+        Core::new(Arc::clone(self), index)
+    }
+
+    pub(crate) fn give_core_back(&self, index: usize) {
+        self.cores_taken[index].store(false, Ordering::Release);
+    }
+
+    /// The table of that id, made if there is none. Panics where there is no memory for 256 bytes.
+    pub fn table(&self, id: u32) -> Arc<Table> {
+        let existing = self.directory.read(|listing| listing.get(id).cloned());
+        if let Some(table) = existing.filter(|table| !table.is_retired()) {
+            return table;
+        }
+        let (index_bytes, retired) = (Arc::clone(&self.index_bytes), Arc::clone(&self.retired_count));
+        let table = Table::new(id, self.config.cores, self.log_address(), index_bytes, retired);
+        let table = table.expect("256 bytes can be had");
+        self.directory.add(&self.reclaimer, Arc::new(table))
+    }
+
+    pub(crate) fn log_address(&self) -> usize {
+        std::ptr::from_ref(&self.log).addr()
+    }
+
+    /// Free segments that an ordinary writer must leave alone.
+    pub(crate) fn keep_for_writers(&self) -> u64 {
+        self.log.keep_for_writers(self.index_bytes.load(Ordering::Relaxed))
+    }
+
+    /// The store's figures at about this moment. Cost: a look at each segment and table.
+    pub fn statistics(&self) -> Statistics {
+        let (objects, object_bytes, tables) = self.directory.read(|listing| {
+            listing.iter().fold((0_u64, 0_u64, 0), |(objects, bytes, tables), table| {
+                (objects.wrapping_add(table.objects()), bytes.wrapping_add(table.bytes()), tables + 1)
+            })
+        });
+        let limbo = self.log.segments.iter().filter(|&(_, state)| state == State::Limbo).count();
+        Statistics {
+            memory_bytes: u64::from(self.log.segments.count()) * self.log.segment_bytes() as u64,
+            segment_bytes: self.log.segment_bytes() as u64,
+            segments: u64::from(self.log.segments.count()),
+            segments_free: self.log.segments.free_count(),
+            segments_limbo: limbo as u64,
+            object_bytes,
+            objects,
+            index_bytes: self.index_bytes.load(Ordering::Relaxed),
+            tables,
+            segments_cleaned: self.segments_cleaned.load(Ordering::Relaxed),
+            bytes_relocated: self.bytes_relocated.load(Ordering::Relaxed),
+            oldest_pin_age: self.epochs.oldest_pin_age(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Store").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+fn segment_count(config: &Config) -> Result<u32, StoreError> {
+    let bytes = config.segment_bytes;
+    if !bytes.is_power_of_two() || !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
+        return Err(StoreError::Config("segment_bytes must be a power of two from 4 KiB to 64 MiB"));
+    }
+    if config.cores == 0 {
+        return Err(StoreError::Config("cores must be at least 1"));
+    }
+    let count = config.memory_bytes / bytes;
+    if count < RESERVE_SEGMENTS as usize + config.cores + 2 {
+        return Err(StoreError::Config("memory_bytes must hold a segment per core and four more"));
+    }
+    // Locations have 48 bits in units of 8 bytes; this keeps far below.
+    u32::try_from(count).map_err(|_| StoreError::Config("memory_bytes is too large for this segment_bytes"))
+}

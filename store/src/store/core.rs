@@ -1,0 +1,78 @@
+//! A core: what one worker thread has of the store. Its log head, its epoch slot, its scratch memory.
+//!
+//! `Send`, since a worker may be replaced, but not `Sync`: two threads never share one.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use crate::commit::Scratch;
+use crate::epoch::{HeldPin, LocalEpoch};
+use crate::log::Head;
+use crate::pinned::Pinned;
+use crate::store::Store;
+
+/// A worker's access to a store.
+pub struct Core {
+    pub(crate) store: Arc<Store>,
+    pub(crate) index: usize,
+    pub(crate) local: LocalEpoch,
+    pub(crate) head: RefCell<Head>,
+    pub(crate) scratch: RefCell<Scratch>,
+    /// Which kind of background work is looked at next.
+    pub(crate) turn: Cell<u32>,
+}
+
+impl Core {
+    pub(crate) fn new(store: Arc<Store>, index: usize) -> Core {
+        let local = LocalEpoch::new(Arc::clone(&store.epochs), index);
+        let (head, scratch) = (RefCell::default(), RefCell::default());
+        Core { store, index, local, head, scratch, turn: Cell::new(0) }
+    }
+
+    /// Which core it is.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Pins: what is found under the pin stays where it is until the pin is dropped. Pins nest. A few
+    /// nanoseconds; memory that others replace meanwhile is held back, so pin per batch, not for long.
+    #[inline]
+    pub fn pin(&self) -> Pinned<'_> {
+        Pinned { core: self, pin: self.local.pin() }
+    }
+
+    /// Ends a held pin. Panics where it is another core's.
+    pub fn release(&self, held: HeldPin) {
+        self.local.release(held);
+    }
+
+    /// How many pins are held by yielded invocations.
+    pub fn held_pins(&self) -> u64 {
+        self.local.held_count()
+    }
+
+    /// Does one bounded piece of background work: frees what readers have left, cleans a segment, grows an
+    /// index, takes a retired table apart. A few microseconds, 20 where memory runs out. Returns whether there
+    /// is more to do now. Not under a pin, which would hold back what it frees.
+    pub fn step(&self) -> bool {
+        self.store.background_step(self)
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.store.log.close(self.head.get_mut());
+        self.store.give_core_back(self.index);
+    }
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Core {{ index: {} }}", self.index)
+    }
+}

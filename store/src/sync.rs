@@ -1,0 +1,114 @@
+//! The one place that chooses between the standard library and loom.
+//!
+//! Everything lock-free in this crate takes its atomics from here, so that `RUSTFLAGS="--cfg loom"` explores
+//! the interleavings of the very code that runs. [`Exclusive`] is a lock that is tried, never slept on: its
+//! holders make no system call that can block, so that a worker waits at most for a few memory accesses.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+
+/// Stores `value` so that no later load of this thread is done before the store is seen by all.
+#[inline]
+pub(crate) fn store_fenced(slot: &AtomicU64, value: u64) {
+    if cfg!(any(loom, miri)) {
+        slot.store(value, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    } else {
+        // On x86-64 a locked exchange is a full fence and costs a third of `mfence` (crossbeam-epoch does the same).
+        slot.swap(value, Ordering::SeqCst);
+    }
+}
+
+/// Waiting for another core: spins, then gives the processor away, since the holder may be descheduled.
+pub(crate) struct Backoff {
+    rounds: u32,
+}
+
+impl Backoff {
+    pub(crate) fn new() -> Self {
+        Backoff { rounds: 0 }
+    }
+
+    /// Waits a little, longer each time.
+    #[cold]
+    pub(crate) fn wait(&mut self) {
+        #[cfg(loom)]
+        loom::thread::yield_now();
+        #[cfg(not(loom))]
+        if self.rounds < 6 && !cfg!(miri) {
+            for _ in 0..1 << self.rounds {
+                std::hint::spin_loop();
+            }
+        } else {
+            std::thread::yield_now();
+        }
+        self.rounds = self.rounds.saturating_add(1);
+    }
+}
+
+/// A value that one thread at a time may touch, by a lock that is tried or spun on for a few instructions.
+pub(crate) struct Exclusive<T> {
+    taken: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: `taken` admits one thread at a time to `value`; the guard is the only way in.
+unsafe impl<T: Send> Send for Exclusive<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Exclusive<T> {}
+
+impl<T> Exclusive<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Exclusive { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    /// The value, unless somebody has it.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<ExclusiveGuard<'_, T>> {
+        let won = self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        won.then_some(ExclusiveGuard { owner: self })
+    }
+
+    /// The value, after the few instructions that its holder takes.
+    pub(crate) fn lock(&self) -> ExclusiveGuard<'_, T> {
+        let mut backoff = Backoff::new();
+        loop {
+            if let Some(guard) = self.try_lock() {
+                return guard;
+            }
+            backoff.wait();
+        }
+    }
+}
+
+/// Access to the value of an [`Exclusive`].
+pub(crate) struct ExclusiveGuard<'a, T> {
+    owner: &'a Exclusive<T>,
+}
+
+impl<T> Deref for ExclusiveGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: this guard exists only while `taken` is ours.
+        unsafe { &*self.owner.value.get() }
+    }
+}
+
+impl<T> DerefMut for ExclusiveGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard exists only while `taken` is ours, and is borrowed mutably.
+        unsafe { &mut *self.owner.value.get() }
+    }
+}
+
+impl<T> Drop for ExclusiveGuard<'_, T> {
+    fn drop(&mut self) {
+        self.owner.taken.store(false, Ordering::Release);
+    }
+}

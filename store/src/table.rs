@@ -1,0 +1,139 @@
+//! A table: its index, its exact counts, and the versions that its deleted keys had.
+//!
+//! Counts are kept per core and summed when asked, so that writers of different cores share no line. They are
+//! exact when no write is under way. A key that is created again gets a version above every version that a
+//! deleted key of the table ever had (RAMCloud's safe version, TOCS'15 §4).
+
+use std::io;
+use std::sync::Arc;
+
+use crate::index::Index;
+use crate::limits::BUCKETS_INITIAL;
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
+
+/// One core's part of a table's counts. Sums wrap: one core may delete what another wrote.
+#[derive(Default)]
+#[repr(align(64))]
+struct Shard {
+    objects: AtomicU64,
+    bytes: AtomicU64,
+    inserts: AtomicU64,
+}
+
+/// A table of a store. Made by [`crate::Store::table`].
+pub struct Table {
+    pub(crate) index: Index,
+    retired: AtomicBool,
+    version_high_water: AtomicU64,
+    id: u32,
+    /// Address of the log its index leads to.
+    log: usize,
+    shards: Box<[Shard]>,
+    /// Tables of the store that are retired and not yet taken apart.
+    retired_count: Arc<AtomicU64>,
+}
+
+impl Table {
+    pub(crate) fn new(
+        id: u32,
+        cores: usize,
+        log: usize,
+        index_bytes: Arc<AtomicU64>,
+        retired_count: Arc<AtomicU64>,
+    ) -> io::Result<Table> {
+        Ok(Table {
+            index: Index::new(BUCKETS_INITIAL, index_bytes)?,
+            retired: AtomicBool::new(false),
+            version_high_water: AtomicU64::new(0),
+            id,
+            log,
+            shards: (0..cores).map(|_| Shard::default()).collect(),
+            retired_count,
+        })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Objects in it. Exact when no write is under way.
+    pub fn objects(&self) -> u64 {
+        self.sum(|shard| &shard.objects)
+    }
+
+    /// Bytes that its objects take in the log, headers and padding included. Exact when no write is under way.
+    pub fn bytes(&self) -> u64 {
+        self.sum(|shard| &shard.bytes)
+    }
+
+    /// Bytes of its index.
+    pub fn index_bytes(&self) -> u64 {
+        self.index.bytes()
+    }
+
+    /// Takes the table out of service: writes are refused from now on, and background steps free its memory.
+    pub fn retire(&self) {
+        if !self.retired.swap(true, Ordering::AcqRel) {
+            self.retired_count.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether [`Table::retire`] was called.
+    #[inline]
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    /// Locations of a table mean something in its own store only.
+    #[inline]
+    pub(crate) fn assert_of(&self, log: usize) {
+        assert!(self.log == log, "a table is used with cores of its own store");
+    }
+
+    fn sum(&self, counter: impl Fn(&Shard) -> &AtomicU64) -> u64 {
+        self.shards.iter().fold(0, |sum, shard| sum.wrapping_add(counter(shard).load(Ordering::Relaxed)))
+    }
+
+    /// Counts a write of `core` that changed the number of objects and of bytes (as wrapping differences).
+    #[inline]
+    pub(crate) fn count(&self, core: usize, objects: u64, bytes: u64) {
+        // Only the core itself writes its shard, so that plain loads and stores are enough.
+        let shard = &self.shards[core];
+        let add = |counter: &AtomicU64, difference: u64| {
+            counter.store(counter.load(Ordering::Relaxed).wrapping_add(difference), Ordering::Relaxed);
+        };
+        if objects != 0 {
+            add(&shard.objects, objects);
+        }
+        add(&shard.bytes, bytes);
+    }
+
+    /// Counts an insert of `core`; returns how many it has made.
+    #[inline]
+    pub(crate) fn count_insert(&self, core: usize) -> u64 {
+        let inserts = self.shards[core].inserts.load(Ordering::Relaxed) + 1;
+        self.shards[core].inserts.store(inserts, Ordering::Relaxed);
+        inserts
+    }
+
+    /// For the owner of the key's bucket: the version a key that is absent gets.
+    #[inline]
+    pub(crate) fn version_of_new(&self) -> u64 {
+        self.version_high_water.load(Ordering::Acquire) + 1
+    }
+
+    /// For the owner of the key's bucket, before the key disappears.
+    #[inline]
+    pub(crate) fn remember_version(&self, version: u64) {
+        if self.version_high_water.load(Ordering::Relaxed) < version {
+            self.version_high_water.fetch_max(version, Ordering::AcqRel);
+        }
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Table {{ id: {}, objects: {}, bytes: {} }}", self.id, self.objects(), self.bytes())
+    }
+}

@@ -1,0 +1,68 @@
+//! Tests of the store as a whole, through its public face.
+//!
+//! Random tests print their seed and take it from `SPLINTER_SEED`; `SPLINTER_FULL=1` makes them long.
+
+mod concurrency;
+mod full_store;
+mod model;
+mod retirement;
+mod speed;
+mod versions;
+
+use std::sync::Arc;
+
+use crate::{Config, Core, Store, Table, WriteError};
+
+/// The seed of a random test, printed with its name.
+pub(crate) fn seed(test: &str) -> u64 {
+    let given = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    println!("{test}: SPLINTER_SEED={seed}");
+    seed
+}
+
+/// `normal` steps; a hundred times as many where everything is asked for, few under Miri.
+pub(crate) fn budget(normal: usize) -> usize {
+    if cfg!(miri) {
+        normal.min(600)
+    } else if std::env::var_os("SPLINTER_FULL").is_some() {
+        normal * 100
+    } else {
+        normal
+    }
+}
+
+/// A small store, whose segments are small enough that the cleaner has work.
+pub(crate) fn store(memory_bytes: usize, segment_bytes: usize, cores: usize) -> Arc<Store> {
+    let config = Config { memory_bytes, segment_bytes, cores, huge_pages: false };
+    Store::new(config).expect("a small store can be had")
+}
+
+/// Background work until there is none.
+pub(crate) fn settle(core: &Core) {
+    while core.step() {}
+}
+
+/// A put that waits for the cleaner as a client would.
+pub(crate) fn put_patiently(core: &Core, table: &Table, key: &[u8], value: &[u8]) -> Result<u64, WriteError> {
+    for _ in 0..10_000 {
+        let put = core.pin().put(table, crate::hash(key), key, value, crate::Condition::Always);
+        match put {
+            Err(WriteError::Retry { .. }) => {
+                core.step();
+            }
+            other => return other,
+        }
+    }
+    panic!("the cleaner brings no memory");
+}
+
+/// What a table holds under a key.
+pub(crate) fn get(core: &Core, table: &Table, key: &[u8]) -> Option<(u64, Vec<u8>)> {
+    let pinned = core.pin();
+    pinned.get(table, crate::hash(key), key).map(|object| {
+        assert!(object.verify(), "an object is as it was written");
+        assert_eq!(object.key(), key);
+        (object.version(), object.value().to_vec())
+    })
+}

@@ -1,0 +1,221 @@
+//! Writes of one object: put, delete, increment.
+//!
+//! A put copies the object to the log first and locks the bucket then, for the few instructions that compare the
+//! version, finish the header and swap the location. A refused object is taken back from the log. Deletes need
+//! no memory, so they work in a full store.
+
+use crate::error::{Condition, WriteError};
+use crate::index::locked::{LockedBucket, NoRoom, SlotPlace};
+use crate::limits::{
+    CHAIN_BUCKETS_MAX, GROWTH_BUCKETS_PER_INSERT, INSERTS_PER_LOAD_CHECK, KEY_BYTES_MAX, VALUE_BYTES_MAX,
+    VERSION_MAX,
+};
+use crate::index::Location;
+use crate::log::Staged;
+use crate::object::{Object, object_bytes};
+use crate::pinned::Pinned;
+use crate::table::Table;
+
+impl From<NoRoom> for WriteError {
+    fn from(no_room: NoRoom) -> WriteError {
+        match no_room {
+            NoRoom::ChainTooLong => WriteError::Collisions,
+            NoRoom::NoOverflow => WriteError::OutOfMemory,
+        }
+    }
+}
+
+impl Pinned<'_> {
+    /// Stores `value` under `key` if the condition holds. Returns the object's new version.
+    pub fn put(
+        &self,
+        table: &Table,
+        hash: u64,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition,
+    ) -> Result<u64, WriteError> {
+        self.admit(table, key, value.len())?;
+        if condition != Condition::Always {
+            // Saves the copy where it is refused; what counts is decided under the lock.
+            let current = self.get(table, hash, key).map_or(0, |object| object.version());
+            refuse_unless(condition, current)?;
+        }
+        let staged = self.stage(table, key, value)?;
+        let published = self.publish(table, hash, key, &staged, condition);
+        if published.is_err() {
+            self.unstage(&staged);
+        }
+        published
+    }
+
+    /// Removes `key` if the condition holds. Returns the version that it had, `None` where it was absent.
+    pub fn delete(
+        &self,
+        table: &Table,
+        hash: u64,
+        key: &[u8],
+        condition: Condition,
+    ) -> Result<Option<u64>, WriteError> {
+        self.admit(table, key, 0)?;
+        let mut bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
+        let found = bucket.find(hash, |location| self.with_location(location, key));
+        let current = found.as_ref().map_or(0, |(_, (_, object))| object.version());
+        refuse_unless(condition, current)?;
+        let Some((place, (location, object))) = found else { return Ok(None) };
+        table.remember_version(current);
+        bucket.remove(place);
+        drop(bucket);
+        let bytes = object.log_bytes() as u32;
+        self.core.store.log.bury(location, bytes);
+        table.count(self.core.index, 1_u64.wrapping_neg(), u64::from(bytes).wrapping_neg());
+        Ok(Some(current))
+    }
+
+    /// Adds `delta` to the number under `key`, eight little-endian bytes; an absent one counts as 0. Returns the
+    /// new version and the new number.
+    pub fn increment(
+        &self,
+        table: &Table,
+        hash: u64,
+        key: &[u8],
+        delta: i64,
+    ) -> Result<(u64, i64), WriteError> {
+        self.admit(table, key, size_of::<i64>())?;
+        let mut staged = self.stage(table, key, &[0; size_of::<i64>()])?;
+        let added = self.add(table, hash, key, delta, &mut staged);
+        if added.is_err() {
+            self.unstage(&staged);
+        }
+        added
+    }
+
+    fn add(
+        &self,
+        table: &Table,
+        hash: u64,
+        key: &[u8],
+        delta: i64,
+        staged: &mut Staged,
+    ) -> Result<(u64, i64), WriteError> {
+        let bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
+        let found = bucket.find(hash, |location| self.with_location(location, key));
+        let before = match &found {
+            Some((_, (_, object))) => {
+                let bytes = <[u8; 8]>::try_from(object.value()).map_err(|_| WriteError::NotANumber)?;
+                i64::from_le_bytes(bytes)
+            }
+            None => 0,
+        };
+        let number = before.checked_add(delta).ok_or(WriteError::Overflow)?;
+        self.core.store.log.restage(staged, key, &number.to_le_bytes());
+        let version = self.publish_locked(table, hash, staged, bucket, found)?;
+        Ok((version, number))
+    }
+
+    /// Checks what can be checked before anything is done.
+    #[inline]
+    pub(crate) fn admit(&self, table: &Table, key: &[u8], value_bytes: usize) -> Result<(), WriteError> {
+        self.assert_own(table);
+        if table.is_retired() {
+            return Err(WriteError::TableRetired);
+        }
+        if key.len() > KEY_BYTES_MAX {
+            return Err(WriteError::KeyTooLarge);
+        }
+        let bytes_max = self.core.store.log.object_bytes_max();
+        if value_bytes > VALUE_BYTES_MAX || object_bytes(key.len(), value_bytes) > bytes_max {
+            return Err(WriteError::ValueTooLarge);
+        }
+        Ok(())
+    }
+
+    /// Copies an object to this core's log head.
+    #[inline]
+    pub(crate) fn stage(&self, table: &Table, key: &[u8], value: &[u8]) -> Result<Staged, WriteError> {
+        let store = &self.core.store;
+        let mut head = self.core.head.borrow_mut();
+        store.log.stage(&mut head, || store.keep_for_writers(), table.id(), key, value).map_err(|_| self.no_memory())
+    }
+
+    pub(crate) fn unstage(&self, staged: &Staged) {
+        self.core.store.log.unstage(&mut self.core.head.borrow_mut(), staged);
+    }
+
+    /// The object at `location`, with it, if its key is `key`.
+    #[inline]
+    pub(crate) fn with_location<'p>(&'p self, location: Location, key: &[u8]) -> Option<(Location, Object<'p>)> {
+        self.object_of(location, key).map(|object| (location, object))
+    }
+
+    #[inline]
+    fn publish(
+        &self,
+        table: &Table,
+        hash: u64,
+        key: &[u8],
+        staged: &Staged,
+        condition: Condition,
+    ) -> Result<u64, WriteError> {
+        let bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
+        let found = bucket.find(hash, |location| self.with_location(location, key));
+        let current = found.as_ref().map_or(0, |(_, (_, object))| object.version());
+        refuse_unless(condition, current)?;
+        self.publish_locked(table, hash, staged, bucket, found)
+    }
+
+    /// Publishes a staged object in place of what was found; ends the lock.
+    #[inline]
+    fn publish_locked(
+        &self,
+        table: &Table,
+        hash: u64,
+        staged: &Staged,
+        mut bucket: LockedBucket<'_>,
+        found: Option<(SlotPlace, (Location, Object<'_>))>,
+    ) -> Result<u64, WriteError> {
+        let log = &self.core.store.log;
+        let bytes = u64::from(staged.bytes());
+        let version = match &found {
+            Some((_, (_, object))) => object.version() + 1,
+            None => table.version_of_new(),
+        };
+        if version > VERSION_MAX {
+            return Err(WriteError::Overflow);
+        }
+        log.seal(staged, version);
+        if let Some((place, (location, object))) = found {
+            bucket.replace(place, hash, staged.location);
+            drop(bucket);
+            let old_bytes = object.log_bytes();
+            log.bury(location, old_bytes as u32);
+            table.count(self.core.index, 0, bytes.wrapping_sub(old_bytes as u64));
+        } else {
+            bucket.insert(hash, staged.location, CHAIN_BUCKETS_MAX)?;
+            drop(bucket);
+            table.count(self.core.index, 1, bytes);
+            self.help_growth(table);
+        }
+        Ok(version)
+    }
+
+    /// After an insert: looks at the table's load now and then, and moves a few buckets while it grows.
+    #[inline]
+    pub(crate) fn help_growth(&self, table: &Table) {
+        let inserts = table.count_insert(self.core.index);
+        if inserts.is_multiple_of(INSERTS_PER_LOAD_CHECK) && table.index.is_overloaded(&self.pin, table.objects()) {
+            let store = &self.core.store;
+            if table.index.start_growth(&self.pin, store.config.huge_pages) {
+                store.note_growing(table);
+            }
+        }
+        if table.index.is_growing(&self.pin) {
+            self.grow(table, GROWTH_BUCKETS_PER_INSERT);
+        }
+    }
+}
+
+#[inline]
+fn refuse_unless(condition: Condition, current: u64) -> Result<(), WriteError> {
+    if condition.holds(current) { Ok(()) } else { Err(WriteError::ConditionFailed { current }) }
+}
