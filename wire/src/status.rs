@@ -126,6 +126,8 @@ statuses! {
     Collisions = 39,
     /// The frame was sent under another view than the server's; nothing in it was executed.
     WrongView = 40,
+    /// The function would write to an object that another server holds; nothing was written.
+    NotLocal = 41,
 }
 
 impl fmt::Display for Status {

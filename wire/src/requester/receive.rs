@@ -76,7 +76,11 @@ impl Requester {
         let tag = slot.tag;
         match status {
             Status::Retry => return self.put_off(now_us, sequence, retry_after_us(message.body)),
-            Status::WrongView => return self.put_off(now_us, sequence, 0),
+            Status::WrongView => {
+                // At once under the new view; should that be refused too, no faster than a lost one.
+                let after_us = if slot.repeated { self.round_trip.interval_us(slot.doublings) } else { 0 };
+                return self.put_off(now_us, sequence, after_us);
+            }
             Status::UseStream => slot.state = State::Reserved,
             _ => self.free(sequence),
         }

@@ -130,7 +130,7 @@ fn damaged_frames_never_panic_the_reader() {
 #[test]
 fn damaged_bodies_never_panic_a_decoder() {
     let mut rng = seed::rng("damaged_bodies_never_panic_a_decoder");
-    let control = crate::messages::control_bodies();
+    let control = crate::control::control_bodies();
     let mut taken = 0;
     for _ in 0..seed::budget(20_000, 3_000_000) {
         let (code, mut bytes) = if rng.bool() {

@@ -82,6 +82,9 @@ fn a_request_of_another_view_is_sent_again_at_once_under_its_sequence() {
         1
     );
     assert_eq!(transmit(&mut requester, 9), (vec![1, 3], 1));
+    receive(&mut requester, 20, &[(1, wrong_view, b"")]);
+    assert_eq!(transmit(&mut requester, 20).0, [], "a server that keeps refusing is not asked all the time");
+    assert_eq!(transmit(&mut requester, 20 + 1_000).0[0], 1);
 }
 
 #[test]

@@ -1,0 +1,196 @@
+//! Opening and administration mean the same on both sides.
+
+use wire::limits::PACKAGE_FILES_MAX;
+use wire::{
+    AdminRequest, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved,
+    FunctionEntry, FunctionMode, OpenRequest, Opened, PackageFile, SessionEntry, SessionLimits, Statistic,
+    Status, TableEntry, TableId, TableStatistics, TenantCreated, TenantEntry, VersionRange, opcode,
+};
+
+pub fn admin_requests() -> Vec<AdminRequest<'static>> {
+    let name = "tao-2.1";
+    let files = vec![
+        PackageFile { path: "Cargo.toml", bytes: b"[package]" },
+        PackageFile { path: "src/lib.rs", bytes: b"" },
+    ];
+    vec![
+        AdminRequest::TenantCreate { name },
+        AdminRequest::TenantList,
+        AdminRequest::TenantDrop { name },
+        AdminRequest::TableCreate { name },
+        AdminRequest::TableList,
+        AdminRequest::TableDrop { name },
+        AdminRequest::TableStat { name },
+        AdminRequest::TableOpen { name },
+        AdminRequest::ExtensionInstall { name, files },
+        AdminRequest::ExtensionList,
+        AdminRequest::ExtensionDescribe { name },
+        AdminRequest::ExtensionRemove { name },
+        AdminRequest::ExtensionResolve { name },
+        AdminRequest::Statistics,
+        AdminRequest::SessionList,
+        AdminRequest::SessionRevoke { client_id: u64::MAX - 1 },
+    ]
+}
+
+pub fn open_requests() -> [OpenRequest<'static>; 3] {
+    [
+        OpenRequest::Session { tenant: "acme", secret: "s3cret" },
+        OpenRequest::Attach { token: 0x0123_4567_89ab_cdef },
+        OpenRequest::Admin { secret: "root" },
+    ]
+}
+
+fn opened() -> Opened {
+    Opened {
+        version: 1,
+        token: 7,
+        client_id: 8,
+        home_core: 1,
+        core_ports: vec![4_000, 4_001],
+        limits: SessionLimits {
+            key_bytes_max: 1,
+            value_bytes_max: 2,
+            reply_bytes_max: 3,
+            arguments_bytes_max: 4,
+        },
+        credits: 64,
+        view: 9,
+        next_sequence: 1,
+    }
+}
+
+fn function() -> FunctionEntry {
+    FunctionEntry {
+        name: "assoc_range".into(),
+        hash: wire::function_hash("assoc_range"),
+        mode: FunctionMode::Read,
+        doc: "Lists ä".into(),
+    }
+}
+
+fn description() -> ExtensionDescription {
+    ExtensionDescription {
+        extension: 1,
+        version: 2,
+        name: "tao".into(),
+        content_hash: "00ff".into(),
+        artefact_bytes: 3,
+        source_bytes: 4,
+        installed_ms: 5,
+        compile_ms: 6,
+        functions: vec![function(), FunctionEntry { mode: FunctionMode::Write, ..function() }],
+    }
+}
+
+/// One body of each control message, under the code of a request or 0.
+pub fn control_bodies() -> Vec<(u8, Vec<u8>)> {
+    let mut bodies: Vec<(u8, Vec<u8>)> = admin_requests()
+        .iter()
+        .map(|request| (request.opcode(), request.encode().expect("it is small")))
+        .collect();
+    bodies.extend(open_requests().iter().map(|open| (open.opcode(), open.encode(VersionRange::OURS))));
+    bodies.push((0, opened().encode()));
+    bodies.push((0, description().encode()));
+    bodies
+}
+
+#[test]
+fn every_admin_request_survives_the_wire() {
+    for request in admin_requests() {
+        let body = request.encode().expect("it is small");
+        assert_eq!(AdminRequest::decode(request.opcode(), &body), Ok(request.clone()));
+        let longer = [body.as_slice(), &[0]].concat();
+        assert_eq!(AdminRequest::decode(request.opcode(), &longer), Err(Status::Malformed));
+    }
+}
+
+#[test]
+fn every_opening_survives_the_wire() {
+    for request in open_requests() {
+        let body = request.encode(VersionRange { min: 0, max: 9 });
+        let (version, decoded) = OpenRequest::decode(request.opcode(), &body).expect("it was encoded here");
+        assert!(version == 1 && decoded == request);
+        assert!(!format!("{decoded:?}").contains("s3cret"), "secrets stay out of logs");
+    }
+    let newer = open_requests()[0].encode(VersionRange { min: 2, max: 3 });
+    assert_eq!(OpenRequest::decode(opcode::OPEN_SESSION, &newer), Err(Status::UnsupportedVersion));
+}
+
+#[test]
+fn every_answer_survives_the_wire() {
+    fn survives<T: Body + PartialEq + core::fmt::Debug>(answer: T) {
+        let body = answer.encode();
+        assert_eq!(T::decode(&body), Ok(answer));
+        assert_eq!(T::decode(&[body.as_slice(), &[0]].concat()).err(), Some(Status::Malformed));
+        for cut in 0..body.len() {
+            assert!(T::decode(&body[..cut]).is_err());
+        }
+    }
+    survives(());
+    survives(opened());
+    survives(VersionRange { min: 1, max: 2 });
+    survives(TenantCreated { secret: "f00d".into() });
+    survives(vec![TenantEntry {
+        name: "a".into(),
+        tables: 1,
+        extensions: 2,
+        sessions: 3,
+        objects: 4,
+        bytes: 5,
+    }]);
+    survives(TableId { id: 7 });
+    survives(vec![TableEntry { id: 7, name: "users".into() }; 3]);
+    survives(TableStatistics { id: 7, objects: 1, bytes: 2, index_bytes: 3 });
+    survives(ExtensionInstalled {
+        extension: 1,
+        version: 2,
+        compile_ms: 3,
+        diagnostics: "warning: unused\n".into(),
+    });
+    survives(vec![ExtensionEntry { extension: 1, version: 2, name: "tao".into(), functions: 9 }]);
+    survives(description());
+    survives(ExtensionResolved { extension: 1, version: 2, functions: vec![function()] });
+    survives(vec![Statistic { name: "requests".into(), value: u64::MAX }]);
+    survives(vec![SessionEntry {
+        client_id: 1,
+        tenant: "acme".into(),
+        peer: "127.0.0.1:9".into(),
+        opened_ms: 2,
+    }]);
+}
+
+#[test]
+fn a_session_without_its_home_core_or_without_credits_is_refused() {
+    let answers = [Opened { home_core: 2, ..opened() }, Opened { credits: 0, ..opened() }];
+    for answer in answers {
+        assert_eq!(Opened::decode(&answer.encode()), Err(Status::Malformed));
+    }
+}
+
+#[test]
+fn names_that_may_not_be_used_are_refused_at_the_edge() {
+    for name in ["", "../x", "a/b", &"n".repeat(10_240)] {
+        let body = AdminRequest::TableCreate { name }.encode().expect("it is small");
+        assert_eq!(AdminRequest::decode(opcode::TABLE_CREATE, &body), Err(Status::NameInvalid));
+    }
+    assert_eq!(AdminRequest::decode(opcode::TABLE_CREATE, &[1, 0, 0xff]), Err(Status::NameInvalid));
+    assert_eq!(AdminRequest::decode(200, &[]), Err(Status::UnknownOpcode));
+}
+
+#[test]
+fn packages_that_climb_repeat_or_swell_are_refused() {
+    let file = |path| PackageFile { path, bytes: b"" };
+    let refusal = |files| {
+        let request = AdminRequest::ExtensionInstall { name: "x", files };
+        AdminRequest::decode(opcode::EXTENSION_INSTALL, &request.encode().expect("it is small")).err()
+    };
+    assert_eq!(refusal(vec![file("src/lib.rs"), file("../../x")]), Some(Status::NameInvalid));
+    assert_eq!(refusal(vec![file("lib.rs"), file("lib.rs")]), Some(Status::NameInvalid));
+    let many = AdminRequest::ExtensionInstall { name: "x", files: vec![file("a"); PACKAGE_FILES_MAX + 1] };
+    assert_eq!(many.encode(), Err(Status::LimitExceeded));
+    let huge = vec![0; 17 << 20];
+    let files = vec![PackageFile { path: "a", bytes: &huge }];
+    let huge = AdminRequest::ExtensionInstall { name: "x", files };
+    assert_eq!(huge.encode(), Err(Status::LimitExceeded));
+}
