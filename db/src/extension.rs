@@ -10,15 +10,19 @@
 //! ```
 //!
 //! An [`Extension`] is immutable and shared. A new version is another one; invocations that run keep theirs.
-//! The library is unloaded when the last reference goes, which the registry sees to (see `registry`).
+//! The library is unloaded when the last reference goes, which the registry sees to (see [`registry`]).
 
 pub mod access;
 pub mod host;
 pub mod invocation;
 pub mod log;
 pub mod native;
+pub mod registry;
 pub mod room;
 pub mod services;
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -288,7 +288,7 @@ fn checked_key(key: &[u8]) -> Result<&[u8], Error> {
     if key.len() > store::KEY_BYTES_MAX { Err(Error::KeyTooLarge) } else { Ok(key) }
 }
 
-/// An object at the border: an absent one has a null address.
+/// An object at the border: an absent one has version 0.
 #[inline]
 fn raw_of(found: Option<Found>) -> RawRecord {
     match found {

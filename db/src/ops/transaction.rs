@@ -9,6 +9,7 @@
 
 pub mod write_set;
 
+use sandstorm::abi::VERSION_UNAPPLIED;
 use store::{CommitError, Condition, Pinned, ReadCheck, Table, Write};
 
 use crate::limits::{TRANSACTION_READS_KEPT, TRANSACTION_READS_MAX};
@@ -18,8 +19,7 @@ use write_set::{Full, Lent, WriteSet};
 /// Why a read or a write of a transaction was refused. Nothing was changed by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionError {
-    /// The condition does not hold; the version that was found, 0 when absent or written by this
-    /// transaction.
+    /// The condition does not hold; the version that was found, 0 when absent.
     ConditionFailed(u64),
     /// The object's value has not eight bytes.
     NotANumber,
@@ -40,7 +40,7 @@ impl From<Full> for TransactionError {
 pub struct Found {
     /// The value, lent until the transaction begins anew.
     pub value: Lent,
-    /// The version; 0 for a write of this transaction.
+    /// The version; [`VERSION_UNAPPLIED`] for a write of this transaction.
     pub version: u64,
 }
 
@@ -111,7 +111,7 @@ impl Transaction {
     #[inline]
     pub fn get(&mut self, pin: &Pinned<'_>, place: Place<'_>) -> Result<Option<Found>, TransactionError> {
         if let Some(write) = self.writes.find(place.id, place.hash, place.key) {
-            return Ok(write.value.map(|value| Found { value, version: 0 }));
+            return Ok(write.value.map(|value| Found { value, version: VERSION_UNAPPLIED }));
         }
         let object = pin.get(place.table, place.hash, place.key);
         let found = object.map(|object| Found { value: Lent::of(object.value()), version: object.version() });
@@ -214,15 +214,8 @@ impl Transaction {
         place: Place<'_>,
         condition: Condition,
     ) -> Result<(), TransactionError> {
-        let found = self.get(pin, place)?;
-        let version = found.map_or(0, |found| found.version);
-        let holds = match condition {
-            Condition::Always => true,
-            Condition::Absent => found.is_none(),
-            Condition::Present => found.is_some(),
-            Condition::Version(wanted) => version == wanted,
-        };
-        if holds { Ok(()) } else { Err(TransactionError::ConditionFailed(version)) }
+        let version = self.get(pin, place)?.map_or(0, |found| found.version);
+        if condition.holds(version) { Ok(()) } else { Err(TransactionError::ConditionFailed(version)) }
     }
 
     fn note(&mut self, read: Read) -> Result<(), TransactionError> {

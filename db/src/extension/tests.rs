@@ -1,0 +1,9 @@
+//! Invocations of functions that are linked into the test, over a real store.
+//!
+//! What only a compiled artefact can show (panics, out of memory, loading) is in `db/tests/artefacts.rs`.
+
+mod cost;
+mod effects;
+mod endings;
+mod turns;
+mod world;

@@ -1,0 +1,168 @@
+//! Invocations that take turns: yields, conflicts, many at once, references to what is gone.
+
+use std::sync::Arc;
+
+use wire::Status;
+
+use super::world::{TABLE, World, function};
+use crate::extension::Mode;
+use crate::limits::{COMMIT_TRIES_MAX, INVOCATIONS_PER_WORKER_MAX};
+use crate::metrics::Counter;
+
+function!(holds_a_value_over_yields, |db, args, reply| {
+    let lent = db.get(args.table(), args.key()).await?.unwrap_or_default();
+    for _ in 0..3 {
+        db.yield_now().await;
+    }
+    reply.write(lent)?;
+    reply.write(db.get(args.table(), args.key()).await?.unwrap_or_default())
+});
+
+#[test]
+fn a_lent_value_stays_while_its_object_is_overwritten() {
+    let mut world = World::new();
+    world.put(TABLE, b"key", b"before");
+    assert!(world.start(&World::extension(holds_a_value_over_yields, Mode::Read), b"key", b"", 1));
+    assert!(world.turn().is_empty());
+    for round in 0..2_000_u32 {
+        world.put(TABLE, b"key", format!("after{round:05}").as_bytes());
+        while world.core.step() {}
+    }
+    assert!(world.turn().is_empty() && world.turn().is_empty());
+    assert_eq!(world.turn(), [(1, (Status::Ok, b"beforeafter01999".to_vec()))]);
+}
+
+function!(echoes_after_yields, |db, args, reply| {
+    let turns = args.reader().u32()?;
+    for _ in 0..turns {
+        db.yield_now().await;
+    }
+    reply.write(args.key())
+});
+
+#[test]
+fn many_invocations_take_turns_and_keep_apart() {
+    let mut world = World::new();
+    let extension = World::extension(echoes_after_yields, Mode::Read);
+    for origin in 0..500_u64 {
+        let turns = (origin % 5) as u32;
+        assert!(world.start(&extension, &origin.to_le_bytes(), &turns.to_le_bytes(), origin));
+    }
+    for turn in 0..5 {
+        let ended = world.turn();
+        assert_eq!(ended.len(), 100);
+        for (origin, answer) in ended {
+            assert_eq!(origin % 5, turn);
+            assert_eq!(answer, (Status::Ok, origin.to_le_bytes().to_vec()));
+        }
+    }
+    assert_eq!(world.invocations.live(), 0);
+    assert_eq!(world.metrics.value(Counter::InvocationsSucceeded), 500);
+}
+
+function!(adds_one_slowly, |db, args, reply| {
+    let table = args.table();
+    let before = db.get(table, args.key()).await?.map_or(0, |value| value[0]);
+    db.yield_now().await;
+    db.put(table, args.key(), &[before + 1]).await?;
+    reply.u8(before + 1)
+});
+
+#[test]
+fn a_commit_that_meets_a_conflict_starts_over_and_counts_once() {
+    let mut world = World::new();
+    let extension = World::extension(adds_one_slowly, Mode::Write);
+    assert!(world.start(&extension, b"n", b"", 1) && world.start(&extension, b"n", b"", 2));
+    let mut ended = Vec::new();
+    for _ in 0..6 {
+        ended.extend(world.turn());
+    }
+    assert_eq!(ended, [(1, (Status::Ok, vec![1])), (2, (Status::Ok, vec![2]))]);
+    assert_eq!(world.value(TABLE, b"n"), Some(vec![2]));
+    assert_eq!(world.metrics.value(Counter::CommitConflicts), 1);
+}
+
+#[test]
+fn one_that_always_meets_a_conflict_is_told_so_and_writes_nothing() {
+    let mut world = World::new();
+    assert!(world.start(&World::extension(adds_one_slowly, Mode::Write), b"n", b"", 1));
+    let mut ended = Vec::new();
+    for turn in 0..COMMIT_TRIES_MAX * 2 {
+        assert!(ended.is_empty(), "turn {turn}");
+        world.put(TABLE, b"n", &[turn as u8]);
+        ended = world.turn();
+    }
+    assert_eq!(ended, [(1, (Status::Conflict, Vec::new()))]);
+    assert_eq!(world.value(TABLE, b"n"), Some(vec![COMMIT_TRIES_MAX as u8 * 2 - 1]));
+}
+
+#[test]
+fn an_absent_object_that_appears_is_a_conflict() {
+    let mut world = World::new();
+    assert!(world.start(&World::extension(adds_one_slowly, Mode::Write), b"n", b"", 1));
+    assert!(world.turn().is_empty());
+    world.put(TABLE, b"n", &[10]);
+    assert!(world.turn().is_empty());
+    assert!(world.turn().is_empty());
+    assert_eq!(world.turn(), [(1, (Status::Ok, vec![11]))]);
+}
+
+function!(yields_once, |db, args, reply| {
+    db.yield_now().await;
+    Ok(())
+});
+
+#[test]
+fn a_worker_with_as_many_as_it_may_have_refuses_more() {
+    let mut world = World::new();
+    let extension = World::extension(yields_once, Mode::Read);
+    for origin in 0..INVOCATIONS_PER_WORKER_MAX as u64 {
+        assert!(world.start(&extension, b"", b"", origin));
+    }
+    assert!(!world.start(&extension, b"", b"", 0));
+    assert!(world.turn().is_empty());
+    assert_eq!(world.turn().len(), INVOCATIONS_PER_WORKER_MAX);
+    assert!(world.start(&extension, b"", b"", 0));
+}
+
+#[test]
+fn a_retired_extension_is_let_go_once_its_invocations_have_ended() {
+    let mut world = World::new();
+    let extension = World::extension(yields_once, Mode::Read);
+    for origin in 0..20 {
+        assert!(world.start(&extension, b"", b"", origin));
+    }
+    assert!(world.turn().is_empty());
+    extension.retire();
+    assert!(Arc::strong_count(&extension) > 1);
+    assert_eq!(world.turn().len(), 20);
+    assert_eq!(Arc::strong_count(&extension), 1);
+
+    let idle = World::extension(yields_once, Mode::Read);
+    assert_eq!(world.call(&idle, b"", b"").0, Status::Ok);
+    assert!(Arc::strong_count(&idle) > 1);
+    idle.retire();
+    assert!(world.turn().is_empty());
+    assert_eq!(Arc::strong_count(&idle), 1);
+}
+
+#[test]
+fn a_table_that_is_dropped_under_an_invocation_is_unknown_at_its_commit() {
+    let mut world = World::new();
+    assert!(world.start(&World::extension(adds_one_slowly, Mode::Write), b"n", b"", 1));
+    assert!(world.turn().is_empty());
+    world.tables.remove(TABLE);
+    assert_eq!(world.turn()[0].1.0, Status::UnknownTable);
+}
+
+#[test]
+fn a_worker_that_stops_answers_all_that_have_not_ended() {
+    let mut world = World::new();
+    let extension = World::extension(yields_once, Mode::Read);
+    for origin in 0..3 {
+        assert!(world.start(&extension, b"", b"", origin));
+    }
+    assert!(world.turn().is_empty());
+    assert_eq!(world.end_all(), vec![Status::Unavailable; 3]);
+    assert_eq!(world.invocations.live(), 0);
+}

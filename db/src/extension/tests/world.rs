@@ -1,0 +1,174 @@
+//! A worker in miniature: a store, two tenants with tables, and the invocations of one thread.
+
+use std::sync::Arc;
+
+use sandstorm::abi::{Call, Code};
+use store::{Condition, Config, Core, Store, Table};
+use wire::Status;
+
+use crate::extension::invocation::Invocations;
+use crate::extension::log::ExtensionLog;
+use crate::extension::native::{Library, Run};
+use crate::extension::{Extension, Function, Mode};
+use crate::metrics::WorkerMetrics;
+use crate::ops::WorkerEnvironment;
+use crate::tablet::{TableEntry, Tables};
+use crate::tenant::TenantId;
+
+/// The table of the tenant that the functions belong to.
+pub(super) const TABLE: u32 = 1;
+/// A second table of the same tenant, called "second".
+pub(super) const SECOND: u32 = 2;
+/// A table of somebody else.
+pub(super) const FOREIGN: u32 = 3;
+
+/// Makes a C entry of an async block over `db`, `args` and `reply`, as the builder's glue does.
+macro_rules! function {
+    ($name:ident, |$db:ident, $args:ident, $reply:ident| $body:block) => {
+        unsafe extern "C" fn $name(call: *mut sandstorm::abi::Call) -> sandstorm::abi::Code {
+            #[allow(unused_variables)]
+            async fn body(
+                $db: &sandstorm::Db<'_>,
+                $args: sandstorm::Args<'_>,
+                $reply: &mut sandstorm::Reply<'_>,
+            ) -> Result<(), sandstorm::Error> $body
+            // SAFETY: the worker calls this with the call of a running invocation.
+            unsafe {
+                sandstorm::entry::run(&crate::extension::services::SERVICES, call, |db, args, reply| {
+                    body(db, args, reply)
+                })
+            }
+        }
+    };
+}
+pub(super) use function;
+
+/// Status and body of an answer.
+pub(super) type Answer = (Status, Vec<u8>);
+
+/// See the file's head.
+pub(super) struct World {
+    pub(super) core: Core,
+    pub(super) tables: Tables,
+    pub(super) metrics: WorkerMetrics,
+    pub(super) invocations: Invocations<u64>,
+    pub(super) now_us: u64,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let config = Config { memory_bytes: 64 << 20, segment_bytes: 4 << 20, cores: 1, huge_pages: false };
+        let store = Store::new(config).expect("a small store");
+        let mut tables = Tables::default();
+        for (id, tenant, name) in [(TABLE, 1, "first"), (SECOND, 1, "second"), (FOREIGN, 2, "first")] {
+            let entry =
+                TableEntry { id, tenant: TenantId(tenant), name: name.into(), table: store.table(id) };
+            tables.insert(Arc::new(entry));
+        }
+        Self {
+            core: store.core(0),
+            tables,
+            metrics: WorkerMetrics::new(),
+            invocations: Invocations::new().expect("stacks"),
+            now_us: 0,
+        }
+    }
+
+    /// The extension of one function, of tenant 1.
+    pub(super) fn extension(run: unsafe extern "C" fn(*mut Call) -> Code, mode: Mode) -> Arc<Extension> {
+        let run: Run = run;
+        let functions =
+            vec![Function { name: "function".into(), hash: wire::function_hash("function"), mode, run }];
+        let library = Arc::new(Library::of(functions));
+        Arc::new(Extension::new(9, TenantId(1), "test", 1, library, Arc::new(ExtensionLog::new())))
+    }
+
+    pub(super) fn table(&self, id: u32) -> Arc<Table> {
+        let owner = if id == FOREIGN { 2 } else { 1 };
+        self.tables.get(TenantId(owner), id).expect("one of the tables").table.clone()
+    }
+
+    pub(super) fn put(&self, table: u32, key: &[u8], value: &[u8]) -> u64 {
+        let pin = self.core.pin();
+        pin.put(&self.table(table), store::hash(key), key, value, Condition::Always).expect("a put")
+    }
+
+    pub(super) fn value(&self, table: u32, key: &[u8]) -> Option<Vec<u8>> {
+        let pin = self.core.pin();
+        pin.get(&self.table(table), store::hash(key), key).map(|object| object.value().to_vec())
+    }
+
+    pub(super) fn start(
+        &mut self,
+        extension: &Arc<Extension>,
+        key: &[u8],
+        arguments: &[u8],
+        origin: u64,
+    ) -> bool {
+        let pin = self.core.pin();
+        let environment = WorkerEnvironment {
+            core: &self.core,
+            pin: &pin,
+            tables: &self.tables,
+            metrics: &self.metrics,
+            now_us: self.now_us,
+            wall_ms: 1_700_000_000_000,
+        };
+        self.invocations.start(&environment, extension, 0, TABLE, key, arguments, origin).is_ok()
+    }
+
+    /// One turn of the queue; what ended, by origin.
+    pub(super) fn turn(&mut self) -> Vec<(u64, Answer)> {
+        let pin = self.core.pin();
+        let environment = WorkerEnvironment {
+            core: &self.core,
+            pin: &pin,
+            tables: &self.tables,
+            metrics: &self.metrics,
+            now_us: self.now_us,
+            wall_ms: 1_700_000_000_000,
+        };
+        let mut ended = Vec::new();
+        self.invocations.run(&environment, &mut |origin: u64, status: Status, body: &[u8]| {
+            ended.push((origin, (status, body.to_vec())));
+        });
+        ended
+    }
+
+    /// Ends what has not ended; the statuses.
+    pub(super) fn end_all(&mut self) -> Vec<Status> {
+        let pin = self.core.pin();
+        let environment = WorkerEnvironment {
+            core: &self.core,
+            pin: &pin,
+            tables: &self.tables,
+            metrics: &self.metrics,
+            now_us: self.now_us,
+            wall_ms: 0,
+        };
+        let mut statuses = Vec::new();
+        self.invocations.end_all(&environment, &mut |_, status, _: &[u8]| statuses.push(status));
+        statuses
+    }
+
+    /// Runs one invocation to its end.
+    pub(super) fn call(&mut self, extension: &Arc<Extension>, key: &[u8], arguments: &[u8]) -> Answer {
+        assert!(self.start(extension, key, arguments, 7));
+        loop {
+            if let Some((origin, answer)) = self.turn().pop() {
+                assert_eq!(origin, 7);
+                return answer;
+            }
+        }
+    }
+
+    /// Runs one function to its end with a key and no arguments.
+    pub(super) fn call_once(
+        &mut self,
+        run: unsafe extern "C" fn(*mut Call) -> Code,
+        mode: Mode,
+        key: &[u8],
+    ) -> Answer {
+        self.call(&Self::extension(run, mode), key, b"")
+    }
+}
