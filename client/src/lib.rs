@@ -1,1 +1,44 @@
-//! See the crate's description.
+//! The client of a Splinter server.
+//!
+//! [`Client`] is the simple face: one call, one answer. Below it, [`Session`] pipelines: submit many
+//! requests, poll their completions; it packs what is ready into frames, sends again what got lost, moves
+//! to the stream what is too large for a datagram, and executes nothing twice. [`SessionGroup`] lets many
+//! sessions of one process share a socket and its frames. [`Admin`] is the operator's.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), client::Error> {
+//! let mut client = client::Client::connect("127.0.0.1:7000", "acme", "the secret")?;
+//! let table = client.table_open("visits")?;
+//! client.put(table, b"front page", b"hello")?;
+//! assert_eq!(client.get(table, b"front page")?.unwrap().value, b"hello");
+//! # Ok(()) }
+//! ```
+//!
+//! One thread uses a client at a time; nothing here starts threads but a session that needs its stream for
+//! data. Every failure is an [`Error`] that says what to do next.
+
+mod admin;
+mod client;
+mod config;
+mod connection;
+mod courier;
+mod error;
+mod exchange;
+mod group;
+mod kept;
+mod lane;
+mod session;
+mod statistics;
+
+pub use admin::Admin;
+pub use client::{Client, Function, InstalledExtension, Object};
+pub use config::ClientConfig;
+pub use error::Error;
+pub use group::SessionGroup;
+pub use session::Session;
+pub use statistics::SessionStatistics;
+pub use wire::{
+    Completion, CompletionError, Condition, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
+    ExtensionResolved, FunctionEntry, FunctionMode, Keys, PackageFile, Request, SessionEntry, SessionLimits,
+    Statistic, Status, TableEntry, TableStatistics, TenantEntry, reply,
+};

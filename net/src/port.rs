@@ -37,6 +37,16 @@ pub trait Port: Send {
     /// Only when the port itself is broken.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 
+    /// Tells the port that from now on it speaks with `peer` alone. A port that can makes use of it: sends
+    /// get cheaper, frames of others are not received.
+    ///
+    /// # Errors
+    /// When there is no way to `peer`.
+    fn set_peer(&mut self, peer: SocketAddr) -> io::Result<()> {
+        let _ = peer;
+        Ok(())
+    }
+
     /// A handle that ends a [`Port::wait`] from any thread.
     fn waker(&self) -> Waker;
 

@@ -65,7 +65,7 @@ impl UdpPort {
     /// # Errors
     /// When the address cannot be bound.
     pub fn bind(address: SocketAddr, config: UdpConfig) -> io::Result<Self> {
-        Self::over(UdpSocket::bind(address)?, config, None)
+        Self::over(UdpSocket::bind(address)?, config)
     }
 
     /// Binds a free local port and fixes the peer: frames of others are not received, and sends skip the
@@ -78,9 +78,9 @@ impl UdpPort {
             SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
             SocketAddr::V6(_) => ([0u16; 8], 0).into(),
         };
-        let socket = UdpSocket::bind(any)?;
-        socket.connect(peer)?;
-        Self::over(socket, config, Some(peer))
+        let mut port = Self::bind(any, config)?;
+        port.set_peer(peer)?;
+        Ok(port)
     }
 
     /// Frames that the kernel refused to send; they are lost. Only grows.
@@ -97,7 +97,7 @@ impl UdpPort {
         sys::option(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map(|bytes| bytes.max(0) as usize)
     }
 
-    fn over(socket: UdpSocket, config: UdpConfig, peer: Option<SocketAddr>) -> io::Result<Self> {
+    fn over(socket: UdpSocket, config: UdpConfig) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
         let fd = socket.as_fd();
@@ -113,8 +113,8 @@ impl UdpPort {
         Ok(Self {
             sleeper: Sleeper::new(Some(fd))?,
             local,
-            receive: ReceiveMessages::new(frame_bytes_max, merged, peer),
-            send: SendMessages::new(frame_bytes_max, config.segmentation, peer.is_some()),
+            receive: ReceiveMessages::new(frame_bytes_max, merged),
+            send: SendMessages::new(frame_bytes_max, config.segmentation),
             socket,
         })
     }
@@ -133,6 +133,14 @@ impl Port for UdpPort {
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.sleeper.sleep(timeout)
+    }
+
+    fn set_peer(&mut self, peer: SocketAddr) -> io::Result<()> {
+        self.socket.connect(peer)?;
+        self.local = self.socket.local_addr()?;
+        self.receive.connected(peer);
+        self.send.connected();
+        Ok(())
     }
 
     fn waker(&self) -> Waker {

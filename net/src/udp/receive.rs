@@ -38,7 +38,7 @@ pub(super) struct ReceiveMessages {
 unsafe impl Send for ReceiveMessages {}
 
 impl ReceiveMessages {
-    pub(super) fn new(frame_bytes_max: usize, merged: bool, peer: Option<SocketAddr>) -> Self {
+    pub(super) fn new(frame_bytes_max: usize, merged: bool) -> Self {
         let (slots, slot_bytes) =
             if merged { (COALESCED_REGIONS, REGION_BYTES) } else { (BATCH_FRAMES, SLOT_BYTES) };
         let mut vectors: Box<[_]> =
@@ -48,9 +48,7 @@ impl ReceiveMessages {
         let headers = (0..slots)
             .map(|slot| {
                 let mut header = control::empty_header();
-                if peer.is_none() {
-                    header.msg_hdr.msg_name = (&raw mut names[slot]).cast();
-                }
+                header.msg_hdr.msg_name = (&raw mut names[slot]).cast();
                 header.msg_hdr.msg_iov = &raw mut vectors[slot];
                 header.msg_hdr.msg_iovlen = 1;
                 rearm(&mut header.msg_hdr, &mut controls[slot]);
@@ -62,7 +60,7 @@ impl ReceiveMessages {
             vectors,
             names,
             controls,
-            peer,
+            peer: None,
             target: 0,
             slot_bytes,
             frame_bytes_max,
@@ -70,6 +68,15 @@ impl ReceiveMessages {
             burst: false,
             kernel_drops: 0,
             drops: 0,
+        }
+    }
+
+    /// The socket has a fixed peer from now on: the kernel need not name the sender.
+    pub(super) fn connected(&mut self, peer: SocketAddr) {
+        self.peer = Some(peer);
+        for header in &mut self.headers {
+            header.msg_hdr.msg_name = null_mut();
+            header.msg_hdr.msg_namelen = 0;
         }
     }
 

@@ -43,16 +43,25 @@ struct Ready {
 }
 
 impl SendMessages {
-    pub(super) fn new(frame_bytes_max: usize, merge: bool, connected: bool) -> Self {
+    pub(super) fn new(frame_bytes_max: usize, merge: bool) -> Self {
         Self {
             headers: (0..SEND_FRAMES).map(|_| control::empty_header()).collect(),
             vectors: vec![libc::iovec { iov_base: null_mut(), iov_len: 0 }; SEND_FRAMES].into_boxed_slice(),
             names: (0..SEND_FRAMES).map(|_| sys::no_address()).collect(),
             controls: vec![Control::EMPTY; SEND_FRAMES].into_boxed_slice(),
             frame_bytes_max,
-            connected,
+            connected: false,
             merge,
             drops: 0,
+        }
+    }
+
+    /// The socket has a fixed peer from now on.
+    pub(super) fn connected(&mut self) {
+        self.connected = true;
+        for header in &mut self.headers {
+            header.msg_hdr.msg_name = null_mut();
+            header.msg_hdr.msg_namelen = 0;
         }
     }
 

@@ -1,0 +1,82 @@
+//! The operator's connection: tenants, counters and sessions of the whole server.
+
+use wire::{AdminRequest, Body, OpenRequest, SessionEntry, Statistic, TenantCreated, TenantEntry};
+
+use crate::client::{only_reads, read_answer};
+use crate::config::resolve;
+use crate::connection::Connection;
+use crate::lane::{Door, Lane};
+use crate::{ClientConfig, Error};
+
+/// A stream opened with the administrator's secret.
+pub struct Admin {
+    lane: Lane,
+    config: ClientConfig,
+}
+
+impl Admin {
+    /// Connects to the server at `address` (host and TCP port) with the administrator's secret.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`], or the server's refusal.
+    pub fn connect(address: &str, secret: &str, config: ClientConfig) -> Result<Admin, Error> {
+        let server = resolve(address)?;
+        let (connection, _) = Connection::open(server, &config, &OpenRequest::Admin { secret })?;
+        let door = Door::Admin { secret: secret.to_owned() };
+        Ok(Admin { lane: Lane::new(connection, server, door, config.clone()), config })
+    }
+
+    /// Creates a tenant; returns the secret that opens its sessions, which is shown this once.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, another refusal, or no answer.
+    pub fn tenant_create(&mut self, name: &str) -> Result<String, Error> {
+        self.call::<TenantCreated>(&AdminRequest::TenantCreate { name }).map(|created| created.secret)
+    }
+
+    /// Lists the tenants.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn tenant_list(&mut self) -> Result<Vec<TenantEntry>, Error> {
+        self.call(&AdminRequest::TenantList)
+    }
+
+    /// Drops a tenant with all it has.
+    ///
+    /// # Errors
+    /// `UnknownTenant`, another refusal, or no answer.
+    pub fn tenant_drop(&mut self, name: &str) -> Result<(), Error> {
+        self.call(&AdminRequest::TenantDrop { name })
+    }
+
+    /// Reads the server's counters.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn statistics(&mut self) -> Result<Vec<Statistic>, Error> {
+        self.call(&AdminRequest::Statistics)
+    }
+
+    /// Lists the open sessions of all tenants.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn session_list(&mut self) -> Result<Vec<SessionEntry>, Error> {
+        self.call(&AdminRequest::SessionList)
+    }
+
+    /// Ends a session.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn session_revoke(&mut self, client_id: u64) -> Result<(), Error> {
+        self.call(&AdminRequest::SessionRevoke { client_id })
+    }
+
+    fn call<T: Body>(&mut self, request: &AdminRequest<'_>) -> Result<T, Error> {
+        let body = request.encode().map_err(|status| Error::Refused { status, text: String::new() })?;
+        let timeout = self.config.admin_timeout;
+        read_answer(self.lane.administer(request.opcode(), &body, only_reads(request), timeout)?)
+    }
+}

@@ -1,0 +1,155 @@
+//! Extensions: installing and invoking.
+
+use wire::{
+    AdminRequest, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionMode,
+    PackageFile, Status,
+};
+
+use super::{Client, Function, administer};
+use crate::Error;
+
+/// The server's answer to an installation.
+pub type InstalledExtension = ExtensionInstalled;
+
+impl Client {
+    /// Calls a function named `extension.function`, of the extension's current version, or
+    /// `extension@version.function`; returns its reply. Names are looked up once.
+    ///
+    /// # Errors
+    /// [`Error::ExtensionFailed`] when the function ended with an error, the server's refusal, or no answer.
+    pub fn invoke(&mut self, name: &str, table: u32, key: &[u8], arguments: &[u8]) -> Result<Vec<u8>, Error> {
+        let known = self.functions.contains_key(name);
+        let function = self.resolve(name)?;
+        match self.invoke_function(function, table, key, arguments) {
+            // It was removed, or installed anew under another id, since it was looked up; not executed.
+            Err(Error::Refused { status: Status::UnknownExtension | Status::UnknownFunction, .. })
+                if known =>
+            {
+                self.functions.remove(name);
+                let function = self.resolve(name)?;
+                self.invoke_function(function, table, key, arguments)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Calls a function that was resolved before.
+    ///
+    /// # Errors
+    /// As [`Client::invoke`].
+    pub fn invoke_function(
+        &mut self,
+        function: Function,
+        table: u32,
+        key: &[u8],
+        arguments: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        let request = function.request(table, key, arguments);
+        match self.call(&request) {
+            // What only reads may be made again in the new session.
+            Err(Error::SessionLost) if function.mode == FunctionMode::Read => self.call(&request)?,
+            answer => answer?,
+        }
+        Ok(self.body.clone())
+    }
+
+    /// Finds what is needed to invoke a function; asks the server at the first time only.
+    ///
+    /// # Errors
+    /// [`Error::FunctionNameInvalid`], `UnknownExtension`, `UnknownFunction`, or no answer.
+    pub fn resolve(&mut self, name: &str) -> Result<Function, Error> {
+        if let Some(function) = self.functions.get(name) {
+            return Ok(*function);
+        }
+        let (extension, version, function) =
+            split(name).ok_or_else(|| Error::FunctionNameInvalid { name: name.to_owned() })?;
+        let request = AdminRequest::ExtensionResolve { name: extension };
+        let resolved = administer::<ExtensionResolved>(&mut self.session, &request)?;
+        let entry = resolved.functions.iter().find(|entry| entry.name == function);
+        let (hash, mode) = match (entry, version) {
+            (Some(entry), _) => (entry.hash, entry.mode),
+            // An older version may have functions that the current one has not.
+            (None, 1..) => (wire::function_hash(function), FunctionMode::Write),
+            (None, 0) => {
+                let names: Vec<_> = resolved.functions.iter().map(|entry| entry.name.as_str()).collect();
+                let text = format!("{extension} has {}.", names.join(", "));
+                return Err(Error::Refused { status: Status::UnknownFunction, text });
+            }
+        };
+        let found = Function { extension: resolved.extension, version, function: hash, mode };
+        self.functions.insert(name.to_owned(), found);
+        Ok(found)
+    }
+
+    /// Compiles and installs an extension from its source; a name that exists gets a new version. Waits for
+    /// the compiler.
+    ///
+    /// # Errors
+    /// `SourceRefused` and `CompileFailed` with what to mend, another refusal, or no answer.
+    pub fn extension_install(
+        &mut self,
+        name: &str,
+        files: Vec<PackageFile<'_>>,
+    ) -> Result<InstalledExtension, Error> {
+        let installed = administer(&mut self.session, &AdminRequest::ExtensionInstall { name, files });
+        self.forget(name);
+        installed
+    }
+
+    /// Lists the tenant's extensions.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn extension_list(&mut self) -> Result<Vec<ExtensionEntry>, Error> {
+        administer(&mut self.session, &AdminRequest::ExtensionList)
+    }
+
+    /// Describes an extension.
+    ///
+    /// # Errors
+    /// `UnknownExtension`, another refusal, or no answer.
+    pub fn extension_describe(&mut self, name: &str) -> Result<ExtensionDescription, Error> {
+        administer(&mut self.session, &AdminRequest::ExtensionDescribe { name })
+    }
+
+    /// Removes an extension.
+    ///
+    /// # Errors
+    /// `UnknownExtension`, another refusal, or no answer.
+    pub fn extension_remove(&mut self, name: &str) -> Result<(), Error> {
+        let removed = administer(&mut self.session, &AdminRequest::ExtensionRemove { name });
+        self.forget(name);
+        removed
+    }
+
+    /// Forgets what was looked up of an extension.
+    fn forget(&mut self, extension: &str) {
+        self.functions.retain(|name, _| split(name).is_none_or(|(of, ..)| of != extension));
+    }
+}
+
+/// Takes `extension.function` or `extension@version.function` apart; version 0 when there is none. The
+/// function follows the last dot, since the name of an extension may have dots.
+fn split(name: &str) -> Option<(&str, u32, &str)> {
+    let (extension, function) = name.rsplit_once('.')?;
+    let (extension, version) = match extension.split_once('@') {
+        Some((extension, version)) => (extension, version.parse().ok().filter(|&version| version > 0)?),
+        None => (extension, 0),
+    };
+    (!extension.is_empty() && !function.is_empty()).then_some((extension, version, function))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn function_names_have_extension_version_and_function() {
+        assert_eq!(split("tao.assoc_range"), Some(("tao", 0, "assoc_range")));
+        assert_eq!(split("tao@3.assoc_range"), Some(("tao", 3, "assoc_range")));
+        assert_eq!(split("my.tao.get"), Some(("my.tao", 0, "get")));
+        for wrong in ["", "tao", ".get", "tao.", "tao@0.get", "tao@x.get", "@1.get"] {
+            assert_eq!(split(wrong), None, "{wrong}");
+        }
+    }
+}

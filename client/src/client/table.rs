@@ -1,0 +1,88 @@
+//! Tables of the tenant, and what the server counts for it.
+
+use wire::{AdminRequest, SessionEntry, Statistic, Status, TableEntry, TableId, TableStatistics};
+
+use super::{Client, administer};
+use crate::Error;
+
+impl Client {
+    /// Creates a table; returns its id.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, another refusal, or no answer.
+    pub fn table_create(&mut self, name: &str) -> Result<u32, Error> {
+        administer::<TableId>(&mut self.session, &AdminRequest::TableCreate { name }).map(|table| table.id)
+    }
+
+    /// Finds a table; returns its id.
+    ///
+    /// # Errors
+    /// `UnknownTable`, another refusal, or no answer.
+    pub fn table_open(&mut self, name: &str) -> Result<u32, Error> {
+        administer::<TableId>(&mut self.session, &AdminRequest::TableOpen { name }).map(|table| table.id)
+    }
+
+    /// Finds a table, or creates it; returns its id.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn table_open_or_create(&mut self, name: &str) -> Result<u32, Error> {
+        match self.table_open(name) {
+            Err(Error::Refused { status: Status::UnknownTable, .. }) => {}
+            opened => return opened,
+        }
+        match self.table_create(name) {
+            // Somebody else was faster.
+            Err(Error::Refused { status: Status::AlreadyExists, .. }) => self.table_open(name),
+            created => created,
+        }
+    }
+
+    /// Drops a table with its objects.
+    ///
+    /// # Errors
+    /// `UnknownTable`, another refusal, or no answer.
+    pub fn table_drop(&mut self, name: &str) -> Result<(), Error> {
+        administer(&mut self.session, &AdminRequest::TableDrop { name })
+    }
+
+    /// Lists the tables.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn table_list(&mut self) -> Result<Vec<TableEntry>, Error> {
+        administer(&mut self.session, &AdminRequest::TableList)
+    }
+
+    /// Counts a table.
+    ///
+    /// # Errors
+    /// `UnknownTable`, another refusal, or no answer.
+    pub fn table_stat(&mut self, name: &str) -> Result<TableStatistics, Error> {
+        administer(&mut self.session, &AdminRequest::TableStat { name })
+    }
+
+    /// Reads the counters that the tenant may see.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn statistics(&mut self) -> Result<Vec<Statistic>, Error> {
+        administer(&mut self.session, &AdminRequest::Statistics)
+    }
+
+    /// Lists the tenant's open sessions.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn session_list(&mut self) -> Result<Vec<SessionEntry>, Error> {
+        administer(&mut self.session, &AdminRequest::SessionList)
+    }
+
+    /// Ends a session of the tenant.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn session_revoke(&mut self, client_id: u64) -> Result<(), Error> {
+        administer(&mut self.session, &AdminRequest::SessionRevoke { client_id })
+    }
+}

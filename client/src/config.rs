@@ -1,0 +1,57 @@
+//! Settings of a client, with defaults that suit a local network.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use net::{IdleStrategy, UdpConfig};
+
+use crate::Error;
+
+/// Settings of a client.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// A request without an answer is given up after this time.
+    pub call_timeout: Duration,
+    /// Longest wait for a connection.
+    pub connect_timeout: Duration,
+    /// Longest wait for the answer to an administrative request.
+    pub admin_timeout: Duration,
+    /// Longest wait for an installation, which compiles.
+    pub install_timeout: Duration,
+    /// The datagram socket.
+    pub udp: UdpConfig,
+    /// What a blocking call does while it waits.
+    pub idle: IdleStrategy,
+    /// Where the server's cores take datagrams, by index; empty: at the server's address, at the ports that
+    /// it names. For servers behind a translated address, and for tests.
+    pub core_addresses: Vec<SocketAddr>,
+}
+
+impl Default for ClientConfig {
+    fn default() -> ClientConfig {
+        ClientConfig {
+            call_timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(2),
+            admin_timeout: Duration::from_secs(30),
+            install_timeout: Duration::from_secs(180),
+            udp: UdpConfig { receive_buffer_bytes: 4 << 20, send_buffer_bytes: 4 << 20, segmentation: true },
+            idle: IdleStrategy::default(),
+            core_addresses: Vec::new(),
+        }
+    }
+}
+
+/// Who opens a session, and where.
+#[derive(Clone)]
+pub(crate) struct Identity {
+    pub(crate) server: SocketAddr,
+    pub(crate) tenant: String,
+    pub(crate) secret: String,
+}
+
+/// The first address that a name stands for.
+pub(crate) fn resolve(address: &str) -> Result<SocketAddr, Error> {
+    let invalid = |error| Error::AddressInvalid { address: address.to_owned(), error };
+    let mut found = address.to_socket_addrs().map_err(invalid)?;
+    found.next().ok_or_else(|| invalid(std::io::ErrorKind::NotFound.into()))
+}

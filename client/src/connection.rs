@@ -1,0 +1,123 @@
+//! One TCP stream to a server: opened with a first record, then one request, one answer at a time.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use net::{Stream, StreamError};
+use wire::limits::{RECORD_HEADER_BYTES, STREAM_BODY_BYTES_MAX};
+use wire::{Body, OpenRequest, Opened, RecordHeader, Status, VersionRange};
+
+use crate::{ClientConfig, Error};
+
+/// A connection that was not used for this long is looked at before a request that must not be sent twice.
+const STALE_AFTER: Duration = Duration::from_millis(500);
+/// Time that a begun record may take to pass.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A stream after its first record.
+pub(crate) struct Connection {
+    stream: Stream,
+    used_at: Instant,
+    record: Vec<u8>,
+}
+
+/// Why there is no answer.
+pub(crate) enum CallFailure {
+    /// Nothing came in time; the stream is closed, since its next answer would be for this request.
+    TimedOut,
+    /// The stream broke.
+    Broken(io::Error),
+    /// What came is no answer.
+    Unintelligible,
+}
+
+impl Connection {
+    /// Connects and sends the first record; returns the connection and what the server answered.
+    pub(crate) fn open(
+        server: SocketAddr,
+        config: &ClientConfig,
+        request: &OpenRequest<'_>,
+    ) -> Result<(Connection, Vec<u8>), Error> {
+        let unreachable = |error| Error::Unreachable { address: server, error };
+        let stream = Stream::connect(server, config.connect_timeout, RECORD_TIMEOUT).map_err(unreachable)?;
+        let mut connection = Connection { stream, used_at: Instant::now(), record: Vec::new() };
+        let header = RecordHeader { code: request.opcode(), ..RecordHeader::default() };
+        let body = request.encode(VersionRange::OURS);
+        let (status, answer) = match connection.call(header, &body, config.call_timeout) {
+            Ok(answer) => answer,
+            Err(CallFailure::TimedOut) => return Err(unreachable(io::ErrorKind::TimedOut.into())),
+            Err(CallFailure::Broken(error)) => return Err(unreachable(error)),
+            Err(CallFailure::Unintelligible) => {
+                return Err(Error::Unintelligible { expected: "an answer to the opening" });
+            }
+        };
+        match status {
+            Status::Ok => Ok((connection, answer)),
+            Status::UnsupportedVersion => Err(Error::Refused { status, text: versions_text(&answer) }),
+            _ => Err(Error::of_answer(status, &answer)),
+        }
+    }
+
+    /// Opens a session, or attaches to one.
+    pub(crate) fn open_session(
+        server: SocketAddr,
+        config: &ClientConfig,
+        request: &OpenRequest<'_>,
+    ) -> Result<(Connection, Opened), Error> {
+        let (connection, answer) = Connection::open(server, config, request)?;
+        let opened =
+            Opened::decode(&answer).map_err(|_| Error::Unintelligible { expected: "an opened session" })?;
+        Ok((connection, opened))
+    }
+
+    /// Sends one request and waits for its answer.
+    pub(crate) fn call(
+        &mut self,
+        header: RecordHeader,
+        body: &[u8],
+        timeout: Duration,
+    ) -> Result<(Status, Vec<u8>), CallFailure> {
+        let head = RecordHeader { body_bytes: body.len() as u32, ..header }.encode();
+        self.stream.write_record(&head, body).map_err(CallFailure::of)?;
+        let limit = STREAM_BODY_BYTES_MAX + RECORD_HEADER_BYTES;
+        self.stream.read_record(&mut self.record, timeout, limit).map_err(CallFailure::of)?;
+        self.used_at = Instant::now();
+        let (answer, body) = RecordHeader::split(&self.record).map_err(|_| CallFailure::Unintelligible)?;
+        if answer.sequence != header.sequence {
+            return Err(CallFailure::Unintelligible);
+        }
+        let status = Status::from_u8(answer.code).ok_or(CallFailure::Unintelligible)?;
+        Ok((status, body.to_vec()))
+    }
+
+    /// Whether the server has closed this stream while nobody used it.
+    pub(crate) fn is_stale(&mut self) -> bool {
+        if self.used_at.elapsed() < STALE_AFTER {
+            return false;
+        }
+        let heard = self.stream.read_record(&mut self.record, Duration::from_millis(1), 0);
+        !matches!(heard, Err(StreamError::Idle))
+    }
+}
+
+impl CallFailure {
+    fn of(error: StreamError) -> CallFailure {
+        match error {
+            StreamError::Idle => CallFailure::TimedOut,
+            StreamError::Closed => CallFailure::Broken(io::ErrorKind::UnexpectedEof.into()),
+            StreamError::Broken(error) => CallFailure::Broken(error),
+            StreamError::TooLarge { .. } => CallFailure::Unintelligible,
+        }
+    }
+}
+
+fn versions_text(answer: &[u8]) -> String {
+    match VersionRange::decode(answer) {
+        Ok(VersionRange { min, max }) => {
+            let ours = VersionRange::OURS.max;
+            format!("It speaks versions {min} to {max}, this client {ours}.")
+        }
+        Err(_) => String::new(),
+    }
+}

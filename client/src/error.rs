@@ -1,0 +1,272 @@
+//! Why a call failed, and what to do next.
+//!
+//! One enum for all faces of the client. What the server answered keeps its [`Status`]; what happened on
+//! the way tells whether the request may have been executed. The text of each is for people, the variants
+//! are for programs.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use wire::{Completion, CompletionError, Status, reply};
+
+/// A failed call.
+#[derive(Debug)]
+pub enum Error {
+    /// The server answered, and refused or failed.
+    Refused {
+        /// Its answer.
+        status: Status,
+        /// What it said besides; may be empty.
+        text: String,
+    },
+    /// The condition of a write does not hold; nothing was written.
+    ConditionFailed {
+        /// The object's version now, 0 when there is none.
+        current: u64,
+    },
+    /// A function of an extension ended with an error of its own; nothing was written.
+    ExtensionFailed {
+        /// The number that the function chose.
+        code: u32,
+        /// The reply that it had written until then.
+        message: Vec<u8>,
+    },
+    /// The address names no machine.
+    AddressInvalid {
+        /// The address as it was given.
+        address: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// No connection to the server.
+    Unreachable {
+        /// Where it should be.
+        address: SocketAddr,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The request was not sent in time: it was not executed.
+    NotSent,
+    /// No answer in time: the request may have been executed, once.
+    TimedOut,
+    /// The server kept putting the request off until its time was up.
+    Overloaded,
+    /// The session ended, by a restart of the server or by revocation, while a request that may write was
+    /// under way: it may have been executed, once. The session has been opened anew.
+    SessionLost,
+    /// The stream broke during an administrative request: it may have been executed.
+    StreamBroken {
+        /// What the system says.
+        error: io::Error,
+    },
+    /// As many requests are outstanding as the session may have.
+    Full,
+    /// The answer makes no sense.
+    Unintelligible {
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// A function is named `extension.function`, or `extension@version.function`.
+    FunctionNameInvalid {
+        /// The name as it was given.
+        name: String,
+    },
+    /// The local network port failed.
+    Port {
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+impl Error {
+    /// The server's answer, when there was one.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        match self {
+            Error::Refused { status, .. } => Some(*status),
+            Error::ConditionFailed { .. } => Some(Status::ConditionFailed),
+            Error::ExtensionFailed { .. } => Some(Status::ExtensionError),
+            _ => None,
+        }
+    }
+
+    /// Whether the request may have been executed although there is no answer. Reading the object, or
+    /// listing, tells.
+    #[must_use]
+    pub fn outcome_is_unknown(&self) -> bool {
+        matches!(self, Error::TimedOut | Error::SessionLost | Error::StreamBroken { .. })
+    }
+
+    /// The error of an answer that is not `Ok`.
+    #[must_use]
+    pub fn of_answer(status: Status, body: &[u8]) -> Error {
+        match status {
+            Status::ConditionFailed => match reply::decode_version(body) {
+                Ok(current) => Error::ConditionFailed { current },
+                Err(_) => Error::Unintelligible { expected: "a version" },
+            },
+            Status::ExtensionError => match reply::ExtensionFailure::decode(body) {
+                Ok(failure) => {
+                    Error::ExtensionFailed { code: failure.code, message: failure.message.to_vec() }
+                }
+                Err(_) => Error::Unintelligible { expected: "an error of the extension" },
+            },
+            _ => Error::Refused { status, text: String::from_utf8_lossy(body).into_owned() },
+        }
+    }
+
+    /// The body of a completion that ended well.
+    ///
+    /// # Errors
+    /// What the completion reports instead.
+    #[inline]
+    pub fn check<'a>(completion: &Completion<'a>) -> Result<&'a [u8], Error> {
+        match completion.status {
+            Ok(Status::Ok) => Ok(completion.body),
+            Ok(status) => Err(Error::of_answer(status, completion.body)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn next(&self) -> Option<&'static str> {
+        Some(match self {
+            Error::Refused { status, .. } => return next_after(*status),
+            Error::ConditionFailed { .. } => "read the object again and repeat with its version",
+            Error::AddressInvalid { .. } => "give HOST:PORT, for instance 127.0.0.1:7000",
+            Error::Unreachable { .. } => "check the address and that splinter-server runs there",
+            Error::NotSent | Error::Overloaded => "repeat it, with fewer requests outstanding",
+            Error::TimedOut => "check the server, then read before repeating a write",
+            Error::SessionLost => "read before repeating it; data in memory is gone after a restart",
+            Error::StreamBroken { .. } => "list to see whether it took effect, then repeat",
+            Error::Full => "poll completions before submitting more",
+            Error::Unintelligible { .. } => "check that client and server are of the same release",
+            Error::FunctionNameInvalid { .. } => "name it EXTENSION.FUNCTION, for instance tao.assoc_range",
+            Error::ExtensionFailed { .. } | Error::Port { .. } => return None,
+        })
+    }
+}
+
+/// What a caller can do about a refusal.
+fn next_after(status: Status) -> Option<&'static str> {
+    Some(match status {
+        Status::UnknownTenant | Status::BadSecret => {
+            "check tenant and secret; `splinter tenant create` prints the secret of a new tenant"
+        }
+        Status::UnknownTable => "create it with `splinter table create`, or list with `splinter table list`",
+        Status::UnknownExtension | Status::UnknownFunction => {
+            "list with `splinter ext list`, install with `splinter ext install`"
+        }
+        Status::AlreadyExists => "choose another name",
+        Status::UnsupportedVersion => "use a client of the server's release",
+        Status::OutOfMemory => "delete objects, or give the server more memory",
+        Status::StorageFull => "free disk space at the server",
+        Status::NotPermitted => "ask the operator; some requests need the administrator's secret",
+        Status::BadToken => "open a new session",
+        Status::NameInvalid => "use letters, digits, `_`, `-` and `.`, at most 64, a letter or digit first",
+        Status::SourceRefused | Status::CompileFailed => "run `splinter ext check` and mend what it names",
+        Status::Conflict => "repeat the call",
+        Status::Internal => "look into the server's log",
+        Status::Unavailable => "repeat it later",
+        _ => return None,
+    })
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Refused { status, text } if text.is_empty() => write!(to, "{status}")?,
+            Error::Refused { status, text } => write!(to, "{status} {text}")?,
+            Error::ConditionFailed { current: 0 } => {
+                write!(to, "The condition does not hold: there is no such object.")?;
+            }
+            Error::ConditionFailed { current } => {
+                write!(to, "The condition does not hold: the object's version is {current}.")?;
+            }
+            Error::ExtensionFailed { code, message } => {
+                write!(to, "The extension answered with its error {code}")?;
+                match str::from_utf8(message) {
+                    Ok("") => write!(to, ".")?,
+                    Ok(text) => write!(to, ": {text}")?,
+                    Err(_) => write!(to, " and {} bytes.", message.len())?,
+                }
+            }
+            Error::AddressInvalid { address, error } => write!(to, "No machine at \"{address}\": {error}.")?,
+            Error::Unreachable { address, error } => write!(to, "No connection to {address}: {error}.")?,
+            Error::NotSent => write!(to, "The request could not be sent in time; it was not executed.")?,
+            Error::TimedOut => write!(to, "No answer in time; the request may have been executed.")?,
+            Error::Overloaded => write!(to, "The server was too busy until the request's time was up.")?,
+            Error::SessionLost => {
+                write!(to, "The session ended while the request was under way; it may have been executed.")?;
+            }
+            Error::StreamBroken { error } => write!(to, "The stream to the server broke: {error}.")?,
+            Error::Full => write!(to, "As many requests are outstanding as the session may have.")?,
+            Error::Unintelligible { expected } => {
+                write!(to, "The server's answer makes no sense: expected {expected}.")?;
+            }
+            Error::FunctionNameInvalid { name } => write!(to, "\"{name}\" does not name a function.")?,
+            Error::Port { error } => write!(to, "The local network port failed: {error}.")?,
+        }
+        match self.next() {
+            Some(next) => write!(to, " Next: {next}."),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::AddressInvalid { error, .. }
+            | Error::Unreachable { error, .. }
+            | Error::StreamBroken { error }
+            | Error::Port { error } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<CompletionError> for Error {
+    fn from(error: CompletionError) -> Error {
+        match error {
+            CompletionError::NotSent => Error::NotSent,
+            CompletionError::TimedOut => Error::TimedOut,
+            CompletionError::Overloaded => Error::Overloaded,
+            CompletionError::Closed => Error::SessionLost,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::{Status, reply};
+
+    use super::Error;
+
+    #[test]
+    fn every_refusal_names_what_happened() {
+        for &status in Status::ALL {
+            let error = Error::of_answer(status, b"");
+            assert!(!error.to_string().is_empty());
+            if !matches!(status, Status::ConditionFailed | Status::ExtensionError) {
+                assert_eq!(error.status(), Some(status));
+            }
+        }
+    }
+
+    #[test]
+    fn answers_keep_what_they_carry() {
+        let failed = Error::of_answer(Status::ConditionFailed, &reply::encode_version(9));
+        assert!(matches!(failed, Error::ConditionFailed { current: 9 }));
+        let failed = Error::of_answer(Status::ExtensionError, &[7, 0, 0, 0, b'n', b'o']);
+        assert_eq!(failed.to_string(), "The extension answered with its error 7: no");
+        let refused = Error::of_answer(Status::UnknownTable, b"table 4");
+        assert!(refused.to_string().contains("table 4") && refused.to_string().contains("Next:"));
+    }
+
+    #[test]
+    fn only_lost_answers_leave_the_outcome_open() {
+        assert!(Error::TimedOut.outcome_is_unknown() && Error::SessionLost.outcome_is_unknown());
+        assert!(!Error::NotSent.outcome_is_unknown() && !Error::Full.outcome_is_unknown());
+    }
+}

@@ -1,0 +1,471 @@
+//! One session's calls: from a request to its completion, by whichever way it takes.
+//!
+//! ```text
+//! submit --> requester --> frames          answered: completion to the caller
+//!        \-> courier  --> stream           UseStream: the same request and sequence over the stream
+//!                                          BadToken: the session is over; open it anew
+//! ```
+//! After a lost session, what only reads is made again in the new one. What may write is made again only
+//! when it cannot have been executed: the server refused it, and there was no time for a second transmission
+//! whose first might have reached the server before. All else completes as closed, outcome unknown.
+//!
+//! No sockets here but the stream: [`crate::Session`] and [`crate::SessionGroup`] move the frames.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use net::Waker;
+use wire::{
+    Completion, CompletionError, FrameError, FrameWriter, Group, OpenRequest, Opened, Request, Requester,
+    RequesterConfig, SessionLimits, Status, SubmitError,
+};
+
+use crate::config::Identity;
+use crate::connection::Connection;
+use crate::courier::{Courier, Done, Job};
+use crate::kept::{self, Kept};
+use crate::lane::{Door, Lane};
+use crate::{ClientConfig, Error, SessionStatistics};
+
+/// Pause between attempts to open a lost session.
+const REOPEN_PAUSE: Duration = Duration::from_millis(50);
+
+/// A request to make again.
+struct Again {
+    tag: u64,
+    code: u8,
+    body: Vec<u8>,
+}
+
+/// How a session stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// Open, as far as known.
+    Open,
+    /// The server does not know it any more.
+    Lost,
+    /// It could not be opened anew; the next request tries again.
+    Closed,
+}
+
+/// One session.
+pub(crate) struct Exchange {
+    identity: Identity,
+    config: ClientConfig,
+    opened: Opened,
+    view: u64,
+    home: SocketAddr,
+    home_core: u16,
+    requester: Requester,
+    settings: RequesterConfig,
+    kept: Kept,
+    courier: Courier,
+    /// Requests under way on the stream.
+    on_stream: usize,
+    /// Answers that ask for a second step, until the batch that brought them is through.
+    troubles: Vec<(u64, Status)>,
+    again: VecDeque<Again>,
+    standing: Standing,
+}
+
+impl Exchange {
+    /// Opens a session. `waker` is that of the port that will carry its frames.
+    pub(crate) fn open(
+        identity: Identity,
+        config: ClientConfig,
+        frame_bytes_max: usize,
+        waker: Waker,
+    ) -> Result<Exchange, Error> {
+        let (connection, opened) = open(&identity, &config)?;
+        let settings = requester_config(&config, frame_bytes_max);
+        let door = Door::Session { token: opened.token };
+        let lane = Lane::new(connection, identity.server, door, config.clone());
+        Ok(Exchange {
+            view: opened.view,
+            home: core_address(&identity, &config, &opened, opened.home_core),
+            home_core: opened.home_core,
+            requester: Requester::new(opened.token, 1, opened.credits, settings),
+            settings,
+            kept: Kept::new(opened.credits),
+            courier: Courier::new(lane, waker),
+            on_stream: 0,
+            troubles: Vec::new(),
+            again: VecDeque::new(),
+            standing: Standing::Open,
+            identity,
+            config,
+            opened,
+        })
+    }
+
+    /// Accepts a request; its completion will carry `tag`.
+    #[inline]
+    pub(crate) fn submit(
+        &mut self,
+        now_us: u64,
+        tag: u64,
+        request: &Request<'_>,
+        statistics: &mut SessionStatistics,
+    ) -> Result<(), Error> {
+        if self.standing == Standing::Closed {
+            self.reopen(statistics, &mut |_| {})?;
+        }
+        match self.requester.submit(now_us, tag, request) {
+            Ok(sequence) => {
+                self.kept.keep(sequence, now_us, tag, request);
+                statistics.requests += 1;
+                Ok(())
+            }
+            Err(SubmitError::Full) => Err(Error::Full),
+            Err(SubmitError::Refused(status)) => Err(Error::Refused { status, text: String::new() }),
+            Err(SubmitError::TooLarge) => {
+                let mut body = vec![0; request.body_bytes()];
+                request.encode(&mut body);
+                self.submit_to_stream(tag, request.opcode(), body, statistics)?;
+                statistics.requests += 1;
+                Ok(())
+            }
+        }
+    }
+
+    #[cold]
+    fn submit_to_stream(
+        &mut self,
+        tag: u64,
+        code: u8,
+        body: Vec<u8>,
+        statistics: &mut SessionStatistics,
+    ) -> Result<(), Error> {
+        let sequence = self.requester.reserve_sequence().ok_or(Error::Full)?;
+        self.send_over_stream(sequence, tag, code, body, statistics);
+        Ok(())
+    }
+
+    fn send_over_stream(
+        &mut self,
+        sequence: u64,
+        tag: u64,
+        code: u8,
+        body: Vec<u8>,
+        statistics: &mut SessionStatistics,
+    ) {
+        statistics.stream_requests += 1;
+        statistics.stream_bytes += body.len() as u64;
+        self.on_stream += 1;
+        let first_unacknowledged = self.requester.first_unacknowledged();
+        let token = self.opened.token;
+        self.courier.send(Job { token, tag, sequence, first_unacknowledged, code, body });
+    }
+
+    /// Whether a request would be accepted now.
+    #[inline]
+    pub(crate) fn can_submit(&self) -> bool {
+        self.requester.can_submit()
+    }
+
+    /// Requests without a completion.
+    #[inline]
+    pub(crate) fn outstanding(&self) -> usize {
+        self.requester.outstanding() + self.again.len()
+    }
+
+    /// Fills one frame; `None` when nothing is to be sent.
+    #[inline]
+    pub(crate) fn poll_transmit(&mut self, now_us: u64, buffer: &mut [u8]) -> Option<usize> {
+        self.requester.poll_transmit(now_us, self.view, buffer)
+    }
+
+    /// Adds what is to be sent to a frame that others share; whether everything fitted.
+    #[inline]
+    pub(crate) fn poll_group(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
+        self.requester.poll_group(now_us, writer, buffer)
+    }
+
+    /// Whether something is to be sent.
+    #[inline]
+    pub(crate) fn wants_transmit(&self, now_us: u64) -> bool {
+        self.requester.wants_transmit(now_us)
+    }
+
+    /// Takes a received frame that is this session's alone.
+    #[inline]
+    pub(crate) fn on_frame(
+        &mut self,
+        now_us: u64,
+        frame: &[u8],
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), FrameError> {
+        let Exchange { requester, troubles, view, .. } = self;
+        *view = requester.on_frame(now_us, frame, &mut |completion| sift(troubles, completion, complete))?;
+        Ok(())
+    }
+
+    /// Takes this session's group of a received frame.
+    #[inline]
+    pub(crate) fn on_group(
+        &mut self,
+        now_us: u64,
+        view: u64,
+        group: &Group<'_>,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), FrameError> {
+        let Exchange { requester, troubles, .. } = self;
+        self.view = view;
+        requester.on_group(now_us, group, &mut |completion| sift(troubles, completion, complete))
+    }
+
+    /// Whether an answer asks for a second step.
+    #[inline]
+    pub(crate) fn is_troubled(&self) -> bool {
+        !self.troubles.is_empty()
+    }
+
+    /// Completes what has passed its deadline and takes every second step that is due. To be called after
+    /// each batch. Returns at once, unless the session is lost: then it tries to open it anew for as long as
+    /// a call may take.
+    #[inline]
+    pub(crate) fn settle(
+        &mut self,
+        now_us: u64,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), Error> {
+        self.requester.on_timer(now_us, complete);
+        if self.troubles.is_empty() && self.on_stream == 0 && self.again.is_empty() {
+            return Ok(());
+        }
+        self.settle_troubles(now_us, statistics, complete)
+    }
+
+    #[cold]
+    fn settle_troubles(
+        &mut self,
+        now_us: u64,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), Error> {
+        for (sequence, status) in std::mem::take(&mut self.troubles) {
+            let kept = self.kept.get(sequence);
+            let (tag, code, body) = (kept.tag, kept.code, kept.body().to_vec());
+            match status {
+                Status::UseStream => self.send_over_stream(sequence, tag, code, body, statistics),
+                Status::WrongView => self.again.push_back(Again { tag, code, body }),
+                _ => {
+                    self.standing = Standing::Lost;
+                    // Sent once, and refused: it was not executed.
+                    let sent_once = now_us.saturating_sub(kept.submitted_us) < self.settings.resend_min_us;
+                    if kept.is_read() || sent_once {
+                        self.again.push_back(Again { tag, code, body });
+                    } else {
+                        complete(closed(tag, sequence));
+                    }
+                }
+            }
+        }
+        if self.on_stream > 0 {
+            for done in self.courier.take_done() {
+                self.settle_done(done, statistics, complete);
+            }
+        }
+        if self.standing == Standing::Lost {
+            self.reopen(statistics, complete)?;
+        }
+        self.submit_again(now_us, statistics);
+        Ok(())
+    }
+
+    /// The stream has done its part of a request.
+    fn settle_done(
+        &mut self,
+        done: Done,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) {
+        let Done { job, answer } = done;
+        self.on_stream -= 1;
+        let Job { token, tag, sequence, code, body, .. } = job;
+        if token == self.opened.token {
+            self.requester.release(sequence);
+        }
+        let lost = matches!(answer, Err(Error::SessionLost) | Ok((Status::BadToken, _)));
+        if lost && token == self.opened.token {
+            self.standing = Standing::Lost;
+        }
+        match answer {
+            _ if lost && kept::is_read(code) => self.again.push_back(Again { tag, code, body }),
+            _ if lost => complete(closed(tag, sequence)),
+            Ok((status, body)) => {
+                statistics.stream_bytes += body.len() as u64;
+                complete(Completion { tag, sequence, status: Ok(status), body: &body });
+            }
+            Err(Error::Overloaded) => complete(failed(tag, sequence, CompletionError::Overloaded)),
+            Err(_) => complete(failed(tag, sequence, CompletionError::TimedOut)),
+        }
+    }
+
+    /// Opens the session anew and sorts what was outstanding.
+    fn reopen(
+        &mut self,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), Error> {
+        let Exchange { requester, kept, again, .. } = self;
+        requester.close(&mut |completion| {
+            let kept = kept.get(completion.sequence);
+            if kept.is_read() {
+                again.push_back(Again { tag: kept.tag, code: kept.code, body: kept.body().to_vec() });
+            } else {
+                complete(completion);
+            }
+        });
+        let deadline = Instant::now() + self.config.call_timeout;
+        let (connection, opened) = loop {
+            match open(&self.identity, &self.config) {
+                Ok(opened) => break opened,
+                Err(Error::Unreachable { .. }) if Instant::now() + REOPEN_PAUSE < deadline => {
+                    thread::sleep(REOPEN_PAUSE);
+                }
+                Err(error) => {
+                    self.standing = Standing::Closed;
+                    for again in self.again.drain(..) {
+                        complete(failed(again.tag, 0, CompletionError::TimedOut));
+                    }
+                    return Err(error);
+                }
+            }
+        };
+        self.requester = Requester::new(opened.token, 1, opened.credits, self.settings);
+        self.kept = Kept::new(opened.credits);
+        let door = Door::Session { token: opened.token };
+        self.courier.replace(Lane::new(connection, self.identity.server, door, self.config.clone()));
+        self.view = opened.view;
+        self.home = core_address(&self.identity, &self.config, &opened, opened.home_core);
+        self.home_core = opened.home_core;
+        self.opened = opened;
+        self.standing = Standing::Open;
+        statistics.reopened += 1;
+        Ok(())
+    }
+
+    /// Submits what is to be made again, as far as the window allows.
+    fn submit_again(&mut self, now_us: u64, statistics: &mut SessionStatistics) {
+        while let Some(Again { tag, code, body }) = self.again.front_mut() {
+            let (tag, code, body) = (*tag, *code, std::mem::take(body));
+            let accepted = match Request::decode(code, &body) {
+                Ok(request) => self.submit(now_us, tag, &request, statistics).is_ok(),
+                // What was encoded here is decoded here.
+                Err(_) => true,
+            };
+            if !accepted {
+                if let Some(first) = self.again.front_mut() {
+                    first.body = body;
+                }
+                return;
+            }
+            statistics.requests -= 1;
+            self.again.pop_front();
+        }
+    }
+
+    /// The address of the tenant's home core, as the latest reply named it.
+    #[inline]
+    pub(crate) fn home(&mut self) -> SocketAddr {
+        match self.requester.home_core() {
+            Some(core) if core != self.home_core && usize::from(core) < self.opened.core_ports.len() => {
+                self.home_core = core;
+                self.home = core_address(&self.identity, &self.config, &self.opened, core);
+            }
+            _ => {}
+        }
+        self.home
+    }
+
+    /// When something is to be done next if nothing arrives.
+    #[inline]
+    pub(crate) fn next_deadline_us(&self) -> Option<u64> {
+        self.requester.next_deadline_us()
+    }
+
+    pub(crate) fn token(&self) -> u64 {
+        self.opened.token
+    }
+
+    pub(crate) fn view(&self) -> u64 {
+        self.view
+    }
+
+    pub(crate) fn limits(&self) -> SessionLimits {
+        self.opened.limits
+    }
+
+    pub(crate) fn credits(&self) -> u16 {
+        self.opened.credits
+    }
+
+    pub(crate) fn client_id(&self) -> u64 {
+        self.opened.client_id
+    }
+
+    pub(crate) fn config(&self) -> &ClientConfig {
+        &self.config
+    }
+
+    pub(crate) fn round_trip_us(&self) -> Option<u64> {
+        self.requester.round_trip_us()
+    }
+
+    /// Makes an administrative request over the session's stream.
+    pub(crate) fn administer(
+        &mut self,
+        code: u8,
+        body: &[u8],
+        repeatable: bool,
+        timeout: Duration,
+    ) -> Result<(Status, Vec<u8>), Error> {
+        self.courier.administer(code, body, repeatable, timeout)
+    }
+}
+
+/// Passes a completion on, or keeps it for a second step.
+#[inline]
+fn sift(
+    troubles: &mut Vec<(u64, Status)>,
+    completion: Completion<'_>,
+    complete: &mut impl FnMut(Completion<'_>),
+) {
+    match completion.status {
+        Ok(status @ (Status::UseStream | Status::BadToken | Status::WrongView)) => {
+            troubles.push((completion.sequence, status));
+        }
+        _ => complete(completion),
+    }
+}
+
+fn closed(tag: u64, sequence: u64) -> Completion<'static> {
+    failed(tag, sequence, CompletionError::Closed)
+}
+
+fn failed(tag: u64, sequence: u64, error: CompletionError) -> Completion<'static> {
+    Completion { tag, sequence, status: Err(error), body: &[] }
+}
+
+fn open(identity: &Identity, config: &ClientConfig) -> Result<(Connection, Opened), Error> {
+    let request = OpenRequest::Session { tenant: &identity.tenant, secret: &identity.secret };
+    Connection::open_session(identity.server, config, &request)
+}
+
+fn requester_config(config: &ClientConfig, frame_bytes_max: usize) -> RequesterConfig {
+    let call_timeout_us = u64::try_from(config.call_timeout.as_micros()).unwrap_or(u64::MAX);
+    RequesterConfig { call_timeout_us, frame_bytes_max, ..RequesterConfig::default() }
+}
+
+fn core_address(identity: &Identity, config: &ClientConfig, opened: &Opened, core: u16) -> SocketAddr {
+    let index = usize::from(core);
+    match config.core_addresses.get(index) {
+        Some(&address) => address,
+        // `Opened` has checked that the home core has a port.
+        None => SocketAddr::new(identity.server.ip(), opened.core_ports[index]),
+    }
+}

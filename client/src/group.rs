@@ -1,0 +1,304 @@
+//! Many sessions over one port: a frame carries the requests of all that are ready.
+//!
+//! For a process that speaks for many tenants: a proxy, a load generator, a test of a thousand tenants. A
+//! frame holds a group per session, so fifty sessions with one request each cost two datagrams instead of
+//! fifty. Members are named by the index that [`SessionGroup::open`] gave.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use net::{Batch, Outbox, Port, UdpPort};
+use wire::{Completion, FrameError, FrameReader, FrameWriter, Request};
+
+use crate::config::{Identity, resolve};
+use crate::exchange::Exchange;
+use crate::{ClientConfig, Error, SessionStatistics};
+
+/// Frames that one poll sends at most before it looks at what has arrived.
+const OUTBOX_FRAMES: usize = 64;
+/// How often the timers of all members are looked at: the shortest retransmission timeout.
+const TIMERS_EVERY_US: u64 = 1_000;
+
+struct Member {
+    exchange: Exchange,
+    token: u64,
+    /// It stands in the list of those that have something to send.
+    is_ready: bool,
+}
+
+/// Sessions that share a port. They may be of different tenants and servers.
+pub struct SessionGroup {
+    port: Box<dyn Port>,
+    config: ClientConfig,
+    members: Vec<Member>,
+    by_token: HashMap<u64, usize>,
+    /// Members with something to send, in order of submission.
+    ready: Vec<usize>,
+    batch: Batch,
+    outbox: Outbox,
+    statistics: SessionStatistics,
+    started: Instant,
+    now_us: u64,
+    clock_is_fresh: bool,
+    timers_at_us: u64,
+}
+
+/// The frame that a transmission is filling.
+struct OpenFrame {
+    index: usize,
+    peer: SocketAddr,
+    view: u64,
+    writer: FrameWriter,
+}
+
+impl SessionGroup {
+    /// A group without sessions, over a UDP socket.
+    ///
+    /// # Errors
+    /// When there is no free port.
+    pub fn new(config: ClientConfig) -> Result<SessionGroup, Error> {
+        let port = resolve("0.0.0.0:0")
+            .and_then(|local| UdpPort::bind(local, config.udp).map_err(|error| Error::Port { error }))?;
+        Ok(SessionGroup::over(Box::new(port), config))
+    }
+
+    /// A group without sessions, over any port.
+    #[must_use]
+    pub fn over(port: Box<dyn Port>, config: ClientConfig) -> SessionGroup {
+        let frame_bytes_max = port.frame_bytes_max();
+        SessionGroup {
+            port,
+            config,
+            members: Vec::new(),
+            by_token: HashMap::new(),
+            ready: Vec::new(),
+            batch: Batch::new(),
+            outbox: Outbox::with_frames(OUTBOX_FRAMES, frame_bytes_max),
+            statistics: SessionStatistics::default(),
+            started: Instant::now(),
+            now_us: 0,
+            clock_is_fresh: false,
+            timers_at_us: 0,
+        }
+    }
+
+    /// Opens a session and returns its index.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`], or the server's refusal.
+    pub fn open(&mut self, address: &str, tenant: &str, secret: &str) -> Result<usize, Error> {
+        let identity =
+            Identity { server: resolve(address)?, tenant: tenant.to_owned(), secret: secret.to_owned() };
+        let exchange =
+            Exchange::open(identity, self.config.clone(), self.port.frame_bytes_max(), self.port.waker())?;
+        let (index, token) = (self.members.len(), exchange.token());
+        self.by_token.insert(token, index);
+        self.members.push(Member { exchange, token, is_ready: false });
+        Ok(index)
+    }
+
+    /// Number of sessions.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether there is no session.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Queues a request of a member. See [`crate::Session::submit`].
+    ///
+    /// # Errors
+    /// As [`crate::Session::submit`].
+    ///
+    /// # Panics
+    /// When there is no such member.
+    #[inline]
+    pub fn submit(&mut self, member: usize, request: &Request<'_>, tag: u64) -> Result<(), Error> {
+        if !self.clock_is_fresh {
+            self.read_clock();
+            self.clock_is_fresh = true;
+        }
+        let place = &mut self.members[member];
+        place.exchange.submit(self.now_us, tag, request, &mut self.statistics)?;
+        if !place.is_ready {
+            place.is_ready = true;
+            self.ready.push(member);
+        }
+        Ok(())
+    }
+
+    /// Requests of a member whose completion has not been delivered.
+    ///
+    /// # Panics
+    /// When there is no such member.
+    #[must_use]
+    pub fn outstanding(&self, member: usize) -> usize {
+        self.members[member].exchange.outstanding()
+    }
+
+    /// Sends, receives and completes for all members; `complete` gets the member with each completion.
+    /// Returns the number of completions.
+    ///
+    /// # Errors
+    /// The port failed, or a session is lost and cannot be opened again.
+    pub fn poll(&mut self, complete: &mut impl FnMut(usize, Completion<'_>)) -> Result<usize, Error> {
+        self.read_clock();
+        self.clock_is_fresh = false;
+        self.transmit()?;
+        let mut completed = 0;
+        let mut complete = |member: usize, completion: Completion<'_>| {
+            completed += 1;
+            complete(member, completion);
+        };
+        let received = self.port.receive(&mut self.batch).map_err(|error| Error::Port { error })?;
+        if received > 0 {
+            self.take_batch(&mut complete)?;
+        }
+        if self.now_us >= self.timers_at_us {
+            self.timers_at_us = self.now_us + TIMERS_EVERY_US;
+            for member in 0..self.members.len() {
+                self.settle(member, &mut complete)?;
+            }
+        }
+        Ok(completed)
+    }
+
+    /// Sleeps until something arrives, `timeout` at most, and no longer than timers allow.
+    ///
+    /// # Errors
+    /// The port failed.
+    pub fn wait(&mut self, timeout: Duration) -> Result<(), Error> {
+        let busy = self.members.iter().any(|member| member.exchange.outstanding() > 0);
+        let timeout = if busy { timeout.min(Duration::from_micros(TIMERS_EVERY_US)) } else { timeout };
+        self.port.wait(timeout).map_err(|error| Error::Port { error })
+    }
+
+    /// What all members have moved.
+    #[must_use]
+    pub fn statistics(&self) -> SessionStatistics {
+        self.statistics
+    }
+
+    fn read_clock(&mut self) {
+        self.now_us = self.started.elapsed().as_micros() as u64;
+    }
+
+    fn take_batch(&mut self, complete: &mut impl FnMut(usize, Completion<'_>)) -> Result<(), Error> {
+        self.statistics.frames_received += self.batch.len() as u64;
+        let SessionGroup { batch, members, by_token, statistics, now_us, .. } = self;
+        let mut troubled = Vec::new();
+        for (frame, _) in batch.frames() {
+            statistics.bytes_received += frame.len() as u64;
+            if take_frame(*now_us, frame, members, by_token, &mut troubled, complete).is_err() {
+                statistics.frames_refused += 1;
+            }
+        }
+        for member in troubled {
+            self.settle(member, complete)?;
+        }
+        Ok(())
+    }
+
+    /// Does for one member what time or its answers ask for.
+    fn settle(
+        &mut self,
+        member: usize,
+        complete: &mut impl FnMut(usize, Completion<'_>),
+    ) -> Result<(), Error> {
+        let place = &mut self.members[member];
+        let settled = place.exchange.settle(self.now_us, &mut self.statistics, &mut |completion| {
+            complete(member, completion);
+        });
+        let token = place.exchange.token();
+        if token != place.token {
+            self.by_token.remove(&place.token);
+            self.by_token.insert(token, member);
+            place.token = token;
+        }
+        if !place.is_ready && place.exchange.wants_transmit(self.now_us) {
+            place.is_ready = true;
+            self.ready.push(member);
+        }
+        settled
+    }
+
+    /// Packs what the ready members have to send into as few frames as possible.
+    fn transmit(&mut self) -> Result<(), Error> {
+        let mut open: Option<OpenFrame> = None;
+        let mut next = 0;
+        while next < self.ready.len() {
+            let member = &mut self.members[self.ready[next]];
+            let (peer, view) = (member.exchange.home(), member.exchange.view());
+            let frame = match open.take_if(|frame| frame.peer == peer && frame.view == view) {
+                Some(frame) => Some(frame),
+                None => {
+                    close(&mut self.outbox, open.take(), &mut self.statistics);
+                    start(&mut self.outbox, peer, view)
+                }
+            };
+            let Some(mut frame) = frame else {
+                self.port.send(&mut self.outbox).map_err(|error| Error::Port { error })?;
+                continue;
+            };
+            let buffer = self.outbox.buffer(frame.index);
+            if member.exchange.poll_group(self.now_us, &mut frame.writer, buffer) {
+                member.is_ready = false;
+                next += 1;
+                open = Some(frame);
+            } else {
+                close(&mut self.outbox, Some(frame), &mut self.statistics);
+            }
+        }
+        self.ready.clear();
+        close(&mut self.outbox, open, &mut self.statistics);
+        if !self.outbox.is_empty() {
+            self.port.send(&mut self.outbox).map_err(|error| Error::Port { error })?;
+        }
+        Ok(())
+    }
+}
+
+/// Hands each group of a frame to its member; notes the members that were answered something they have to
+/// act upon.
+fn take_frame(
+    now_us: u64,
+    frame: &[u8],
+    members: &mut [Member],
+    by_token: &HashMap<u64, usize>,
+    troubled: &mut Vec<usize>,
+    complete: &mut impl FnMut(usize, Completion<'_>),
+) -> Result<(), FrameError> {
+    let reader = FrameReader::new(frame)?;
+    for group in reader.groups() {
+        let group = group?;
+        let Some(&index) = by_token.get(&group.token) else { continue };
+        let exchange = &mut members[index].exchange;
+        exchange.on_group(now_us, reader.view(), &group, &mut |completion| complete(index, completion))?;
+        if exchange.is_troubled() {
+            troubled.push(index);
+        }
+    }
+    Ok(())
+}
+
+fn start(outbox: &mut Outbox, peer: SocketAddr, view: u64) -> Option<OpenFrame> {
+    let index = outbox.open(peer)?;
+    let mut writer = FrameWriter::new();
+    writer.start(outbox.buffer(index), view);
+    Some(OpenFrame { index, peer, view, writer })
+}
+
+fn close(outbox: &mut Outbox, frame: Option<OpenFrame>, statistics: &mut SessionStatistics) {
+    let Some(mut frame) = frame else { return };
+    let frame_bytes = frame.writer.finish(outbox.buffer(frame.index));
+    outbox.set_bytes(frame.index, frame_bytes);
+    if frame_bytes > 0 {
+        statistics.frames_sent += 1;
+        statistics.bytes_sent += frame_bytes as u64;
+    }
+}

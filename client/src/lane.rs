@@ -1,0 +1,129 @@
+//! A stream to a server that is opened again when it breaks.
+//!
+//! One request at a time. What is `repeatable`, because it only reads or because the server knows it by its
+//! sequence, is sent again over the next stream; anything else is reported as broken off.
+
+use std::io;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wire::{OpenRequest, RecordHeader, Status, reply};
+
+use crate::connection::{CallFailure, Connection};
+use crate::{ClientConfig, Error};
+
+/// Pause before a broken stream is opened again.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
+
+/// How a stream is opened again.
+pub(crate) enum Door {
+    /// Attached to the session of this token.
+    Session {
+        /// The token.
+        token: u64,
+    },
+    /// As the administrator.
+    Admin {
+        /// The secret.
+        secret: String,
+    },
+}
+
+/// The stream.
+pub(crate) struct Lane {
+    connection: Option<Connection>,
+    server: SocketAddr,
+    door: Door,
+    config: ClientConfig,
+}
+
+impl Lane {
+    pub(crate) fn new(connection: Connection, server: SocketAddr, door: Door, config: ClientConfig) -> Lane {
+        Lane { connection: Some(connection), server, door, config }
+    }
+
+    pub(crate) fn door(&self) -> &Door {
+        &self.door
+    }
+
+    pub(crate) fn call_timeout(&self) -> Duration {
+        self.config.call_timeout
+    }
+
+    /// Makes an administrative request, over a stream that is known to live.
+    pub(crate) fn administer(
+        &mut self,
+        code: u8,
+        body: &[u8],
+        repeatable: bool,
+        timeout: Duration,
+    ) -> Result<(Status, Vec<u8>), Error> {
+        if self.connection.as_mut().is_some_and(Connection::is_stale) {
+            self.connection = None;
+        }
+        let header = RecordHeader { code, ..RecordHeader::default() };
+        self.call(header, body, repeatable, timeout)
+    }
+
+    /// Calls until there is an answer, the time is up, or the stream breaks under what must not be repeated.
+    pub(crate) fn call(
+        &mut self,
+        header: RecordHeader,
+        body: &[u8],
+        repeatable: bool,
+        timeout: Duration,
+    ) -> Result<(Status, Vec<u8>), Error> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let connection = self.connect(deadline)?;
+            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            match connection.call(header, body, left) {
+                Ok((Status::Retry, after)) => {
+                    let after_us = reply::decode_retry(&after).unwrap_or(1_000).min(1_000_000);
+                    let pause = Duration::from_micros(u64::from(after_us));
+                    if Instant::now() + pause > deadline {
+                        return Err(Error::Overloaded);
+                    }
+                    thread::sleep(pause);
+                }
+                Ok(answer) => return Ok(answer),
+                Err(failure) => {
+                    self.connection = None;
+                    match failure {
+                        CallFailure::TimedOut => return Err(Error::TimedOut),
+                        CallFailure::Unintelligible => {
+                            return Err(Error::Unintelligible { expected: "an answer" });
+                        }
+                        CallFailure::Broken(error) if !repeatable => {
+                            return Err(Error::StreamBroken { error });
+                        }
+                        CallFailure::Broken(error) if Instant::now() + RECONNECT_PAUSE > deadline => {
+                            return Err(Error::StreamBroken { error });
+                        }
+                        CallFailure::Broken(_) => thread::sleep(RECONNECT_PAUSE),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The connection, attached to the session again if it broke.
+    fn connect(&mut self, deadline: Instant) -> Result<&mut Connection, Error> {
+        while self.connection.is_none() {
+            let request = match &self.door {
+                Door::Session { token } => OpenRequest::Attach { token: *token },
+                Door::Admin { secret } => OpenRequest::Admin { secret },
+            };
+            match Connection::open(self.server, &self.config, &request) {
+                Ok((connection, _)) => self.connection = Some(connection),
+                Err(Error::Refused { status: Status::BadToken, .. }) => return Err(Error::SessionLost),
+                Err(error) if Instant::now() + RECONNECT_PAUSE > deadline => return Err(error),
+                Err(Error::Unreachable { .. }) => thread::sleep(RECONNECT_PAUSE),
+                Err(error) => return Err(error),
+            }
+        }
+        let missing = || Error::StreamBroken { error: io::ErrorKind::NotConnected.into() };
+        self.connection.as_mut().ok_or_else(missing)
+    }
+}

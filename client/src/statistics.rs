@@ -1,0 +1,24 @@
+//! What a session has moved so far.
+
+/// Counters of a session, or of a group of sessions; they only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionStatistics {
+    /// Requests accepted from the caller.
+    pub requests: u64,
+    /// Datagrams sent.
+    pub frames_sent: u64,
+    /// Datagrams received.
+    pub frames_received: u64,
+    /// Bytes of the datagrams sent, without the headers of IP and UDP.
+    pub bytes_sent: u64,
+    /// Bytes of the datagrams received, without the headers of IP and UDP.
+    pub bytes_received: u64,
+    /// Received datagrams that made no sense.
+    pub frames_refused: u64,
+    /// Requests that went over the stream because they, or their answers, exceed a datagram.
+    pub stream_requests: u64,
+    /// Bytes of these requests and their answers.
+    pub stream_bytes: u64,
+    /// Times that the session was opened anew.
+    pub reopened: u64,
+}
