@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use benches::dataset::Dataset;
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput};
 use fastrand::Rng;
 use store::{Condition, Config, Store};
 
@@ -68,5 +68,8 @@ fn gets_and_puts(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, gets_and_puts);
-criterion_main!(benches);
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    gets_and_puts(&mut criterion);
+    criterion.final_summary();
+}

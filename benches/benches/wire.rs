@@ -5,7 +5,7 @@
 
 use std::hint::black_box;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput};
 use wire::limits::FRAME_BYTES_MAX;
 use wire::{FrameReader, FrameWriter, Request, Status, reply};
 
@@ -82,5 +82,8 @@ fn frames(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, frames);
-criterion_main!(benches);
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    frames(&mut criterion);
+    criterion.final_summary();
+}

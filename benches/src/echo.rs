@@ -11,27 +11,46 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use serde::Serialize;
+
+use wire::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, MESSAGE_HEADER_BYTES};
 
 use crate::machine;
 use crate::measure::{Figures, Measure};
 
-/// What the echo does.
-#[derive(Clone, Debug, Serialize)]
+/// What the echo does. The default sizes are those of the frames of one get of a 30-byte key and of its
+/// answer with a 100-byte value.
+#[derive(Args, Clone, Debug, Serialize)]
 pub struct EchoSettings {
     /// Core of the answering thread.
+    #[arg(long, default_value_t = 0)]
     pub server_cpu: usize,
     /// Core of the asking thread.
+    #[arg(long, default_value_t = 1)]
     pub cpu: usize,
     /// Bytes of a datagram to the server.
+    #[arg(long, default_value_t = GET_FRAME_BYTES + 30)]
     pub request_bytes: usize,
     /// Bytes of a datagram back.
+    #[arg(long, default_value_t = OBJECT_FRAME_BYTES + 100)]
     pub reply_bytes: usize,
     /// Seconds before measuring.
+    #[arg(long, default_value_t = 0.5)]
     pub warmup: f64,
     /// Seconds measured.
+    #[arg(long, default_value_t = 5.0)]
     pub seconds: f64,
 }
+
+/// Bytes of a frame with one message, the body apart.
+const FRAME_BYTES: usize = FRAME_HEADER_BYTES + GROUP_HEADER_BYTES + MESSAGE_HEADER_BYTES;
+
+/// Bytes of a get's frame, the key apart: the table.
+const GET_FRAME_BYTES: usize = FRAME_BYTES + 4;
+
+/// Bytes of the frame of a get's answer, the value apart: the version.
+const OBJECT_FRAME_BYTES: usize = FRAME_BYTES + 8;
 
 /// Bytes of the largest datagram of an echo.
 const DATAGRAM_BYTES_MAX: usize = 65_507;
@@ -107,7 +126,8 @@ fn ask(socket: &UdpSocket, settings: &EchoSettings) -> Result<Figures, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{EchoSettings, run};
+    use super::{EchoSettings, FRAME_BYTES, GET_FRAME_BYTES, OBJECT_FRAME_BYTES, run};
+    use wire::{Request, reply};
 
     fn settings(request_bytes: usize) -> EchoSettings {
         EchoSettings { server_cpu: 0, cpu: 0, request_bytes, reply_bytes: 164, warmup: 0.0, seconds: 0.05 }
@@ -118,6 +138,14 @@ mod tests {
         let figures = std::thread::spawn(|| run(&settings(92))).join().unwrap().unwrap();
         assert!(figures.requests > 0);
         assert!(figures.latency_us_p50 > 0.0);
+    }
+
+    #[test]
+    fn the_default_sizes_are_those_of_a_get_and_its_answer() {
+        let get = Request::Get { table: 1, key: &[b'k'; 30] };
+        assert_eq!(GET_FRAME_BYTES + 30, FRAME_BYTES + get.body_bytes());
+        let object = reply::Object { version: 1, value: &[b'v'; 100] };
+        assert_eq!(OBJECT_FRAME_BYTES + 100, FRAME_BYTES + object.body_bytes());
     }
 
     #[test]

@@ -1,2 +1,92 @@
-//! See the crate description.
-fn main() {}
+//! `splinter-bench`: loads a server with data and with requests, and prints figures as lines of JSON.
+//!
+//! Only wires the parts of the library together; see its head for what they are. Figures go to standard
+//! output, everything for people to standard error.
+
+use std::process::ExitCode;
+
+use benches::dataset::Dataset;
+use benches::drive;
+use benches::echo::{self, EchoSettings};
+use benches::fleet::{self, Fleet};
+use benches::loading;
+use benches::machine::{self, Machine};
+use benches::measure::{Figures, Line};
+use benches::options::{Access, Command, DataSettings, Options, RunSettings};
+use benches::workload::{Generator, Target, Workload};
+use clap::Parser;
+use serde::Serialize;
+
+/// The settings of a run as they are printed.
+#[derive(Serialize)]
+struct Settings<'a> {
+    #[serde(flatten)]
+    data: &'a DataSettings,
+    #[serde(flatten)]
+    run: &'a RunSettings,
+    cpu: Option<usize>,
+}
+
+fn main() -> ExitCode {
+    let done = match Options::parse().command {
+        Command::Load { workload, access, data } => load(workload, &access, &data),
+        Command::Run { workload, access, data, run } => measure(workload, &access, &data, &run),
+        Command::Echo(settings) => bare_echo(&settings),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("splinter-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn load(workload: Workload, access: &Access, data: &DataSettings) -> Result<(), String> {
+    let table = fleet::table(access)?;
+    loading::load(&mut Fleet::open(access, 1, false)?, table, workload, data).map(drop)
+}
+
+fn measure(
+    workload: Workload,
+    access: &Access,
+    data: &DataSettings,
+    run: &RunSettings,
+) -> Result<(), String> {
+    access.cpu.map_or(Ok(()), machine::pin)?;
+    run.check()?;
+    let table = fleet::table(access)?;
+    let extension = workload.extension().map_or(Ok(0), |name| fleet::extension(access, name))?;
+    let mut fleet = Fleet::open(access, run.sessions, run.sockets)?;
+    let resident = || run.server_process.and_then(machine::resident_bytes);
+    let before = resident();
+    let loaded = if run.load { loading::load(&mut fleet, table, workload, data)? } else { 0 };
+    let after = resident();
+
+    let target = Target { table, extension, records: data.records, seed: run.seed };
+    let dataset = Dataset::new(data.keys, data.key_bytes, data.value_bytes)?;
+    let generator = Generator::new(workload, target, dataset, run.zipf)?;
+    let mut figures = drive::run(&mut fleet, generator, run)?;
+    if let (Some(before), Some(after), 1..) = (before, after, loaded) {
+        figures.bytes_per_object = Some(after.saturating_sub(before) as f64 / loaded as f64);
+    }
+    print(&workload, &Settings { data, run, cpu: access.cpu }, &figures)
+}
+
+fn bare_echo(settings: &EchoSettings) -> Result<(), String> {
+    print(&"echo", settings, &echo::run(settings)?)
+}
+
+fn print(workload: &impl Serialize, settings: &impl Serialize, figures: &Figures) -> Result<(), String> {
+    let line = Line { workload, machine: &Machine::read(), settings, figures };
+    println!("{}", serde_json::to_string(&line).map_err(|error| error.to_string())?);
+    eprintln!(
+        "{:.0} requests/s, p50 {:.1} us, p99 {:.1} us, p99.9 {:.1} us{}",
+        figures.requests_per_second,
+        figures.latency_us_p50,
+        figures.latency_us_p99,
+        figures.latency_us_p999,
+        if figures.errors.is_empty() { String::new() } else { format!(", errors {:?}", figures.errors) }
+    );
+    Ok(())
+}

@@ -52,9 +52,9 @@ pub struct Figures {
 
 /// One line of output.
 #[derive(Debug, Serialize)]
-pub struct Line<'a, S: Serialize> {
-    /// Name of the workload.
-    pub workload: &'a str,
+pub struct Line<'a, W: Serialize, S: Serialize> {
+    /// The workload.
+    pub workload: &'a W,
     /// Machine and commit.
     pub machine: &'a Machine,
     /// The settings of the run.
@@ -145,7 +145,8 @@ mod tests {
     #[test]
     fn a_line_is_one_line_of_json_with_machine_settings_and_figures() {
         let (machine, figures) = (Machine::read(), Measure::new().figures(1.0));
-        let line = Line { workload: "get", machine: &machine, settings: &("sessions", 4), figures: &figures };
+        let line =
+            Line { workload: &"get", machine: &machine, settings: &("sessions", 4), figures: &figures };
         let text = serde_json::to_string(&line).unwrap();
         assert!(!text.contains('\n'));
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -1,1 +1,8 @@
-//! See the crate's description.
+//! What the whole-system tests stand on: a real server as a process, and a peer that speaks by hand.
+//!
+//! The tests lie in `tests/tests`, a file per subject. They start the programs that users start and talk
+//! to them over loopback, through the client library where a client behaves and by [`raw`] where it does
+//! not.
+
+pub mod raw;
+pub mod server;

@@ -1,0 +1,238 @@
+//! A real `splinter-server` process on ports that the kernel chooses, with a data directory of its own.
+//!
+//! The binaries are built once per test process, with the profile of the tests. A server that a test
+//! forgets, or whose test panics, is killed; every wait ends after [`PATIENCE`]. What the server logs is
+//! kept beside its data and shown when it does not come up.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use client::{Admin, Client, ClientConfig};
+use tempfile::TempDir;
+
+use crate::raw::PATIENCE;
+
+/// A server and its data directory.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    address: SocketAddr,
+    directory: TempDir,
+    settings: Settings,
+}
+
+/// How a server is started.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Worker threads.
+    pub cores: usize,
+    /// Memory of the store, as the command line takes it.
+    pub memory: String,
+    /// Size of a segment, as the command line takes it.
+    pub segment: String,
+    /// A command that the server is started through, such as `prlimit --fsize=...`; empty for none.
+    pub wrapper: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { cores: 1, memory: "256MiB".into(), segment: "1MiB".into(), wrapper: Vec::new() }
+    }
+}
+
+/// A tenant and the way to it.
+#[derive(Clone, Debug)]
+pub struct Tenant {
+    /// Name.
+    pub name: String,
+    /// Secret.
+    pub secret: String,
+}
+
+impl Server {
+    /// Starts a server of one core.
+    pub fn start() -> Self {
+        Self::start_with(Settings::default())
+    }
+
+    /// Starts a server.
+    pub fn start_with(settings: Settings) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        Self::start_in(directory, settings).expect("the server starts")
+    }
+
+    /// Starts a server over a data directory; says why if it does not come up.
+    pub fn start_in(directory: TempDir, settings: Settings) -> io::Result<Self> {
+        let (child, address) = spawn(directory.path(), &settings, "127.0.0.1:0")?;
+        Ok(Self { child, address, directory, settings })
+    }
+
+    /// Where its streams are accepted.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its data directory.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its log so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+
+    /// The administrator's secret.
+    pub fn admin_secret(&self) -> String {
+        let text = fs::read_to_string(self.directory.path().join("admin.secret"));
+        text.expect("the secret was made at the first start").trim().to_string()
+    }
+
+    /// A connection of the administrator.
+    pub fn admin(&self) -> Admin {
+        let config = ClientConfig::default();
+        Admin::connect(&self.address.to_string(), &self.admin_secret(), config).expect("the admin is let in")
+    }
+
+    /// Creates a tenant.
+    pub fn tenant(&self, name: &str) -> Tenant {
+        let secret = self.admin().tenant_create(name).expect("the tenant is created");
+        Tenant { name: name.into(), secret }
+    }
+
+    /// A client of a tenant.
+    pub fn client(&self, tenant: &Tenant) -> Client {
+        Client::connect(&self.address.to_string(), &tenant.name, &tenant.secret)
+            .expect("the tenant is let in")
+    }
+
+    /// A fresh tenant `name` with a table `data`: its client and the table's id.
+    pub fn tenant_with_table(&self, name: &str) -> (Client, u32) {
+        let mut client = self.client(&self.tenant(name));
+        let table = client.table_create("data").expect("the table is created");
+        (client, table)
+    }
+
+    /// Whether the process still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Asks the server to end, and waits for it.
+    pub fn stop(&mut self) -> ExitStatus {
+        let done = Command::new("kill").arg(self.child.id().to_string()).status();
+        assert!(done.is_ok_and(|status| status.success()), "the server is there to be stopped");
+        self.wait()
+    }
+
+    /// Ends the server as a power cut would.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("the server is there to be killed");
+        self.wait();
+    }
+
+    /// Starts the server again over the same data directory, at the same address.
+    pub fn restart(&mut self) {
+        let address = self.address.to_string();
+        (self.child, self.address) =
+            spawn(self.directory.path(), &self.settings, &address).expect("the server starts again");
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("the server is our child") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the server does not end\n{}", self.log());
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(directory: &Path, settings: &Settings, listen: &str) -> io::Result<(Child, SocketAddr)> {
+    let ready = directory.join("ready");
+    let _ = fs::remove_file(&ready);
+    let log = File::options().create(true).append(true).open(directory.join("log"))?;
+    let server = binary("splinter-server");
+    let mut command = match settings.wrapper.split_first() {
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(&server);
+            command
+        }
+        None => Command::new(&server),
+    };
+    command
+        .args(["--listen", listen, "--memory", &settings.memory, "--segment", &settings.segment])
+        .args(["--cores", &settings.cores.to_string(), "--log", "info"])
+        .arg("--data")
+        .arg(directory)
+        .arg("--ready-file")
+        .arg(&ready)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log);
+    let mut child = command.spawn()?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(address) = ready_address(&ready) {
+            return Ok((child, address));
+        }
+        let ended = child.try_wait()?;
+        if ended.is_some() || Instant::now() > deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            let log = fs::read_to_string(directory.join("log")).unwrap_or_default();
+            return Err(io::Error::other(format!("the server did not come up ({ended:?})\n{log}")));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+/// The address in the ready line `ready tcp=ADDRESS udp=...`.
+fn ready_address(path: &Path) -> Option<SocketAddr> {
+    let line = fs::read_to_string(path).ok()?;
+    line.split_whitespace().find_map(|word| word.strip_prefix("tcp="))?.parse().ok()
+}
+
+/// The path of one of our programs, which are built at the first call.
+pub fn binary(name: &str) -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(build).join(name)
+}
+
+fn build() -> PathBuf {
+    // Tests lie in <target>/<profile>/deps, programs one above.
+    let test = std::env::current_exe().expect("a test is a file");
+    let folder = test.ancestors().nth(2).expect("a test lies in <target>/<profile>/deps").to_path_buf();
+    let target = folder.parent().expect("a profile lies in a target directory");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests lies in the root");
+    let mut cargo = Command::new(option_env!("CARGO").unwrap_or("cargo"));
+    cargo.current_dir(root).args(["build", "--quiet", "--bins", "-p", "db", "-p", "client"]);
+    cargo.arg("--target-dir").arg(target);
+    if folder.ends_with("release") {
+        cargo.arg("--release");
+    }
+    let built = cargo.stdin(Stdio::null()).output().expect("cargo runs");
+    assert!(built.status.success(), "cargo cannot build:\n{}", String::from_utf8_lossy(&built.stderr));
+    folder
+}
