@@ -9,9 +9,15 @@
 /// Worker cores of one server: the opening answer lists their ports in one record.
 pub const CORES_MAX: usize = 64;
 
+/// Memory of a store below which a server refuses to start: a few segments per core.
+pub const MEMORY_BYTES_MIN: usize = 8 << 20;
+
 /// Requests of one prefetch round: enough misses in flight to hide memory latency, few enough to stay in
 /// the first-level cache while they wait.
 pub const CHUNK_REQUESTS: usize = 32;
+
+/// Frames of replies that a worker has under construction: the answers to a full batch, with room.
+pub const OUTGOING_FRAMES: usize = 64;
 
 /// Records of the exactly-once ring of one session; a power of two. The distance between the oldest
 /// request that is not acknowledged and the newest one is always below it.
@@ -22,7 +28,7 @@ pub const WINDOW_RECORDS: usize = 1024;
 pub const SESSION_CREDITS: u16 = 256;
 
 /// Reply bytes of one invocation that are kept for a retry. Native replies are kept inline.
-pub const STORED_REPLY_BYTES_MAX: usize = 1 << 20;
+pub const STORED_REPLY_BYTES_MAX: usize = wire::limits::REPLY_BYTES_MAX;
 
 /// Reply bytes of all invocations of one session that are kept for retries. A session that is above it
 /// gets `Retry` until it acknowledges.
@@ -30,6 +36,9 @@ pub const SESSION_REPLY_BYTES_MAX: usize = 4 << 20;
 
 /// A stored reply keeps its buffer for the next use of its record up to this capacity, in bytes.
 pub const STORED_REPLY_BYTES_KEPT: usize = 2048;
+
+/// What a request is told to wait, in microseconds, whose exactly-once record is still taken.
+pub const RETRY_BUSY_US: u32 = 500;
 
 /// Sessions of one server. A session costs about 40 KiB, nearly all of it the exactly-once ring.
 pub const SESSIONS_MAX: usize = 16_384;
@@ -49,8 +58,8 @@ pub const TABLES_PER_TENANT_MAX: usize = 256;
 /// Extensions of one tenant: each is a loaded library.
 pub const EXTENSIONS_PER_TENANT_MAX: usize = 64;
 
-/// Bytes of the name of a tenant, table or extension.
-pub const NAME_BYTES_MAX: usize = 64;
+/// Bytes of the name of a tenant, table or extension: the protocol's limit.
+pub const NAME_BYTES_MAX: usize = wire::limits::NAME_BYTES_MAX;
 
 /// TCP connections at a time, each served by a control thread.
 pub const CONNECTIONS_MAX: usize = 2048;
@@ -60,6 +69,12 @@ pub const CONTROL_STACK_BYTES: usize = 512 << 10;
 
 /// A fresh connection that has not opened anything after this long is closed, in milliseconds.
 pub const OPENING_TIMEOUT_MS: u64 = 10_000;
+
+/// Bytes of the body of an opening: a name, a secret and their lengths, with room.
+pub const OPENING_BYTES_MAX: usize = 1024;
+
+/// How often the thread of a silent stream looks whether its session is over, in milliseconds.
+pub const STREAM_LOOK_MS: u64 = 1_000;
 
 /// A record once begun has to arrive, and an answer has to be taken, within this time, in milliseconds.
 pub const RECORD_TIMEOUT_MS: u64 = 30_000;
@@ -79,12 +94,6 @@ pub const REFUSALS_PER_SECOND: u32 = 256;
 /// Source prefixes (/24 of IPv4, /48 of IPv6) that are told apart; more share a bucket.
 pub const SOURCE_BUCKETS: usize = 256;
 
-/// Keys of one multi-get: its reply is assembled in one step.
-pub const MULTI_GET_KEYS_MAX: usize = 512;
-
-/// Bytes of the body of a reply that goes over a stream: a value of 1 MiB with its head, with room.
-pub const STREAM_REPLY_BYTES_MAX: usize = (2 << 20) - 64;
-
 /// How long the control plane waits for the workers to take a change, in milliseconds.
 pub const CHANGE_TIMEOUT_MS: u64 = 5_000;
 
@@ -94,17 +103,24 @@ pub const STREAM_ANSWER_TIMEOUT_MS: u64 = 10_000;
 /// Changes that a worker takes between two batches, so that a flood of them does not starve frames.
 pub const CHANGES_PER_ROUND: usize = 16;
 
-/// Steps of background work of the store between two batches while frames keep coming.
-pub const BACKGROUND_STEPS_BUSY: usize = 1;
+/// Steps of background work of the store between two looks at an idle port; one while frames keep coming.
+pub const BACKGROUND_STEPS_IDLE: usize = 4;
+
+/// How long an idle worker sleeps at most before it looks around, in milliseconds.
+pub const SLEEP_MS_MAX: u64 = 100;
+
+/// How often idle sessions are looked for, in milliseconds.
+pub const HOUSEKEEPING_MS: u64 = 1_000;
 
 /// Ids of clients that one write to the metadata reserves.
 pub const CLIENT_IDS_RESERVED: u64 = 65_536;
 
+const _: () = assert!(OPENING_BYTES_MAX > NAME_BYTES_MAX + wire::limits::SECRET_BYTES_MAX + 16);
+const _: () = assert!(OUTGOING_FRAMES.is_power_of_two() && OUTGOING_FRAMES >= net::batch::BATCH_FRAMES);
 const _: () = assert!(WINDOW_RECORDS.is_power_of_two());
 const _: () = assert!(SESSION_CREDITS as usize <= WINDOW_RECORDS / 2);
 const _: () = assert!(STORED_REPLY_BYTES_MAX <= SESSION_REPLY_BYTES_MAX);
 const _: () = assert!(STORED_REPLY_BYTES_KEPT * WINDOW_RECORDS <= SESSION_REPLY_BYTES_MAX);
-const _: () = assert!(STORED_REPLY_BYTES_MAX <= STREAM_REPLY_BYTES_MAX);
 const _: () = assert!(SESSIONS_PER_TENANT_MAX <= SESSIONS_MAX);
 // ---- Extensions: memory and stacks -------------------------------------------------------------------
 
@@ -127,3 +143,77 @@ pub const STACKS_KEPT_PER_WORKER: usize = 64;
 pub const ALTERNATE_STACK_BYTES: usize = 32 << 10;
 
 const _: () = assert!(STACK_GUARD_BYTES.is_multiple_of(4096) && ALTERNATE_STACK_BYTES.is_multiple_of(4096));
+
+// ---- Extensions: one invocation --------------------------------------------------------------------------
+
+/// Bytes that one invocation may allocate.
+pub const ARENA_BYTES: usize = 1 << 20;
+
+/// Bytes of keys and values that one invocation may write before they are applied.
+pub const TRANSACTION_BYTES: usize = 4 << 20;
+
+/// Objects that one invocation may write: with the reads of it, what one commit of the store takes.
+pub const TRANSACTION_WRITES_MAX: usize = 1024;
+
+/// Up to this many writes a lookup among them compares in a row.
+pub const TRANSACTION_WRITES_SCANNED: usize = 16;
+
+/// Objects that an invocation of a function that may write may read: all are validated at the commit.
+pub const TRANSACTION_READS_MAX: usize = 3072;
+
+/// Reads for which a slot keeps memory from one invocation to the next.
+pub const TRANSACTION_READS_KEPT: usize = 256;
+
+/// Objects that one invocation may read, in whatever way.
+pub const INVOCATION_READS_MAX: u32 = 1 << 20;
+
+/// Keys that one host call reads: what the SDK sends at once, twice over.
+pub const GET_MANY_KEYS_MAX: usize = 64;
+
+/// Times that one invocation may yield. At some 100 ns a turn of an idle worker, about 10 ms.
+pub const INVOCATION_YIELDS_MAX: u32 = 100_000;
+
+/// Age at which an invocation is ended when it yields next, in microseconds: until then it holds its pin,
+/// and the store cannot free what was overwritten since.
+pub const INVOCATION_AGE_US_MAX: u64 = 2_000_000;
+
+/// How often an invocation is run until its commit meets no conflict.
+pub const COMMIT_TRIES_MAX: u32 = 8;
+
+/// Bytes of the text of a panic that the caller gets.
+pub const LAST_WORDS_BYTES_MAX: usize = 512;
+
+/// Bytes of one log line; what the SDK sends at most.
+pub const EXTENSION_LOG_LINE_BYTES_MAX: usize = 256;
+
+/// Log lines of one invocation; more are not kept.
+pub const EXTENSION_LOG_LINES_MAX: u32 = 32;
+
+/// Bytes of log lines that are kept for a tenant.
+pub const EXTENSION_LOG_BYTES: usize = 64 << 10;
+
+// ---- Extensions: installing --------------------------------------------------------------------------------
+
+/// Installations that build at a time: each is a compiler, and the workers need the machine.
+pub const COMPILES_AT_ONCE_MAX: usize = 2;
+
+/// Installations of one tenant that wait: each is a control thread. More are told to try later.
+pub const COMPILES_WAITING_PER_TENANT_MAX: usize = 4;
+
+// ---- Extensions: one worker ------------------------------------------------------------------------------
+
+/// Invocations of one worker that have not ended. Beyond it new ones are told to come again.
+pub const INVOCATIONS_PER_WORKER_MAX: usize = 8192;
+
+/// Slots that a worker keeps for the invocations to come; more are unmapped when they are free.
+pub const SLOTS_KEPT_PER_WORKER: usize = 1024;
+
+/// Bytes of each part of a slot's memory that stay with it. So 1024 kept slots hold some 256 MiB at the
+/// very most, and as a rule a few pages each.
+pub const ROOM_PART_BYTES_KEPT: usize = 64 << 10;
+
+const _: () = assert!(TRANSACTION_READS_MAX + TRANSACTION_WRITES_MAX <= store::COMMIT_OPERATIONS_MAX);
+const _: () = assert!(TRANSACTION_BYTES >= store::VALUE_BYTES_MAX + store::KEY_BYTES_MAX);
+const _: () = assert!(ROOM_PART_BYTES_KEPT.is_multiple_of(4096) && ARENA_BYTES > ROOM_PART_BYTES_KEPT);
+const _: () = assert!(EXTENSION_LOG_LINE_BYTES_MAX + 64 < EXTENSION_LOG_BYTES);
+const _: () = assert!(LAST_WORDS_BYTES_MAX <= STORED_REPLY_BYTES_MAX);

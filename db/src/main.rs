@@ -1,2 +1,141 @@
-//! See the crate description.
-fn main() {}
+//! `splinter-server`: reads the command line, starts the server, waits for a signal.
+//!
+//! Prints one line, `ready tcp=ADDRESS udp=PORT[,PORT...]`, on standard output when it serves; everything
+//! else goes to standard error. Ends with 0 after SIGTERM or SIGINT, with 1 when it cannot start or its
+//! workers break, with 2 when the command line is wrong.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{ArgAction, Parser};
+use db::config::{Config, ConfigError, parse_bytes, parse_cpus};
+use db::server::administrator;
+use db::server::boot::Server;
+use db::server::process::EndSignals;
+use net::IdleStrategy;
+use tracing_subscriber::EnvFilter;
+
+/// The Splinter server: a multi-tenant, extensible, low-latency key-value store.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    /// Address for streams (TCP); core i takes frames on the UDP port of this number plus i
+    #[arg(long, env = "SPLINTER_LISTEN", default_value = "127.0.0.1:7700", value_name = "ADDRESS:PORT")]
+    listen: SocketAddr,
+
+    /// Worker threads
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    cores: usize,
+
+    /// CPUs to pin the workers to, one each, such as 0,2 or 4-7
+    #[arg(long, value_parser = cpus, value_name = "LIST")]
+    pin: Option<CpuList>,
+
+    /// Memory of the store, objects and indexes together
+    #[arg(long, default_value = "1GiB", value_parser = parse_bytes, value_name = "BYTES")]
+    memory: usize,
+
+    /// Size of a log segment, a power of two
+    #[arg(long, default_value = "8MiB", value_parser = parse_bytes, value_name = "BYTES")]
+    segment: usize,
+
+    /// Directory for metadata, the administrator's secret and compiled extensions
+    #[arg(long, env = "SPLINTER_DATA", default_value = "splinter-data", value_name = "DIRECTORY")]
+    data: PathBuf,
+
+    /// Ask for pages of 2 MiB
+    #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    huge_pages: bool,
+
+    /// An idle worker spins for this long, in microseconds
+    #[arg(long, default_value_t = IdleStrategy::default().spin_us, value_name = "US")]
+    idle_spin: u64,
+
+    /// Then it yields its CPU until it was idle for this long, in microseconds; then it sleeps
+    #[arg(long, default_value_t = IdleStrategy::default().yield_until_us, value_name = "US")]
+    idle_yield: u64,
+
+    /// What to log: error, warn, info, debug, trace
+    #[arg(long, env = "SPLINTER_LOG", default_value = "info", value_name = "LEVEL")]
+    log: String,
+
+    /// Write the ready line to this file as well
+    #[arg(long, value_name = "FILE")]
+    ready_file: Option<PathBuf>,
+}
+
+/// How often the main thread looks whether the workers live.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A list of CPUs, as one value for the parser.
+#[derive(Clone, Debug)]
+struct CpuList(Vec<usize>);
+
+fn cpus(text: &str) -> Result<CpuList, ConfigError> {
+    parse_cpus(text).map(CpuList)
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = EnvFilter::try_new(&arguments.log).unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            eprintln!("splinter-server: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), String> {
+    let signals = EndSignals::block().map_err(|error| format!("cannot block signals: {error}"))?;
+    let ready_file = arguments.ready_file.clone();
+    let config = config(arguments);
+    let secret = config.data_directory.join(administrator::FILE_NAME);
+    let server = Server::start(&config).map_err(|error| error.to_string())?;
+    eprintln!("the administrator's secret is in {}", secret.display());
+    announce(&server, ready_file.as_deref()).map_err(|error| format!("cannot say that it is ready: {error}"))?;
+    loop {
+        let signal = signals.wait(LOOK).map_err(|error| format!("cannot wait for signals: {error}"))?;
+        if let Some(signal) = signal {
+            tracing::info!(signal, "stopping");
+            server.stop();
+            return Ok(());
+        }
+        if server.is_broken() {
+            return Err("a worker ended before the server was told to".to_owned());
+        }
+    }
+}
+
+fn config(arguments: Arguments) -> Config {
+    Config {
+        listen: arguments.listen,
+        cores: arguments.cores,
+        pin: arguments.pin.map_or_else(Vec::new, |list| list.0),
+        memory_bytes: arguments.memory,
+        segment_bytes: arguments.segment,
+        huge_pages: arguments.huge_pages,
+        data_directory: arguments.data,
+        idle: IdleStrategy { spin_us: arguments.idle_spin, yield_until_us: arguments.idle_yield },
+    }
+}
+
+fn announce(server: &Server, ready_file: Option<&Path>) -> io::Result<()> {
+    let ports: Vec<String> = server.frame_ports().iter().map(u16::to_string).collect();
+    let line = format!("ready tcp={} udp={}\n", server.tcp(), ports.join(","));
+    if let Some(path) = ready_file {
+        // Renamed into place, so that whoever waits for the file never reads half a line.
+        let fresh = path.with_extension("new");
+        fs::write(&fresh, &line)?;
+        fs::rename(&fresh, path)?;
+    }
+    let mut out = io::stdout().lock();
+    out.write_all(line.as_bytes())?;
+    out.flush()
+}

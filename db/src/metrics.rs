@@ -28,6 +28,8 @@ macro_rules! counters {
 counters! {
     /// Frames that arrived.
     FramesReceived = "frames_received",
+    /// Frames that the kernel or the port lost before the worker could take them.
+    FramesDropped = "frames_dropped",
     /// Frames that were handed to the port.
     FramesSent = "frames_sent",
     /// Frames with a wrong head, or with groups or messages that do not add up.
@@ -113,6 +115,12 @@ impl WorkerMetrics {
     #[inline]
     pub fn count(&self, counter: Counter) {
         self.add(counter, 1);
+    }
+
+    /// Sets what is counted elsewhere. Called by the owning worker alone.
+    #[inline]
+    pub fn set(&self, counter: Counter, value: u64) {
+        self.values[counter as usize].store(value, Ordering::Relaxed);
     }
 
     /// The value now.

@@ -20,6 +20,7 @@ pub use tenants::TenantRow;
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -79,12 +80,13 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// Reserves [`CLIENT_IDS_RESERVED`] numbers of clients and gives the first.
+    /// Reserves [`CLIENT_IDS_RESERVED`] numbers of clients.
     ///
     /// # Errors
     /// When the reservation cannot be stored.
-    pub fn reserve_client_ids(&self) -> Result<u64, MetadataError> {
-        self.write(|transaction| next(transaction, "client", CLIENT_IDS_RESERVED))
+    pub fn reserve_client_ids(&self) -> Result<Range<u64>, MetadataError> {
+        let first = self.write(|transaction| next(transaction, "client", CLIENT_IDS_RESERVED))?;
+        Ok(first..first + CLIENT_IDS_RESERVED)
     }
 
     fn read<T>(

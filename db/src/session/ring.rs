@@ -109,6 +109,13 @@ impl Ring {
         self.acknowledged.load(Ordering::Relaxed)
     }
 
+    /// A sequence beyond all that were claimed or acknowledged so far. Looks at every record.
+    #[must_use]
+    pub fn next_sequence(&self) -> u64 {
+        let claimed = self.records.iter().map(|record| record.state.load(Ordering::Acquire) >> 2).max();
+        claimed.map_or(1, |claimed| claimed + 1).max(self.acknowledged())
+    }
+
     /// Takes the record of `sequence`.
     #[inline]
     pub fn claim(&self, sequence: u64) -> Claim {

@@ -1,0 +1,171 @@
+//! The configuration of a server: read once, checked once, plain values below.
+//!
+//! `main` fills a [`Config`] from the command line, tests fill one by hand; [`Config::check`] refuses what
+//! cannot work and says why. Nobody below boot looks at arguments or the environment.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use net::IdleStrategy;
+
+use crate::limits::{CORES_MAX, MEMORY_BYTES_MIN};
+
+/// What a server is started with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where streams are accepted. Core `i` listens for frames on the UDP port of the same number plus
+    /// `i`; with port 0 the kernel chooses all of them.
+    pub listen: SocketAddr,
+    /// Worker threads.
+    pub cores: usize,
+    /// CPUs that the workers are pinned to, one each, or none.
+    pub pin: Vec<usize>,
+    /// Memory of the store, in bytes.
+    pub memory_bytes: usize,
+    /// Bytes of a segment.
+    pub segment_bytes: usize,
+    /// Whether to ask the kernel for pages of 2 MiB.
+    pub huge_pages: bool,
+    /// Where metadata, the administrator's secret and compiled extensions are kept.
+    pub data_directory: PathBuf,
+    /// What a worker does when there is nothing to do.
+    pub idle: IdleStrategy,
+}
+
+/// Why a configuration cannot work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError(pub String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// A server on loopback with one core, 1 GiB, and ports that the kernel chooses.
+    #[must_use]
+    pub fn new(data_directory: PathBuf) -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            cores: 1,
+            pin: Vec::new(),
+            memory_bytes: 1 << 30,
+            segment_bytes: store::SEGMENT_BYTES_DEFAULT,
+            huge_pages: true,
+            data_directory,
+            idle: IdleStrategy::default(),
+        }
+    }
+
+    /// Whether a server can be started with this.
+    ///
+    /// # Errors
+    /// Says what is wrong, for people.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let refuse = |text: String| Err(ConfigError(text));
+        if !(1..=CORES_MAX).contains(&self.cores) {
+            return refuse(format!("{} cores: there must be 1 to {CORES_MAX}", self.cores));
+        }
+        if !self.pin.is_empty() && self.pin.len() != self.cores {
+            return refuse(format!("{} CPUs to pin {} workers to", self.pin.len(), self.cores));
+        }
+        if self.memory_bytes < MEMORY_BYTES_MIN {
+            return refuse(format!("{} bytes of memory: at least {MEMORY_BYTES_MIN} are needed", self.memory_bytes));
+        }
+        let last_port = usize::from(self.listen.port()) + self.cores - 1;
+        if self.listen.port() != 0 && last_port > usize::from(u16::MAX) {
+            return refuse(format!("port {} of the last core does not exist", last_port));
+        }
+        Ok(())
+    }
+
+    /// The UDP address of core `index`.
+    #[must_use]
+    pub fn frame_address(&self, index: usize) -> SocketAddr {
+        let mut address = self.listen;
+        if address.port() != 0 {
+            address.set_port(address.port() + index as u16);
+        }
+        address
+    }
+}
+
+/// A number of bytes as people write it: `4096`, `64KiB`, `512M`, `1GiB`, `2g`.
+///
+/// # Errors
+/// Says what is wrong.
+pub fn parse_bytes(text: &str) -> Result<usize, ConfigError> {
+    let refuse = || ConfigError(format!("`{text}` is not a number of bytes such as 4096, 64KiB or 1GiB"));
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let number: usize = text[..digits].parse().map_err(|_| refuse())?;
+    let shift = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return Err(refuse()),
+    };
+    number.checked_mul(1 << shift).ok_or_else(refuse)
+}
+
+/// A list of CPUs as people write it: `0`, `0,2`, `4-7`.
+///
+/// # Errors
+/// Says what is wrong.
+pub fn parse_cpus(text: &str) -> Result<Vec<usize>, ConfigError> {
+    let refuse = || ConfigError(format!("`{text}` is not a list of CPUs such as 0,2 or 4-7"));
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: usize = first.trim().parse().map_err(|_| refuse())?;
+        let last: usize = last.trim().parse().map_err(|_| refuse())?;
+        if last < first || last - first >= CORES_MAX {
+            return Err(refuse());
+        }
+        cpus.extend(first..=last);
+    }
+    Ok(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::{Config, parse_bytes, parse_cpus};
+
+    #[test]
+    fn bytes_are_read_as_people_write_them() {
+        assert_eq!(parse_bytes("4096"), Ok(4096));
+        assert_eq!(parse_bytes("64KiB"), Ok(65_536));
+        assert_eq!(parse_bytes("1 GiB"), Ok(1 << 30));
+        assert_eq!(parse_bytes("2g"), Ok(2 << 30));
+        for text in ["", "GiB", "-1", "1.5G", "99999999999999999999", "99999999999T", "1 parsec"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn cpus_are_read_as_people_write_them() {
+        assert_eq!(parse_cpus("0"), Ok(vec![0]));
+        assert_eq!(parse_cpus("0,2"), Ok(vec![0, 2]));
+        assert_eq!(parse_cpus("4-6,9"), Ok(vec![4, 5, 6, 9]));
+        for text in ["", "a", "3-1", "0-99999999", "1,,2"] {
+            assert!(parse_cpus(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        let good = Config::new(PathBuf::from("data"));
+        assert_eq!(good.check(), Ok(()));
+        assert!(Config { cores: 0, ..good.clone() }.check().is_err());
+        assert!(Config { cores: 2, pin: vec![1], ..good.clone() }.check().is_err());
+        assert!(Config { memory_bytes: 4096, ..good.clone() }.check().is_err());
+        assert!(Config { listen: ([127, 0, 0, 1], 65_535).into(), cores: 2, ..good }.check().is_err());
+    }
+}

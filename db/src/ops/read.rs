@@ -1,0 +1,67 @@
+//! Operations that change nothing: get and multi-get.
+//!
+//! What they return points into the store and stays valid under the pin; the caller copies it once, into
+//! the outgoing frame. Prefetching is split in two steps over a whole batch: buckets first, then the
+//! objects that they lead to, so that the misses of many requests overlap.
+
+use store::{Object, Pinned};
+use wire::{Keys, Status};
+
+use crate::limits::CHUNK_REQUESTS;
+use crate::tablet::TableEntry;
+
+/// Reads one object.
+#[inline]
+#[must_use]
+pub fn get<'p>(pin: &'p Pinned<'_>, entry: &TableEntry, hash: u64, key: &[u8]) -> Option<Object<'p>> {
+    pin.get(&entry.table, hash, key)
+}
+
+/// First step: asks for the bucket of a key.
+#[inline]
+pub fn prefetch_bucket(pin: &Pinned<'_>, entry: &TableEntry, hash: u64) {
+    pin.prefetch_bucket(&entry.table, hash);
+}
+
+/// Second step: asks for the object of a key, whose bucket should be there by now.
+#[inline]
+pub fn prefetch_object(pin: &Pinned<'_>, entry: &TableEntry, hash: u64) {
+    pin.prefetch_object(&entry.table, hash);
+}
+
+/// Reads many objects of one table into `found`, which takes one entry per key in their order, and says
+/// how many bytes their values have in all.
+///
+/// # Errors
+/// [`Status::ReplyTooLarge`] as soon as the values exceed `value_bytes_max`.
+pub fn get_many<'p>(
+    pin: &'p Pinned<'_>,
+    entry: &TableEntry,
+    mut keys: Keys<'_>,
+    value_bytes_max: usize,
+    found: &mut [Option<Object<'p>>],
+) -> Result<usize, Status> {
+    let mut value_bytes = 0;
+    let mut done = 0;
+    while !keys.is_empty() {
+        let mut chunk: [(u64, &[u8]); CHUNK_REQUESTS] = [(0, &[]); CHUNK_REQUESTS];
+        let mut filled = 0;
+        for (place, key) in chunk.iter_mut().zip(keys.by_ref().take(CHUNK_REQUESTS)) {
+            *place = (store::hash(key), key);
+            prefetch_bucket(pin, entry, place.0);
+            filled += 1;
+        }
+        for (hash, _) in &chunk[..filled] {
+            prefetch_object(pin, entry, *hash);
+        }
+        for (hash, key) in &chunk[..filled] {
+            found[done] = get(pin, entry, *hash, key);
+            value_bytes += found[done].as_ref().map_or(0, |object| object.value().len());
+            done += 1;
+        }
+        if value_bytes > value_bytes_max {
+            return Err(Status::ReplyTooLarge);
+        }
+    }
+    Ok(value_bytes)
+}

@@ -1,0 +1,139 @@
+//! Operations on one object that change it: put, delete, increment.
+//!
+//! Each ends in an [`Outcome`]: a status with a reply of at most two words, small enough to be kept in the
+//! exactly-once ring as it is. The store does each in one atomic step.
+
+use store::{Pinned, WriteError};
+use wire::{Condition, Status};
+
+use crate::tablet::TableEntry;
+
+/// How a write ended, with the body of its reply: `bytes` of the little-endian words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: Status,
+    /// Bytes of the body: 0, 4, 8 or 16.
+    pub bytes: usize,
+    /// The body.
+    pub words: [u64; 2],
+}
+
+impl Outcome {
+    /// A status without a body.
+    #[must_use]
+    pub const fn bare(status: Status) -> Self {
+        Self { status, bytes: 0, words: [0; 2] }
+    }
+
+    /// A status with a version.
+    #[must_use]
+    pub const fn version(status: Status, version: u64) -> Self {
+        Self { status, bytes: wire::reply::VERSION_BYTES, words: [version, 0] }
+    }
+
+    /// Come again after this many microseconds.
+    #[must_use]
+    pub const fn retry(after_us: u32) -> Self {
+        Self { status: Status::Retry, bytes: 4, words: [after_us as u64, 0] }
+    }
+
+    /// Writes the body: exactly [`Outcome::bytes`].
+    #[inline]
+    pub fn write_body(&self, body: &mut [u8]) {
+        match body.len() {
+            8 => body.copy_from_slice(&self.words[0].to_le_bytes()),
+            0 => {}
+            _ => {
+                let words = u128::from(self.words[0]) | u128::from(self.words[1]) << 64;
+                body.copy_from_slice(&words.to_le_bytes()[..self.bytes]);
+            }
+        }
+    }
+}
+
+/// Writes an object.
+#[inline]
+#[must_use]
+pub fn put(
+    pin: &Pinned<'_>,
+    entry: &TableEntry,
+    hash: u64,
+    key: &[u8],
+    value: &[u8],
+    condition: Condition,
+) -> Outcome {
+    match pin.put(&entry.table, hash, key, value, to_store(condition)) {
+        Ok(version) => Outcome::version(Status::Ok, version),
+        Err(error) => refused(error),
+    }
+}
+
+/// Deletes an object.
+#[inline]
+#[must_use]
+pub fn delete(pin: &Pinned<'_>, entry: &TableEntry, hash: u64, key: &[u8], condition: Condition) -> Outcome {
+    match pin.delete(&entry.table, hash, key, to_store(condition)) {
+        Ok(Some(version)) => Outcome::version(Status::Ok, version),
+        Ok(None) => Outcome::bare(Status::NotFound),
+        Err(error) => refused(error),
+    }
+}
+
+/// Adds to the number that an object holds.
+#[inline]
+#[must_use]
+pub fn increment(pin: &Pinned<'_>, entry: &TableEntry, hash: u64, key: &[u8], delta: i64) -> Outcome {
+    match pin.increment(&entry.table, hash, key, delta) {
+        Ok((version, value)) => Outcome { status: Status::Ok, bytes: 16, words: [version, value as u64] },
+        Err(error) => refused(error),
+    }
+}
+
+/// The condition of the wire as the store knows it.
+#[inline]
+#[must_use]
+pub const fn to_store(condition: Condition) -> store::Condition {
+    match condition {
+        Condition::Always => store::Condition::Always,
+        Condition::Absent => store::Condition::Absent,
+        Condition::Present => store::Condition::Present,
+        Condition::Version(version) => store::Condition::Version(version),
+    }
+}
+
+/// What the store's refusal is on the wire. The one place where this is decided.
+#[must_use]
+pub fn refused(error: WriteError) -> Outcome {
+    match error {
+        WriteError::ConditionFailed { current } => Outcome::version(Status::ConditionFailed, current),
+        WriteError::Retry { after_us } => Outcome::retry(after_us),
+        WriteError::NotANumber => Outcome::bare(Status::NotANumber),
+        WriteError::Overflow => Outcome::bare(Status::Overflow),
+        WriteError::OutOfMemory => Outcome::bare(Status::OutOfMemory),
+        WriteError::KeyTooLarge => Outcome::bare(Status::KeyTooLarge),
+        WriteError::ValueTooLarge => Outcome::bare(Status::ValueTooLarge),
+        WriteError::Collisions => Outcome::bare(Status::Collisions),
+        WriteError::TableRetired => Outcome::bare(Status::UnknownTable),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Outcome;
+    use wire::Status;
+
+    #[test]
+    fn the_body_is_the_words_little_endian() {
+        let outcome = Outcome { status: Status::Ok, bytes: 16, words: [1, u64::MAX] };
+        let mut body = [0; 16];
+        outcome.write_body(&mut body);
+        assert_eq!(wire::reply::Number::decode(&body).map(|sum| (sum.version, sum.value)), Ok((1, -1)));
+        let mut body = [0; 4];
+        Outcome::retry(77).write_body(&mut body);
+        assert_eq!(wire::reply::decode_retry(&body), Ok(77));
+        let mut body = [0; 8];
+        Outcome::version(Status::Ok, 9).write_body(&mut body);
+        assert_eq!(wire::reply::decode_version(&body), Ok(9));
+    }
+}

@@ -1,0 +1,28 @@
+//! The server's threads and how requests reach them.
+//!
+//! Workers, one per core: [`worker`] loops over [`dispatch`], which runs [`native`] requests and starts
+//! [`invocation`]s; replies go into [`outgoing`] frames. Control threads: [`listening`] accepts streams,
+//! each served by [`connection`], which opens sessions ([`opening`]), administers ([`administration`]) and
+//! hands data requests to workers ([`stream_request`]). What control threads decide reaches the workers as
+//! [`change`]s to their [`catalog`]. [`boot`] puts the parts together.
+
+pub mod administration;
+pub mod administrator;
+pub mod boot;
+pub mod catalog;
+pub mod change;
+pub mod connection;
+pub mod control;
+pub mod dispatch;
+pub mod invocation;
+pub mod listening;
+pub mod native;
+pub mod opening;
+pub mod outgoing;
+pub mod process;
+pub mod refusal;
+pub mod stream_request;
+pub mod worker;
+
+#[cfg(test)]
+mod tests;

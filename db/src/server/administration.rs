@@ -1,0 +1,54 @@
+//! Administration over streams: which role may ask what, and the answer.
+//!
+//! The administrator makes and drops tenants and sees everything; a tenant administers what it has and sees
+//! nothing of others. Names are relative to the tenant of the stream, so there is no way to even name a
+//! thing of another one. Each subject has its file.
+
+mod sessions;
+mod statistics;
+mod tables;
+mod tenants;
+
+use wire::{AdminRequest, Status};
+
+use super::control::{Control, Refusal};
+use super::opening::Role;
+use crate::session::Session;
+
+/// Serves one request: the body of the answer under `Ok`.
+///
+/// # Errors
+/// The refusal to answer.
+pub fn serve(control: &Control, role: &Role, opcode: u8, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+    match (AdminRequest::decode(opcode, body)?, role) {
+        (AdminRequest::TenantCreate { name }, Role::Administrator) => tenants::create(control, name),
+        (AdminRequest::TenantList, Role::Administrator) => tenants::list(control),
+        (AdminRequest::TenantDrop { name }, Role::Administrator) => tenants::drop(control, name),
+        (AdminRequest::Statistics, role) => statistics::read(control, role),
+        (AdminRequest::SessionList, role) => sessions::list(control, role),
+        (AdminRequest::SessionRevoke { client_id }, role) => sessions::revoke(control, role, client_id),
+        (request, Role::Tenant(session)) => serve_tenant(control, session, &request, body),
+        (_, Role::Administrator) => Err(not_permitted("tables and extensions belong to tenants")),
+    }
+}
+
+fn serve_tenant(
+    control: &Control,
+    session: &Session,
+    request: &AdminRequest<'_>,
+    body: &[u8],
+) -> Result<Vec<u8>, Refusal> {
+    let tenant = session.tenant;
+    match request {
+        AdminRequest::TableCreate { name } => tables::create(control, session, name),
+        AdminRequest::TableList => Ok(tables::list(control, tenant)),
+        AdminRequest::TableDrop { name } => tables::drop(control, tenant, name),
+        AdminRequest::TableStat { name } => tables::count(control, tenant, name),
+        AdminRequest::TableOpen { name } => tables::open(control, tenant, name),
+        _ => Err(not_permitted("this takes the administrator's secret")),
+    }
+}
+
+fn not_permitted(text: &str) -> Refusal {
+    Refusal::new(Status::NotPermitted, text)
+}

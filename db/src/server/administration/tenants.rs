@@ -1,0 +1,69 @@
+//! Tenants: create, list, drop. The administrator's alone.
+
+use std::collections::HashMap;
+
+use wire::{Body, Status, TenantCreated, TenantEntry};
+
+use crate::server::change::Change;
+use crate::server::control::{Control, Refusal, lock};
+use crate::tenant::TenantId;
+use crate::tenant::secret::{RandomnessMissing, SecretHash, generate};
+
+pub(super) fn create(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
+    let missing = |error: RandomnessMissing| Refusal::new(Status::Internal, error.to_string());
+    let secret = generate().map_err(missing)?;
+    let hash = SecretHash::of(secret.as_bytes()).map_err(missing)?;
+    let _changing = lock(&control.changing);
+    control.metadata.tenant_create(name, hash)?;
+    Ok(TenantCreated { secret }.encode())
+}
+
+pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
+    let mut sessions: HashMap<TenantId, u32> = HashMap::new();
+    for open in lock(&control.sessions).values() {
+        *sessions.entry(open.session.tenant).or_default() += 1;
+    }
+    let entries: Vec<TenantEntry> = control
+        .metadata
+        .tenants()?
+        .into_iter()
+        .map(|row| {
+            let tables = control.tables_of(row.id);
+            TenantEntry {
+                name: row.name,
+                tables: tables.len() as u32,
+                extensions: 0,
+                sessions: sessions.get(&row.id).copied().unwrap_or(0),
+                objects: tables.iter().map(|entry| entry.table.objects()).sum(),
+                bytes: tables.iter().map(|entry| entry.table.bytes()).sum(),
+            }
+        })
+        .collect();
+    Ok(entries.encode())
+}
+
+pub(super) fn drop(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
+    let _changing = lock(&control.changing);
+    let tenant = control.metadata.tenant_drop(name).map_err(|error| {
+        let refusal = Refusal::from(error);
+        match refusal.status {
+            Status::NotFound => Refusal::new(Status::UnknownTenant, format!("there is no tenant `{name}`")),
+            _ => refusal,
+        }
+    })?;
+    lock(&control.sessions).retain(|_, open| {
+        let stays = open.session.tenant != tenant;
+        if !stays {
+            open.session.close();
+        }
+        stays
+    });
+    let tables = control.tables_of(tenant);
+    lock(&control.tables).retain(|(owner, _), _| *owner != tenant);
+    let told = control.tell(&Change::TenantDropped(tenant));
+    for entry in tables {
+        entry.table.retire();
+    }
+    told?;
+    Ok(Vec::new())
+}

@@ -1,0 +1,255 @@
+//! The parts list of a server, in the order in which they are put together, and the way down.
+//!
+//! ```text
+//!   data directory -> metadata, administrator's secret -> store -> ports -> workers
+//!                  -> registry of extensions -> control -> tables and extensions of the metadata -> listener
+//! ```
+//! What fails on the way up is a [`BootError`] and leaves no thread behind. On the way down streams end
+//! first, then workers, which answer what they hold.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use net::{Listener, Port, StopHandle, UdpConfig, UdpPort};
+use store::Store;
+
+use super::administrator;
+use super::change::{Change, ChangeSender, change_queue};
+use super::control::Control;
+use super::listening;
+use super::process::pin_thread;
+use super::refusal::{Rate, RefusalLimit};
+use super::worker::{Worker, WorkerParts};
+use crate::clock::Clock;
+use crate::cluster::metadata::Metadata;
+use crate::config::Config;
+use crate::limits::{ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, HOUSEKEEPING_MS};
+use crate::metrics::WorkerMetrics;
+
+/// View of a server that is alone: there is nothing to disagree about.
+const VIEW: u64 = 1;
+
+/// Why a server did not start.
+#[derive(Debug)]
+pub struct BootError(String);
+
+impl BootError {
+    fn new(what: &str, error: impl fmt::Display) -> Self {
+        Self(format!("{what}: {error}"))
+    }
+}
+
+impl fmt::Display for BootError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BootError {}
+
+/// A running server. Ends with [`Server::stop`] or when it is dropped.
+pub struct Server {
+    control: Arc<Control>,
+    tcp: SocketAddr,
+    stop: StopHandle,
+    stopping: Arc<AtomicBool>,
+    control_threads: Vec<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts a server over kernel UDP.
+    ///
+    /// # Errors
+    /// Says which part failed and why.
+    pub fn start(config: &Config) -> Result<Self, BootError> {
+        config.check().map_err(|error| BootError::new("configuration", error))?;
+        let listener = Listener::bind(config.listen)
+            .map_err(|error| BootError::new(&format!("cannot listen on TCP {}", config.listen), error))?;
+        let ports = (0..config.cores)
+            .map(|index| {
+                let address = config.frame_address(index);
+                UdpPort::bind(address, UdpConfig::default())
+                    .map_err(|error| BootError::new(&format!("cannot listen on UDP {address}"), error))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        Self::start_over(config, listener, ports)
+    }
+
+    /// Starts a server over any ports, one per core.
+    ///
+    /// # Errors
+    /// Says which part failed and why.
+    pub fn start_over<P: Port + 'static>(
+        config: &Config,
+        listener: Listener,
+        ports: Vec<P>,
+    ) -> Result<Self, BootError> {
+        let clock = Clock::new();
+        let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
+        let directory = &config.data_directory;
+        fs::create_dir_all(directory)
+            .map_err(|error| BootError::new(&format!("cannot make {}", directory.display()), error))?;
+        let metadata = Metadata::open(&directory.join("metadata.redb"))
+            .map_err(|error| BootError::new("cannot open the metadata", error))?;
+        let administrator = administrator::open(directory)
+            .map_err(|error| BootError::new("the administrator's secret", error))?;
+        let store = Store::new(store::Config {
+            memory_bytes: config.memory_bytes,
+            segment_bytes: config.segment_bytes,
+            cores: config.cores,
+            huge_pages: config.huge_pages,
+        })
+        .map_err(|error| BootError::new("cannot make the store", error))?;
+        let client_ids =
+            metadata.reserve_client_ids().map_err(|error| BootError::new("cannot write the metadata", error))?;
+        let frame_ports = ports.iter().map(|port| port.local().port()).collect();
+        let started = start_workers(config, &store, ports, clock)?;
+        let control = Arc::new(Control {
+            clock,
+            metadata,
+            store,
+            workers: started.senders,
+            metrics: started.metrics,
+            ports: frame_ports,
+            view: VIEW,
+            administrator,
+            attempts: Mutex::new(RefusalLimit::new(Rate {
+                burst: ATTEMPTS_BURST,
+                per_second: ATTEMPTS_PER_SECOND,
+            })),
+            sessions: Mutex::default(),
+            tables: Mutex::default(),
+            client_ids: Mutex::new(client_ids),
+            changing: Mutex::new(()),
+        });
+        let stopping = Arc::new(AtomicBool::new(false));
+        let mut server = Self {
+            control,
+            tcp,
+            stop: listener.stop_handle(),
+            stopping,
+            control_threads: Vec::new(),
+            workers: started.threads,
+        };
+        server.control.restore().map_err(|refusal| BootError::new("cannot restore", refusal.text))?;
+        server.start_control(listener)?;
+        Ok(server)
+    }
+
+    fn start_control(&mut self, listener: Listener) -> Result<(), BootError> {
+        let failed = |error| BootError::new("cannot start a thread", error);
+        let (control, stopping) = (Arc::clone(&self.control), Arc::clone(&self.stopping));
+        let accepting = thread::Builder::new()
+            .name("listener".to_owned())
+            .spawn(move || listening::accept_all(&control, &listener, &stopping));
+        self.control_threads.push(accepting.map_err(failed)?);
+        let (control, stopping) = (Arc::clone(&self.control), Arc::clone(&self.stopping));
+        let sweeping = thread::Builder::new().name("housekeeping".to_owned()).spawn(move || {
+            while !stopping.load(Ordering::Relaxed) {
+                thread::park_timeout(Duration::from_millis(HOUSEKEEPING_MS));
+                control.close_idle_sessions();
+            }
+        });
+        self.control_threads.push(sweeping.map_err(failed)?);
+        Ok(())
+    }
+
+    /// The address of the listener.
+    #[must_use]
+    pub fn tcp(&self) -> SocketAddr {
+        self.tcp
+    }
+
+    /// The UDP port of each core.
+    #[must_use]
+    pub fn frame_ports(&self) -> &[u16] {
+        &self.control.ports
+    }
+
+    /// Whether a worker has ended on its own: its port broke. Then the server is of no more use.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.workers.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Ends streams, then workers, and waits for all of them.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.stop.stop();
+        for thread in self.control_threads.drain(..) {
+            thread.thread().unpark();
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+        for worker in &self.control.workers {
+            worker.send(Change::Stop);
+        }
+        for worker in self.workers.drain(..) {
+            let _ = worker.join();
+        }
+    }
+}
+
+struct StartedWorkers {
+    senders: Vec<ChangeSender>,
+    metrics: Vec<Arc<WorkerMetrics>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+fn start_workers<P: Port + 'static>(
+    config: &Config,
+    store: &Arc<Store>,
+    ports: Vec<P>,
+    clock: Clock,
+) -> Result<StartedWorkers, BootError> {
+    let mut started = StartedWorkers { senders: Vec::new(), metrics: Vec::new(), threads: Vec::new() };
+    for (index, port) in ports.into_iter().enumerate() {
+        let (sender, changes) = change_queue(port.waker());
+        let metrics = Arc::new(WorkerMetrics::new());
+        let core = store.core(index);
+        let parts =
+            WorkerParts { core, port, changes, metrics: Arc::clone(&metrics), clock, idle: config.idle, view: VIEW };
+        let cpu = config.pin.get(index).copied();
+        let thread = thread::Builder::new()
+            .name(format!("worker-{index}"))
+            .spawn(move || run_worker(index, cpu, parts))
+            .map_err(|error| BootError::new("cannot start a worker", error));
+        started.senders.push(sender);
+        started.metrics.push(metrics);
+        match thread {
+            Ok(thread) => started.threads.push(thread),
+            Err(error) => {
+                for sender in &started.senders {
+                    sender.send(Change::Stop);
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(started)
+}
+
+fn run_worker<P: Port>(index: usize, cpu: Option<usize>, parts: WorkerParts<P>) {
+    if let Some(cpu) = cpu
+        && let Err(error) = pin_thread(cpu)
+    {
+        tracing::warn!(worker = index, cpu, %error, "the worker runs unpinned");
+    }
+    let result: io::Result<()> = Worker::new(parts).and_then(Worker::run);
+    if let Err(error) = result {
+        tracing::error!(worker = index, %error, "the worker ended");
+    }
+}

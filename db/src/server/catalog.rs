@@ -1,0 +1,65 @@
+//! What a worker knows: sessions by token, tables and extensions by number.
+//!
+//! Every worker has its own [`Catalog`] and changes it between two batches, so lookups take no lock and
+//! what a batch borrowed stays valid while it runs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::change::Change;
+use crate::extension::Extension;
+use crate::session::Session;
+use crate::tablet::{NumberHash, Tables};
+
+/// Sessions, tables and extensions of one worker.
+#[derive(Default)]
+pub struct Catalog {
+    /// Tables of all tenants.
+    pub tables: Tables,
+    sessions: HashMap<u64, Arc<Session>, NumberHash>,
+    extensions: HashMap<u32, Arc<Extension>, NumberHash>,
+}
+
+impl Catalog {
+    /// The session of a token.
+    #[inline]
+    #[must_use]
+    pub fn session(&self, token: u64) -> Option<&Arc<Session>> {
+        self.sessions.get(&token)
+    }
+
+    /// The current version of an extension, of whichever tenant.
+    #[inline]
+    #[must_use]
+    pub fn extension(&self, id: u32) -> Option<&Arc<Extension>> {
+        self.extensions.get(&id)
+    }
+
+    /// Applies what the control plane decided. Requests and the stop are not the catalog's.
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::SessionOpened(session) => {
+                self.sessions.insert(session.token, session);
+            }
+            Change::SessionClosed(token) => {
+                self.sessions.remove(&token);
+            }
+            Change::TableCreated(entry) => self.tables.insert(entry),
+            Change::TableDropped(id) => {
+                self.tables.remove(id);
+            }
+            Change::ExtensionInstalled(extension) => {
+                self.extensions.insert(extension.id, extension);
+            }
+            Change::ExtensionRemoved(id) => {
+                self.extensions.remove(&id);
+            }
+            Change::TenantDropped(tenant) => {
+                self.sessions.retain(|_, session| session.tenant != tenant);
+                self.extensions.retain(|_, extension| extension.tenant != tenant);
+                self.tables.remove_tenant(tenant);
+            }
+            Change::Request(_) | Change::Stop => {}
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What the control plane tells a worker, and how: one queue per worker, looked at between two batches.
+//!
+//! Control threads put a [`Change`] into every worker's queue and wait until all have taken it before they
+//! answer the client, so that a fresh session, table or extension works on every core. An empty queue
+//! costs a worker one relaxed load per round. Workers never wait for control threads: the queue is an
+//! unbounded list without locks, and what fills it is bounded by the number of control threads, each of
+//! which waits for its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+use net::Waker;
+
+use crate::extension::Extension;
+use crate::limits::CHANGE_TIMEOUT_MS;
+use crate::session::{Answer, Session};
+use crate::tablet::TableEntry;
+use crate::tenant::TenantId;
+
+/// A message to a worker.
+#[derive(Clone)]
+pub enum Change {
+    /// Requests of this session are served from now on.
+    SessionOpened(Arc<Session>),
+    /// The session of this token is over.
+    SessionClosed(u64),
+    /// The table can be used from now on.
+    TableCreated(Arc<TableEntry>),
+    /// The table is gone.
+    TableDropped(u32),
+    /// The extension can be invoked from now on, in place of an earlier version.
+    ExtensionInstalled(Arc<Extension>),
+    /// The extension cannot be invoked any more.
+    ExtensionRemoved(u32),
+    /// The tenant is gone with all it had.
+    TenantDropped(TenantId),
+    /// A data request that came over a stream.
+    Request(Arc<StreamRequest>),
+    /// The worker ends after this round.
+    Stop,
+}
+
+/// A data request that came over a stream.
+pub struct StreamRequest {
+    /// Whose it is.
+    pub session: Arc<Session>,
+    /// Its number in the session.
+    pub sequence: u64,
+    /// What the client has acknowledged.
+    pub first_unacknowledged: u64,
+    /// Which request.
+    pub opcode: u8,
+    /// The whole record, as it came.
+    pub record: Vec<u8>,
+    /// Bytes of the record before the request's body.
+    pub head_bytes: usize,
+    /// Takes the one answer.
+    pub answer: SyncSender<Answer>,
+}
+
+impl StreamRequest {
+    /// The request's body.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.record[self.head_bytes..]
+    }
+}
+
+struct Envelope {
+    change: Change,
+    taken: Option<Sender<()>>,
+}
+
+/// The worker's end of its queue.
+pub struct Changes {
+    receiver: Receiver<Envelope>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Changes {
+    /// Whether something waits: one relaxed load.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) == 0
+    }
+
+    /// Takes the next change and hands it to `apply`; then tells the sender. False when there was none.
+    pub fn take(&self, apply: impl FnOnce(Change)) -> bool {
+        let Ok(envelope) = self.receiver.try_recv() else { return false };
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        apply(envelope.change);
+        if let Some(taken) = envelope.taken {
+            // The sender may have given up waiting.
+            let _ = taken.send(());
+        }
+        true
+    }
+}
+
+/// A control thread's end of one worker's queue.
+#[derive(Clone)]
+pub struct ChangeSender {
+    sender: Sender<Envelope>,
+    waiting: Arc<AtomicUsize>,
+    waker: Waker,
+}
+
+/// A queue for a worker that `waker` wakes.
+#[must_use]
+pub fn change_queue(waker: Waker) -> (ChangeSender, Changes) {
+    let (sender, receiver) = channel();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    (ChangeSender { sender, waiting: Arc::clone(&waiting), waker }, Changes { receiver, waiting })
+}
+
+impl ChangeSender {
+    /// Puts a change into the queue. False when the worker has ended.
+    pub fn send(&self, change: Change) -> bool {
+        self.put(Envelope { change, taken: None })
+    }
+
+    fn put(&self, envelope: Envelope) -> bool {
+        let sent = self.sender.send(envelope).is_ok();
+        if sent {
+            self.waiting.fetch_add(1, Ordering::Release);
+            self.waker.wake();
+        }
+        sent
+    }
+}
+
+/// A worker has ended or does not come back; the change may be known to some of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerMissing;
+
+/// Tells all workers and waits until each has taken the change.
+///
+/// # Errors
+/// When a worker has ended or does not answer in time.
+pub fn broadcast(workers: &[ChangeSender], change: &Change) -> Result<(), WorkerMissing> {
+    let (taken, acknowledgements) = channel();
+    for worker in workers {
+        let envelope = Envelope { change: change.clone(), taken: Some(taken.clone()) };
+        if !worker.put(envelope) {
+            return Err(WorkerMissing);
+        }
+    }
+    for _ in workers {
+        let timeout = Duration::from_millis(CHANGE_TIMEOUT_MS);
+        acknowledgements.recv_timeout(timeout).map_err(|_| WorkerMissing)?;
+    }
+    Ok(())
+}
+
+/// A channel for the answer to one [`StreamRequest`].
+#[must_use]
+pub fn answer_channel() -> (SyncSender<Answer>, Receiver<Answer>) {
+    sync_channel(1)
+}

@@ -1,0 +1,151 @@
+//! One stream, served by one control thread: opening, then one request after the other.
+//!
+//! Data requests are handed to the session's home worker and answered when it answers; administration is
+//! done here. A peer that stalls in a record, sends too much or sends nonsense is told once, where that is
+//! possible, and cut off. Nothing a stream does holds up another one.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use net::{Stream, StreamError};
+use wire::limits::{INSTALL_BODY_BYTES_MAX, RECORD_HEADER_BYTES, STREAM_BODY_BYTES_MAX};
+use wire::{RecordHeader, Status, opcode};
+
+use super::administration;
+use super::change::{Change, StreamRequest, answer_channel};
+use super::control::{Control, Refusal};
+use super::opening::{self, Role};
+use crate::limits::{OPENING_BYTES_MAX, OPENING_TIMEOUT_MS, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS};
+use crate::session::{Answer, Session};
+
+/// Bytes of a record's header behind the length.
+const HEAD_BYTES: usize = RECORD_HEADER_BYTES - RecordHeader::LENGTH_BYTES;
+
+/// Serves a stream until its peer leaves, its session ends, or the server stops.
+pub fn serve(control: &Control, mut stream: Stream, peer: SocketAddr, stopping: &AtomicBool) {
+    let Some(role) = open(control, &mut stream, peer) else { return };
+    match role {
+        Role::Administrator => converse(control, &mut stream, &Role::Administrator, stopping),
+        Role::Tenant(session) => {
+            session.stream_opened();
+            converse(control, &mut stream, &Role::Tenant(Arc::clone(&session)), stopping);
+            session.stream_closed(control.clock.now_us());
+        }
+    }
+}
+
+fn open(control: &Control, stream: &mut Stream, peer: SocketAddr) -> Option<Role> {
+    let mut record = Vec::new();
+    let timeout = Duration::from_millis(OPENING_TIMEOUT_MS);
+    let limit = HEAD_BYTES + OPENING_BYTES_MAX;
+    let opened = match stream.read_record(&mut record, timeout, limit) {
+        Ok(()) => RecordHeader::split(&record)
+            .map_err(Refusal::from)
+            .and_then(|(header, body)| opening::open(control, header.code, body, peer)),
+        Err(StreamError::TooLarge { .. }) => Err(Status::Malformed.into()),
+        Err(_) => return None,
+    };
+    match opened {
+        Ok((role, answer)) => answer_record(stream, 0, Status::Ok, &answer).then_some(role),
+        Err(refusal) => {
+            tracing::debug!(%peer, status = refusal.status.name(), "opening refused");
+            answer_record(stream, 0, refusal.status, &opening::refusal_body(&refusal));
+            None
+        }
+    }
+}
+
+fn converse(control: &Control, stream: &mut Stream, role: &Role, stopping: &AtomicBool) {
+    let look = Duration::from_millis(STREAM_LOOK_MS);
+    let limit = HEAD_BYTES + INSTALL_BODY_BYTES_MAX.max(STREAM_BODY_BYTES_MAX);
+    let mut record = Vec::new();
+    while !stopping.load(Ordering::Relaxed) {
+        match stream.read_record(&mut record, look, limit) {
+            Ok(()) => {}
+            Err(StreamError::Idle) if is_over(role) => return,
+            Err(StreamError::Idle) => continue,
+            Err(StreamError::TooLarge { .. }) => {
+                answer_record(stream, 0, Status::LimitExceeded, b"the record is longer than any may be");
+                return;
+            }
+            Err(StreamError::Closed | StreamError::Broken(_)) => return,
+        }
+        if !serve_record(control, stream, role, std::mem::take(&mut record)) {
+            return;
+        }
+    }
+}
+
+/// Serves one record; false when the stream is of no more use.
+fn serve_record(control: &Control, stream: &mut Stream, role: &Role, record: Vec<u8>) -> bool {
+    let (header, body) = match RecordHeader::split(&record) {
+        Ok(split) => split,
+        Err(status) => {
+            // The length was honest, so the next record can be found.
+            let sequence = sequence_of(&record);
+            return answer_record(stream, sequence, status, status.text().as_bytes());
+        }
+    };
+    let answer = match role {
+        role if is_over(role) => {
+            answer_record(stream, header.sequence, Status::BadToken, b"the session is over");
+            return false;
+        }
+        Role::Tenant(session) if header.code < opcode::OPEN_SESSION => {
+            return serve_data(control, stream, session, header, record);
+        }
+        role => administration::serve(control, role, header.code, body),
+    };
+    match answer {
+        Ok(body) => answer_record(stream, header.sequence, Status::Ok, &body),
+        Err(refusal) => answer_record(stream, header.sequence, refusal.status, refusal.text.as_bytes()),
+    }
+}
+
+/// Hands a data request to the home worker and brings back its answer.
+fn serve_data(
+    control: &Control,
+    stream: &mut Stream,
+    session: &Arc<Session>,
+    header: RecordHeader,
+    record: Vec<u8>,
+) -> bool {
+    let (sender, receiver) = answer_channel();
+    let request = Arc::new(StreamRequest {
+        session: Arc::clone(session),
+        sequence: header.sequence,
+        first_unacknowledged: header.first_unacknowledged,
+        opcode: header.code,
+        record,
+        head_bytes: HEAD_BYTES,
+        answer: sender,
+    });
+    let home = &control.workers[usize::from(session.home_core)];
+    // This thread keeps the request, so that the worker does not have to free it.
+    let handed_over = home.send(Change::Request(Arc::clone(&request)));
+    let timeout = Duration::from_millis(STREAM_ANSWER_TIMEOUT_MS);
+    let answer = match receiver.recv_timeout(timeout) {
+        Ok(answer) if handed_over => answer,
+        _ => Answer { status: Status::Unavailable, body: Vec::new() },
+    };
+    answer_record(stream, header.sequence, answer.status, &answer.body)
+}
+
+fn is_over(role: &Role) -> bool {
+    matches!(role, Role::Tenant(session) if session.is_closed())
+}
+
+/// The sequence of a record whose header is not in order.
+fn sequence_of(record: &[u8]) -> u64 {
+    let bytes = record.get(4..12).and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(0, u64::from_le_bytes)
+}
+
+/// Writes an answer; false when the peer is gone.
+fn answer_record(stream: &mut Stream, sequence: u64, status: Status, body: &[u8]) -> bool {
+    let body_bytes = body.len() as u32;
+    let header = RecordHeader { body_bytes, code: status as u8, sequence, ..RecordHeader::default() };
+    stream.write_record(&header.encode(), body).is_ok()
+}

@@ -1,0 +1,236 @@
+//! The state of the control plane: what control threads share, and the changes that they make.
+//!
+//! Every change goes the same way: metadata first (on disk or refused), then all workers, then the client
+//! hears of it. One lock makes the changes follow one another, so that what a worker knows is what the
+//! metadata says; nothing slow but the disk happens under it. Workers never come here.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use store::Store;
+use wire::Status;
+
+use super::change::{Change, ChangeSender, broadcast};
+use super::refusal::RefusalLimit;
+use crate::clock::Clock;
+use crate::cluster::metadata::{Metadata, MetadataError};
+use crate::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
+use crate::metrics::WorkerMetrics;
+use crate::session::Session;
+use crate::tablet::TableEntry;
+use crate::tenant::TenantId;
+use crate::tenant::secret::{SecretHash, random_token};
+
+/// A refusal to a client of the control plane: a status and text for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What programs read.
+    pub status: Status,
+    /// What people read.
+    pub text: String,
+}
+
+impl Refusal {
+    /// A refusal in words of its own.
+    #[must_use]
+    pub fn new(status: Status, text: impl Into<String>) -> Self {
+        Self { status, text: text.into() }
+    }
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Self::new(status, status.text())
+    }
+}
+
+impl From<MetadataError> for Refusal {
+    fn from(error: MetadataError) -> Self {
+        let status = match &error {
+            MetadataError::AlreadyExists => Status::AlreadyExists,
+            MetadataError::NotFound => Status::NotFound,
+            MetadataError::LimitExceeded => Status::LimitExceeded,
+            MetadataError::StorageFull => Status::StorageFull,
+            MetadataError::UnknownFormat(_) | MetadataError::Storage(_) => {
+                tracing::error!(%error, "metadata failed");
+                Status::Internal
+            }
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+/// An open session and what only lists show of it.
+#[derive(Clone, Debug)]
+pub struct OpenSession {
+    /// The session.
+    pub session: Arc<Session>,
+    /// Name of its tenant.
+    pub tenant: String,
+    /// Where it was opened from.
+    pub peer: SocketAddr,
+    /// When it was opened, in milliseconds since the Unix epoch.
+    pub opened_ms: u64,
+}
+
+/// Tables by owner and name.
+pub type TableNames = BTreeMap<(TenantId, String), Arc<TableEntry>>;
+
+/// What control threads share.
+pub struct Control {
+    /// The server's clock.
+    pub clock: Clock,
+    /// What survives a restart.
+    pub metadata: Metadata,
+    /// Where tables are made.
+    pub store: Arc<Store>,
+    /// The workers' queues.
+    pub workers: Vec<ChangeSender>,
+    /// The workers' counters.
+    pub metrics: Vec<Arc<WorkerMetrics>>,
+    /// UDP ports of the workers.
+    pub ports: Vec<u16>,
+    /// The server's view.
+    pub view: u64,
+    /// What is kept of the administrator's secret.
+    pub administrator: SecretHash,
+    /// How often a source may be wrong.
+    pub attempts: Mutex<RefusalLimit>,
+    /// Open sessions by token.
+    pub sessions: Mutex<HashMap<u64, OpenSession>>,
+    /// Tables of all tenants.
+    pub tables: Mutex<TableNames>,
+    /// Reserved numbers of clients.
+    pub client_ids: Mutex<Range<u64>>,
+    /// Held while the catalog changes.
+    pub changing: Mutex<()>,
+}
+
+/// Locks; a thread that panicked meanwhile left nothing half-made, since changes are applied last.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Control {
+    /// Tells all workers.
+    ///
+    /// # Errors
+    /// `Unavailable` when one of them does not come back.
+    pub fn tell(&self, change: &Change) -> Result<(), Refusal> {
+        broadcast(&self.workers, change)
+            .map_err(|_| Refusal::new(Status::Unavailable, "a worker of the server does not answer"))
+    }
+
+    /// Opens a session for a tenant whose secret was checked.
+    ///
+    /// # Errors
+    /// `LimitExceeded`, or that numbers or workers fail.
+    pub fn open_session(
+        &self,
+        tenant: TenantId,
+        tenant_name: &str,
+        peer: SocketAddr,
+    ) -> Result<Arc<Session>, Refusal> {
+        let _changing = lock(&self.changing);
+        if self.metadata.tenant_find(tenant_name)?.is_none_or(|row| row.id != tenant) {
+            return Err(Status::UnknownTenant.into());
+        }
+        self.check_session_limits(tenant)?;
+        let token = random_token().map_err(|error| Refusal::new(Status::Internal, error.to_string()))?;
+        let home_core = (tenant.0 as usize % self.workers.len()) as u16;
+        let client_id = self.next_client_id()?;
+        let session = Arc::new(Session::new(token, client_id, tenant, home_core, self.clock.now_us()));
+        self.tell(&Change::SessionOpened(Arc::clone(&session)))?;
+        let open = OpenSession {
+            session: Arc::clone(&session),
+            tenant: tenant_name.to_owned(),
+            peer,
+            opened_ms: self.clock.wall_ms(),
+        };
+        lock(&self.sessions).insert(token, open);
+        Ok(session)
+    }
+
+    fn check_session_limits(&self, tenant: TenantId) -> Result<(), Refusal> {
+        let sessions = lock(&self.sessions);
+        if sessions.len() >= SESSIONS_MAX {
+            return Err(Refusal::new(Status::LimitExceeded, "the server has as many sessions as it may"));
+        }
+        let own = sessions.values().filter(|open| open.session.tenant == tenant).count();
+        if own >= SESSIONS_PER_TENANT_MAX {
+            return Err(Refusal::new(Status::LimitExceeded, "the tenant has as many sessions as it may"));
+        }
+        Ok(())
+    }
+
+    fn next_client_id(&self) -> Result<u64, Refusal> {
+        let mut reserved = lock(&self.client_ids);
+        if let Some(id) = reserved.next() {
+            return Ok(id);
+        }
+        *reserved = self.metadata.reserve_client_ids()?;
+        reserved.next().ok_or_else(|| Status::Internal.into())
+    }
+
+    /// Ends a session on every worker. Does nothing when it is over already.
+    ///
+    /// # Errors
+    /// That workers fail.
+    pub fn close_session(&self, token: u64) -> Result<(), Refusal> {
+        let Some(open) = lock(&self.sessions).remove(&token) else { return Ok(()) };
+        open.session.close();
+        self.tell(&Change::SessionClosed(token))
+    }
+
+    /// Ends the sessions that nobody has used for [`SESSION_IDLE_MS`].
+    pub fn close_idle_sessions(&self) {
+        let now_us = self.clock.now_us();
+        let idle: Vec<u64> = lock(&self.sessions)
+            .values()
+            .filter(|open| open.session.idle_ms(now_us) >= SESSION_IDLE_MS)
+            .map(|open| open.session.token)
+            .collect();
+        for token in idle {
+            // A worker that is gone serves nobody.
+            let _ = self.close_session(token);
+        }
+    }
+
+    /// Brings back what the metadata has: called once, before anybody is let in.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read or workers fail.
+    pub fn restore(&self) -> Result<(), Refusal> {
+        for row in self.metadata.tables()? {
+            self.publish_table(row.id, row.tenant, &row.name)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a table known to the control plane and to all workers.
+    ///
+    /// # Errors
+    /// That workers fail.
+    pub fn publish_table(&self, id: u32, tenant: TenantId, name: &str) -> Result<(), Refusal> {
+        let entry = Arc::new(TableEntry { id, tenant, name: name.into(), table: self.store.table(id) });
+        self.tell(&Change::TableCreated(Arc::clone(&entry)))?;
+        lock(&self.tables).insert((tenant, name.to_owned()), entry);
+        Ok(())
+    }
+
+    /// The table of a tenant by its name.
+    #[must_use]
+    pub fn table(&self, tenant: TenantId, name: &str) -> Option<Arc<TableEntry>> {
+        lock(&self.tables).get(&(tenant, name.to_owned())).cloned()
+    }
+
+    /// The tables of a tenant.
+    #[must_use]
+    pub fn tables_of(&self, tenant: TenantId) -> Vec<Arc<TableEntry>> {
+        let tables = lock(&self.tables);
+        let own = (tenant, String::new())..(TenantId(tenant.0 + 1), String::new());
+        tables.range(own).map(|(_, entry)| Arc::clone(entry)).collect()
+    }
+}

@@ -1,0 +1,122 @@
+//! Invocations as the dispatcher sees them: how one starts, and what becomes of its end.
+//!
+//! A function that writes passes the exactly-once ring before it starts and is completed there when it
+//! ends; one that only reads may run again. The reply lives with the invocation until it ends, so a parked
+//! one holds nobody's frame.
+
+use std::sync::Arc;
+
+use net::Port;
+use wire::{Request, Status};
+
+use super::catalog::Catalog;
+use super::native::{self, Caller, ReplyPlace};
+use super::outgoing::{Addressee, Outgoing};
+use crate::extension::Mode;
+use crate::extension::invocation::Invocations;
+use crate::metrics::{Counter, WorkerMetrics};
+use crate::ops::WorkerEnvironment;
+use crate::session::{Answer, Claim, Origin, Route, Session};
+
+/// Starts an invocation, or answers why not. `request` is an `Invoke`.
+pub fn start(
+    environment: &WorkerEnvironment<'_>,
+    catalog: &Catalog,
+    invocations: &mut Invocations<Origin>,
+    session: &Arc<Session>,
+    sequence: u64,
+    request: &Request<'_>,
+    place: &mut impl ReplyPlace,
+) {
+    let Request::Invoke { extension, version, function, table, key, arguments } = *request else {
+        unreachable!("only invocations come here");
+    };
+    let metrics = environment.metrics;
+    let caller = Caller { session, sequence };
+    let found = catalog.extension(extension).filter(|found| found.tenant == session.tenant);
+    let Some(found) = found.filter(|found| version == 0 || version == found.version) else {
+        return refuse_invocation(environment, caller, Status::UnknownExtension, place);
+    };
+    let Some(index) = found.function(function) else {
+        return refuse_invocation(environment, caller, Status::UnknownFunction, place);
+    };
+    let writes = found.functions()[index].mode == Mode::Write;
+    if table != 0 && environment.tables.get(session.tenant, table).is_none() {
+        return refuse_invocation(environment, caller, Status::UnknownTable, place);
+    }
+    if writes {
+        match session.ring.claim(sequence) {
+            Claim::Execute => {}
+            claim => return native::answer_copy(metrics, caller, claim, place),
+        }
+    }
+    metrics.count(Counter::Invocations);
+    let origin = Origin { session: Arc::clone(session), sequence, recorded: writes, route: place.route() };
+    if let Err(refused) = invocations.start(environment, found, index, table, key, arguments, origin) {
+        not_started(metrics, caller, writes, refused.status, place);
+    }
+}
+
+/// Answers an invocation that the worker did not take. It has not run, so it may come again.
+#[cold]
+fn not_started(
+    metrics: &WorkerMetrics,
+    caller: Caller<'_>,
+    recorded: bool,
+    status: Status,
+    place: &mut impl ReplyPlace,
+) {
+    if recorded {
+        caller.session.ring.release(caller.sequence);
+    }
+    match status {
+        Status::Retry => native::answer_later(metrics, place),
+        status => native::refuse(metrics, place, status),
+    }
+}
+
+/// An invocation that cannot start now may have run before; then its stored reply counts.
+#[cold]
+fn refuse_invocation(
+    environment: &WorkerEnvironment<'_>,
+    caller: Caller<'_>,
+    status: Status,
+    place: &mut impl ReplyPlace,
+) {
+    let replayed = caller.session.ring.replay(caller.sequence, |status, stored| {
+        place.reply(status, stored.len(), |body| body.copy_from_slice(stored));
+    });
+    match replayed {
+        Some(()) => environment.metrics.count(Counter::Replayed),
+        None => native::refuse(environment.metrics, place, status),
+    }
+}
+
+/// Takes the end of an invocation: stores the reply for copies of the request and sends it.
+pub fn finish<P: Port>(
+    metrics: &WorkerMetrics,
+    port: &mut P,
+    outgoing: &mut Outgoing,
+    origin: Origin,
+    status: Status,
+    reply: &[u8],
+) {
+    let (session, sequence) = (&origin.session, origin.sequence);
+    if origin.recorded {
+        match status {
+            Status::Retry => session.ring.release(sequence),
+            _ => session.ring.complete(sequence, status, reply),
+        }
+    }
+    match origin.route {
+        Route::Frame(peer) => {
+            let to = Addressee { peer, token: session.token, home_core: session.home_core };
+            let head = (sequence as u32, status);
+            outgoing.reply(port, metrics, &to, head, reply.len(), |body| body.copy_from_slice(reply));
+        }
+        Route::Stream(answer) => {
+            // The stream may be gone; then nobody waits.
+            let _ = answer.try_send(Answer { status, body: reply.to_vec() });
+        }
+    }
+}

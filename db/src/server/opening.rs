@@ -1,0 +1,100 @@
+//! The first record of a stream: who is there, and what he may do from here on.
+//!
+//! A tenant proves itself by its secret, a further stream by the token of its session, the administrator by
+//! the secret in the data directory. Whoever fails gets one typed refusal and is cut off; whoever fails too
+//! often from one source prefix hears `Retry` until his bucket fills again. A right secret is never turned
+//! away for the wrong ones of a neighbour.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use wire::{Body, OpenRequest, Opened, SessionLimits, Status, VersionRange};
+
+use super::control::{Control, Refusal, lock};
+use crate::limits::SESSION_CREDITS;
+use crate::session::Session;
+
+/// What the stream's other end may do.
+#[derive(Clone, Debug)]
+pub enum Role {
+    /// Use a session and administer what its tenant has.
+    Tenant(Arc<Session>),
+    /// Administer tenants.
+    Administrator,
+}
+
+/// Decides over the first record of a stream: the role, and the body of the answer.
+///
+/// # Errors
+/// The refusal to answer before the stream is closed.
+pub fn open(control: &Control, opcode: u8, body: &[u8], peer: SocketAddr) -> Result<(Role, Vec<u8>), Refusal> {
+    let (version, request) = OpenRequest::decode(opcode, body)?;
+    match request {
+        OpenRequest::Session { tenant, secret } => {
+            let session = open_session(control, tenant, secret, peer)?;
+            let answer = opened(control, &session, version, 1).encode();
+            Ok((Role::Tenant(session), answer))
+        }
+        OpenRequest::Attach { token } => {
+            let open = lock(&control.sessions).get(&token).cloned();
+            let Some(open) = open else { return Err(wrong(control, peer, Status::BadToken)) };
+            let answer = opened(control, &open.session, version, open.session.ring.next_sequence()).encode();
+            Ok((Role::Tenant(open.session), answer))
+        }
+        OpenRequest::Admin { secret } => {
+            if !control.administrator.matches(secret.as_bytes()) {
+                return Err(wrong(control, peer, Status::BadSecret));
+            }
+            Ok((Role::Administrator, Vec::new()))
+        }
+    }
+}
+
+/// Body of the answer to a refused opening.
+#[must_use]
+pub fn refusal_body(refusal: &Refusal) -> Vec<u8> {
+    match refusal.status {
+        Status::UnsupportedVersion => VersionRange::OURS.encode(),
+        Status::Retry => wire::reply::encode_retry(1_000_000).to_vec(),
+        _ => refusal.text.clone().into_bytes(),
+    }
+}
+
+fn open_session(
+    control: &Control,
+    tenant: &str,
+    secret: &str,
+    peer: SocketAddr,
+) -> Result<Arc<Session>, Refusal> {
+    let Some(row) = control.metadata.tenant_find(tenant)? else {
+        return Err(wrong(control, peer, Status::UnknownTenant));
+    };
+    if !row.secret.matches(secret.as_bytes()) {
+        return Err(wrong(control, peer, Status::BadSecret));
+    }
+    control.open_session(row.id, tenant, peer)
+}
+
+fn wrong(control: &Control, peer: SocketAddr, status: Status) -> Refusal {
+    let now_us = control.clock.now_us();
+    if lock(&control.attempts).take_for(peer, now_us) { status.into() } else { Status::Retry.into() }
+}
+
+fn opened(control: &Control, session: &Session, version: u8, next_sequence: u64) -> Opened {
+    Opened {
+        version,
+        token: session.token,
+        client_id: session.client_id,
+        home_core: session.home_core,
+        core_ports: control.ports.clone(),
+        limits: SessionLimits {
+            key_bytes_max: wire::limits::KEY_BYTES_MAX as u32,
+            value_bytes_max: wire::limits::VALUE_BYTES_MAX as u32,
+            reply_bytes_max: wire::limits::REPLY_BYTES_MAX as u32,
+            arguments_bytes_max: wire::limits::ARGUMENTS_BYTES_MAX as u32,
+        },
+        credits: SESSION_CREDITS,
+        view: control.view,
+        next_sequence,
+    }
+}

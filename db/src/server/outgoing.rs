@@ -1,0 +1,201 @@
+//! The frames of replies under construction: one open frame per peer, filled in place.
+//!
+//! ```text
+//!   reply for (peer, session) -> the peer's open frame -> its group of that session -> the message's body
+//!                                full: open the next     other session: new group     written once, here
+//!                                outbox full: send all
+//! ```
+//! The frame of the latest reply is remembered, so replies of one request frame cost no lookup; other
+//! peers are found through a small direct-mapped table, where a collision costs a frame that could have
+//! been shared and nothing else. Nothing allocates after the start. A reply that fits no frame becomes
+//! `UseStream`. Frames leave when the outbox is full or the worker's round ends. A port that breaks on the
+//! way is reported at the end of the round, by [`Outgoing::send`].
+
+use std::io;
+use std::net::SocketAddr;
+
+use net::{Outbox, Port};
+use wire::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, MESSAGE_HEADER_BYTES};
+use wire::{FrameWriter, Status};
+
+use crate::limits::OUTGOING_FRAMES;
+use crate::metrics::{Counter, WorkerMetrics};
+
+const HEADS_BYTES: usize = FRAME_HEADER_BYTES + GROUP_HEADER_BYTES + MESSAGE_HEADER_BYTES;
+
+/// Slots of the table from peers to frames; a power of two.
+const PEER_SLOTS: usize = 2 * OUTGOING_FRAMES;
+const NO_FRAME: usize = usize::MAX;
+
+/// To whom a reply goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Addressee {
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// The session's token.
+    pub token: u64,
+    /// The session's home core, told in the group.
+    pub home_core: u16,
+}
+
+/// The outgoing frames of one worker.
+pub struct Outgoing {
+    outbox: Outbox,
+    writers: Box<[FrameWriter]>,
+    tokens: Box<[Option<u64>]>,
+    peers: [u16; PEER_SLOTS],
+    current: usize,
+    current_peer: SocketAddr,
+    view: u64,
+    broken: Option<io::Error>,
+}
+
+impl Outgoing {
+    /// No frame is open. `frame_bytes_max` is the port's.
+    #[must_use]
+    pub fn new(frame_bytes_max: usize, view: u64) -> Self {
+        Self {
+            outbox: Outbox::with_frames(OUTGOING_FRAMES, frame_bytes_max),
+            writers: vec![FrameWriter::new(); OUTGOING_FRAMES].into_boxed_slice(),
+            tokens: vec![None; OUTGOING_FRAMES].into_boxed_slice(),
+            peers: [0; PEER_SLOTS],
+            current: NO_FRAME,
+            current_peer: SocketAddr::from(([0, 0, 0, 0], 0)),
+            view,
+            broken: None,
+        }
+    }
+
+    /// Writes one reply; `fill` gets exactly `body_bytes` of the frame, holding old bytes.
+    #[inline]
+    pub fn reply<P: Port>(
+        &mut self,
+        port: &mut P,
+        metrics: &WorkerMetrics,
+        to: &Addressee,
+        head: (u32, Status),
+        body_bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
+        let (sequence_low, status) = head;
+        if self.current == NO_FRAME || self.current_peer != to.peer {
+            self.select(port, metrics, to.peer);
+        }
+        if self.tokens[self.current] == Some(to.token) {
+            let (index, code) = (self.current, status as u8);
+            let buffer = self.outbox.buffer(index);
+            if let Some(body) = self.writers[index].message(buffer, code, 0, sequence_low, body_bytes) {
+                return fill(body);
+            }
+        }
+        self.reply_elsewhere(port, metrics, to, head, body_bytes, fill);
+    }
+
+    /// The rarer ways: another session in the frame, or the next frame, or a reply that fits none.
+    #[inline(never)]
+    fn reply_elsewhere<P: Port>(
+        &mut self,
+        port: &mut P,
+        metrics: &WorkerMetrics,
+        to: &Addressee,
+        (sequence_low, status): (u32, Status),
+        body_bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
+        if HEADS_BYTES + body_bytes > self.outbox.frame_bytes_max() {
+            metrics.count(Counter::UseStream);
+            return self.reply(port, metrics, to, (sequence_low, Status::UseStream), 0, no_body);
+        }
+        if self.tokens[self.current] == Some(to.token) || !self.open_group(to, body_bytes) {
+            self.next_frame(port, metrics, to.peer);
+            let fresh = self.open_group(to, body_bytes);
+            assert!(fresh, "a reply that fits a frame fits an empty one");
+        }
+        let index = self.current;
+        let buffer = self.outbox.buffer(index);
+        let body = self.writers[index].message(buffer, status as u8, 0, sequence_low, body_bytes);
+        fill(body.expect("there is room for the message, it was asked for"));
+    }
+
+    /// Sends whatever is open.
+    ///
+    /// # Errors
+    /// When the port is broken, or broke since the last call.
+    pub fn send<P: Port>(&mut self, port: &mut P, metrics: &WorkerMetrics) -> io::Result<()> {
+        self.flush(port, metrics);
+        self.broken.take().map_or(Ok(()), Err)
+    }
+
+    fn flush<P: Port>(&mut self, port: &mut P, metrics: &WorkerMetrics) {
+        if self.outbox.is_empty() {
+            return;
+        }
+        let mut bytes_sent = 0;
+        for index in 0..self.outbox.len() {
+            let bytes = self.writers[index].finish(self.outbox.buffer(index));
+            self.outbox.set_bytes(index, bytes);
+            bytes_sent += bytes as u64;
+        }
+        metrics.add(Counter::BytesSent, bytes_sent);
+        self.peers = [0; PEER_SLOTS];
+        self.current = NO_FRAME;
+        match port.send(&mut self.outbox) {
+            Ok(sent) => metrics.add(Counter::FramesSent, sent as u64),
+            Err(error) => self.broken = Some(error),
+        }
+        self.outbox.clear();
+    }
+
+    /// Makes the open frame of `peer` the current one.
+    fn select<P: Port>(&mut self, port: &mut P, metrics: &WorkerMetrics, peer: SocketAddr) {
+        let slot = slot_of(&peer);
+        let index = usize::from(self.peers[slot]);
+        if index > 0 && self.outbox.frame(index - 1).1 == peer {
+            (self.current, self.current_peer) = (index - 1, peer);
+            return;
+        }
+        self.current = NO_FRAME;
+        self.next_frame(port, metrics, peer);
+    }
+
+    /// Opens a frame for `peer`, after the current one if that is the peer's.
+    fn next_frame<P: Port>(&mut self, port: &mut P, metrics: &WorkerMetrics, peer: SocketAddr) {
+        if self.outbox.is_full() {
+            self.flush(port, metrics);
+        }
+        let opened = match self.current {
+            NO_FRAME => self.outbox.open(peer),
+            current => self.outbox.open_next(current),
+        };
+        let index = opened.expect("an outbox that is not full opens a frame");
+        self.writers[index].start(self.outbox.buffer(index), self.view);
+        self.tokens[index] = None;
+        self.peers[slot_of(&peer)] = index as u16 + 1;
+        (self.current, self.current_peer) = (index, peer);
+    }
+
+    /// Opens a group in the current frame if a message of `body_bytes` fits behind it.
+    fn open_group(&mut self, to: &Addressee, body_bytes: usize) -> bool {
+        let index = self.current;
+        let buffer = self.outbox.buffer(index);
+        let left = self.writers[index].body_bytes_left(buffer);
+        if left.is_none_or(|left| left < GROUP_HEADER_BYTES + body_bytes) {
+            return false;
+        }
+        let opened = self.writers[index].group(buffer, to.token, 0, to.home_core);
+        self.tokens[index] = Some(to.token);
+        opened
+    }
+}
+
+/// Fills the body of a reply that has none.
+fn no_body(_: &mut [u8]) {}
+
+fn slot_of(peer: &SocketAddr) -> usize {
+    let address = match peer {
+        SocketAddr::V4(peer) => peer.ip().to_bits(),
+        SocketAddr::V6(peer) => peer.ip().to_bits() as u32,
+    };
+    let mixed = (address ^ u32::from(peer.port()).rotate_left(16)).wrapping_mul(0x9e37_79b1);
+    mixed as usize >> 16 & (PEER_SLOTS - 1)
+}

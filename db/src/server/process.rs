@@ -1,0 +1,83 @@
+//! What a server asks of the operating system as a process: signals, CPUs.
+//!
+//! Signals are blocked before any thread starts and waited for by the main thread, so that no handler runs
+//! anywhere. Pinning is a wish: where it is refused the server runs unpinned and says so.
+
+use std::io;
+use std::mem;
+use std::time::Duration;
+
+/// The signals that end a server.
+#[derive(Clone, Copy)]
+pub struct EndSignals {
+    set: libc::sigset_t,
+}
+
+impl EndSignals {
+    /// Blocks SIGTERM and SIGINT for this thread and all that it starts.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn block() -> io::Result<Self> {
+        // SAFETY: a zeroed set is a valid argument of sigemptyset, which initialises it.
+        let mut set: libc::sigset_t = unsafe { mem::zeroed() };
+        // SAFETY: `set` is ours, the numbers are signals; none of these calls keeps the pointer.
+        let result = unsafe {
+            libc::sigemptyset(&raw mut set);
+            libc::sigaddset(&raw mut set, libc::SIGTERM);
+            libc::sigaddset(&raw mut set, libc::SIGINT);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut())
+        };
+        if result == 0 { Ok(Self { set }) } else { Err(io::Error::from_raw_os_error(result)) }
+    }
+
+    /// Waits at most `timeout` for one of them and gives its name.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn wait(&self, timeout: Duration) -> io::Result<Option<&'static str>> {
+        let timeout = libc::timespec {
+            tv_sec: timeout.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(timeout.subsec_nanos() as i32),
+        };
+        // SAFETY: the pointers are to live values of the right types, and null asks for no details.
+        let signal =
+            unsafe { libc::sigtimedwait(&raw const self.set, std::ptr::null_mut(), &raw const timeout) };
+        match signal {
+            libc::SIGINT => Ok(Some("SIGINT")),
+            0.. => Ok(Some("SIGTERM")),
+            _ => match io::Error::last_os_error() {
+                error if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => Ok(None),
+                error => Err(error),
+            },
+        }
+    }
+}
+
+/// Keeps the calling thread on one CPU.
+///
+/// # Errors
+/// When there is no such CPU or the process may not use it.
+pub fn pin_thread(cpu: usize) -> io::Result<()> {
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: all zero is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    // SAFETY: `cpu` is below CPU_SETSIZE, so the bit lies within the set.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: the set is live and its size is passed along; 0 is the calling thread.
+    let result = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pin_thread;
+
+    #[test]
+    fn a_cpu_that_does_not_exist_is_refused() {
+        assert!(pin_thread(usize::MAX).is_err());
+        assert!(pin_thread(1023).is_err());
+    }
+}

@@ -1,0 +1,66 @@
+//! A data request that came over a stream, served by the session's home worker.
+//!
+//! The same operations, the same exactly-once ring and the same sequences as in frames; only the place of
+//! the reply differs: bytes that the stream's control thread takes through a channel. Streams carry what
+//! does not fit a frame, so copies and allocations here are not the hot path.
+
+use std::sync::mpsc::SyncSender;
+
+use wire::{Request, Status};
+
+use super::catalog::Catalog;
+use super::change::StreamRequest;
+use super::dispatch::locate;
+use super::invocation;
+use super::native::{self, Caller, ReplyPlace};
+use crate::extension::invocation::Invocations;
+use crate::metrics::Counter;
+use crate::ops::WorkerEnvironment;
+use crate::session::{Answer, Origin, Route};
+
+/// Serves one request; its answer goes through the request's channel, now or when its invocation ends.
+pub fn serve(
+    environment: &WorkerEnvironment<'_>,
+    catalog: &Catalog,
+    invocations: &mut Invocations<Origin>,
+    stream_request: &StreamRequest,
+) {
+    let StreamRequest { session, sequence, first_unacknowledged, opcode, .. } = stream_request;
+    let metrics = environment.metrics;
+    metrics.count(Counter::Requests);
+    metrics.count(Counter::StreamRequests);
+    let mut place = StreamPlace { answer: &stream_request.answer };
+    if catalog.session(session.token).is_none() {
+        return native::refuse(metrics, &mut place, Status::BadToken);
+    }
+    session.seen(environment.now_us);
+    session.ring.acknowledge(*first_unacknowledged);
+    let request = match Request::decode(*opcode, stream_request.body()) {
+        Ok(request) => request,
+        Err(status) => return native::refuse(metrics, &mut place, status),
+    };
+    if let Request::Invoke { .. } = request {
+        invocation::start(environment, catalog, invocations, session, *sequence, &request, &mut place);
+    } else {
+        let (entry, hash) = locate(environment, session, &request);
+        let caller = Caller { session, sequence: *sequence };
+        native::execute(environment, caller, &request, entry, hash, &mut place);
+    }
+}
+
+struct StreamPlace<'s> {
+    answer: &'s SyncSender<Answer>,
+}
+
+impl ReplyPlace for StreamPlace<'_> {
+    fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8])) {
+        let mut body = vec![0; body_bytes];
+        fill(&mut body);
+        // The stream may be gone; then nobody waits.
+        let _ = self.answer.try_send(Answer { status, body });
+    }
+
+    fn route(&self) -> Route {
+        Route::Stream(self.answer.clone())
+    }
+}

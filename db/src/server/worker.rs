@@ -1,0 +1,197 @@
+//! A worker: one thread, one core, one port, one log head; the loop that serves requests.
+//!
+//! ```text
+//!   round:  changes from the control plane        one relaxed load when there are none
+//!           receive a batch
+//!           dispatch it                           native requests run to completion
+//!           run invocations                       one poll each
+//!           send what is in the outgoing frames
+//!           a step of the store's background work
+//!           nothing to do at all: spin, yield, then sleep in the port
+//! ```
+//! A worker never blocks but in that sleep, and takes no lock that another thread could hold meanwhile.
+//! All it needs is handed over at the start; it ends with [`Change::Stop`] or when its port breaks.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use net::{Batch, IdleAction, IdleStrategy, Port};
+use store::Core;
+
+use super::catalog::Catalog;
+use super::change::{Change, Changes, StreamRequest};
+use super::dispatch::Dispatch;
+use super::invocation;
+use super::outgoing::Outgoing;
+use super::refusal::{Rate, RefusalLimit};
+use super::stream_request;
+use crate::clock::Clock;
+use crate::extension::invocation::Invocations;
+use crate::limits::{
+    BACKGROUND_STEPS_IDLE, CHANGES_PER_ROUND, REFUSALS_BURST, REFUSALS_PER_SECOND, SLEEP_MS_MAX,
+};
+use crate::metrics::{Counter, WorkerMetrics};
+use crate::ops::WorkerEnvironment;
+use crate::session::Origin;
+
+/// Everything a worker owns.
+pub struct Worker<P: Port> {
+    core: Core,
+    port: P,
+    changes: Changes,
+    metrics: Arc<WorkerMetrics>,
+    clock: Clock,
+    idle: IdleStrategy,
+    view: u64,
+    catalog: Catalog,
+    outgoing: Outgoing,
+    refusals: RefusalLimit,
+    invocations: Invocations<Origin>,
+    requests: Vec<Arc<StreamRequest>>,
+    stopping: bool,
+}
+
+/// What a worker is given.
+pub struct WorkerParts<P: Port> {
+    /// Its handle of the store.
+    pub core: Core,
+    /// Its port.
+    pub port: P,
+    /// Its queue of changes.
+    pub changes: Changes,
+    /// Its counters.
+    pub metrics: Arc<WorkerMetrics>,
+    /// The server's clock.
+    pub clock: Clock,
+    /// What to do when there is nothing to do.
+    pub idle: IdleStrategy,
+    /// The server's view.
+    pub view: u64,
+}
+
+impl<P: Port> Worker<P> {
+    /// A worker that knows no session and no table yet. Called on the thread that will run it.
+    ///
+    /// # Errors
+    /// When the kernel has no memory for the stacks of extensions.
+    pub fn new(parts: WorkerParts<P>) -> io::Result<Self> {
+        let outgoing = Outgoing::new(parts.port.frame_bytes_max(), parts.view);
+        Ok(Self {
+            core: parts.core,
+            port: parts.port,
+            changes: parts.changes,
+            metrics: parts.metrics,
+            clock: parts.clock,
+            idle: parts.idle,
+            view: parts.view,
+            catalog: Catalog::default(),
+            outgoing,
+            refusals: RefusalLimit::new(Rate { burst: REFUSALS_BURST, per_second: REFUSALS_PER_SECOND }),
+            invocations: Invocations::new()?,
+            requests: Vec::new(),
+            stopping: false,
+        })
+    }
+
+    /// Serves until it is told to stop.
+    ///
+    /// # Errors
+    /// When the port breaks.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut batch = Batch::new();
+        let mut worked_us = self.clock.now_us();
+        while !self.stopping {
+            if !self.changes.is_empty() {
+                self.take_changes();
+            }
+            self.port.receive(&mut batch)?;
+            let now_us = self.clock.now_us();
+            let served = self.round(&batch, now_us);
+            self.outgoing.send(&mut self.port, &self.metrics)?;
+            self.metrics.set(Counter::FramesDropped, self.port.drops());
+            let worked = self.background(served);
+            if served || worked {
+                worked_us = now_us;
+            } else {
+                self.rest(now_us.saturating_sub(worked_us))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves a batch, requests of streams, and one poll of each runnable invocation. False when there was
+    /// nothing of it.
+    fn round(&mut self, batch: &Batch, now_us: u64) -> bool {
+        if batch.is_empty() && self.requests.is_empty() && self.invocations.live() == 0 {
+            return false;
+        }
+        let pin = self.core.pin();
+        let environment = WorkerEnvironment {
+            core: &self.core,
+            pin: &pin,
+            tables: &self.catalog.tables,
+            metrics: &self.metrics,
+            now_us,
+            wall_ms: self.clock.wall_ms(),
+        };
+        if !batch.is_empty() {
+            let mut dispatch = Dispatch {
+                environment,
+                catalog: &self.catalog,
+                port: &mut self.port,
+                outgoing: &mut self.outgoing,
+                refusals: &mut self.refusals,
+                invocations: &mut self.invocations,
+                view: self.view,
+            };
+            dispatch.batch(batch);
+        }
+        for request in self.requests.drain(..) {
+            stream_request::serve(&environment, &self.catalog, &mut self.invocations, &request);
+        }
+        let (metrics, port, outgoing) = (&*self.metrics, &mut self.port, &mut self.outgoing);
+        let mut finish = |origin, status, reply: &[u8]| {
+            invocation::finish(metrics, port, outgoing, origin, status, reply);
+        };
+        self.invocations.run(&environment, &mut finish);
+        if self.stopping {
+            self.invocations.end_all(&environment, &mut finish);
+        }
+        true
+    }
+
+    fn take_changes(&mut self) {
+        for _ in 0..CHANGES_PER_ROUND {
+            let taken = self.changes.take(|change| match change {
+                Change::Request(request) => self.requests.push(request),
+                Change::Stop => self.stopping = true,
+                change => {
+                    self.metrics.count(Counter::Changes);
+                    self.catalog.apply(change);
+                }
+            });
+            if !taken {
+                break;
+            }
+        }
+    }
+
+    /// One step of the store's background work, more when there is nothing else to do.
+    fn background(&mut self, served: bool) -> bool {
+        let steps = if served { 1 } else { BACKGROUND_STEPS_IDLE };
+        (0..steps).take_while(|_| self.core.step()).count() > 0
+    }
+
+    fn rest(&mut self, idle_us: u64) -> io::Result<()> {
+        match self.idle.next(idle_us) {
+            IdleAction::Spin => std::hint::spin_loop(),
+            IdleAction::Yield => std::thread::yield_now(),
+            IdleAction::Sleep => {
+                self.metrics.count(Counter::Sleeps);
+                self.port.wait(Duration::from_millis(SLEEP_MS_MAX))?;
+            }
+        }
+        Ok(())
+    }
+}
