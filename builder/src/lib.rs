@@ -1,1 +1,42 @@
-//! See the crate's description.
+//! Turns the source of an extension into an artefact: a shared object that a server can load.
+//!
+//! ```text
+//! Package -> check (sandbox) -> rustc (sandbox) -> glue + link (sandbox) -> import check -> Artefact
+//! ```
+//!
+//! The server links this crate to install extensions, the `splinter` command to check them without a server.
+//! What it guarantees: an [`Artefact`] was made of sources that the allow-list check passed, by the compiler
+//! and SDK that its hash names, and needs nothing of the process that loads it but a few memory functions.
+//! What it cannot: rule out unknown bugs of the compiler; docs/security.md says what follows from that.
+#![forbid(unsafe_code)]
+
+mod artefact;
+mod build;
+mod check;
+mod checked;
+mod child;
+mod elf;
+mod error;
+mod glue;
+mod imports;
+pub mod limits;
+mod manifest;
+pub mod package;
+pub mod refusal;
+mod sandbox;
+mod sdk;
+pub mod template;
+pub mod template;
+mod toolchain;
+
+pub use artefact::Artefact;
+pub use check::check;
+pub use checked::Checked;
+pub use checked::Function;
+pub use checked::Mode;
+pub use checked::Source;
+pub use child::child_main;
+pub use error::BuildError;
+pub use package::Package;
+pub use refusal::Refusal;
+pub use toolchain::Toolchain;

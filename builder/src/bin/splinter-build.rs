@@ -1,0 +1,38 @@
+//! Checks and builds the extension of a folder, without a server: `splinter-build FOLDER CACHE`.
+//!
+//! Prints the artefact's path, or why there is none. Also the program that the builder's own tests start
+//! anew as the checker.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use builder::Package;
+use builder::Toolchain;
+
+fn main() -> ExitCode {
+    builder::child_main();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [folder, cache] = &arguments[..] else {
+        eprintln!("usage: splinter-build FOLDER CACHE");
+        return ExitCode::FAILURE;
+    };
+    let package = Package::from_directory(Path::new(folder)).map_err(|error| error.to_string());
+    let built = package.and_then(|package| {
+        let toolchain = Toolchain::prepare(Path::new(cache)).map_err(|error| error.to_string())?;
+        toolchain.build(&package).map_err(|error| error.to_string())
+    });
+    match built {
+        Ok(artefact) => {
+            println!("{}", artefact.path.display());
+            for function in artefact.functions {
+                println!("{:?} {}: {}", function.mode, function.name, function.doc);
+            }
+            eprintln!("{} ms", artefact.compile_ms);
+            ExitCode::SUCCESS
+        }
+        Err(what) => {
+            eprintln!("{what}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The allow-list check: what an extension's source may say.
+//!
+//! `forbid(unsafe_code)` alone does not contain a hostile author: safe attributes, macros and a few soundness
+//! bugs of the compiler reach beyond it. So the source is parsed, and everything that is not listed as
+//! harmless is refused, with its place and what to write instead. What passes is handed on as the very
+//! tokens that were checked ([`Checked`]).
+//!
+//! ```text
+//! text -> tokens (limits, words) -> unit tests cut out -> syntax tree (rules) -> tokens -> text
+//! ```
+//!
+//! The parser can be crashed by crafted text, so a server runs this in the sandbox
+//! ([`Toolchain::check`](crate::Toolchain::check)).
+
+mod attributes;
+mod crates;
+mod emit;
+mod entries;
+mod lifetimes;
+mod macros;
+mod modules;
+mod names;
+mod paths;
+mod rules;
+mod tokens;
+
+use std::thread;
+
+use crate::Checked;
+use crate::Package;
+use crate::Refusal;
+use crate::limits;
+
+/// Checks a package within this process.
+///
+/// For sources that the user of this process wrote: a crafted source can overflow the parser's stack and
+/// take the process along. A server uses [`Toolchain::check`](crate::Toolchain::check).
+///
+/// # Errors
+/// The refusals, at most [`limits::REFUSALS_MAX`], in the order of their places.
+pub fn check(package: &Package) -> Result<Checked, Vec<Refusal>> {
+    let checked = thread::scope(|scope| {
+        let run = || crates::check(package);
+        match thread::Builder::new().stack_size(limits::PARSER_STACK_BYTES).spawn_scoped(scope, run) {
+            Ok(checking) => checking.join().map_err(|_| "the check of the source panicked".to_string()),
+            Err(error) => Err(format!("no thread to check the source in: {error}")),
+        }
+    });
+    checked.unwrap_or_else(|what| Err(vec![Refusal::of("", what, "report this source")]))
+}
+
+/// The refusals found so far.
+#[derive(Debug, Default)]
+struct Findings {
+    refusals: Vec<Refusal>,
+}
+
+impl Findings {
+    /// Adds a refusal at a place in a file; a place is refused once.
+    fn refuse(&mut self, file: &str, span: proc_macro2::Span, what: impl Into<String>, instead: &str) {
+        let place = span.start();
+        self.add(Refusal::at(file, place.line, place.column + 1, what, instead));
+    }
+
+    /// Adds a refusal.
+    fn add(&mut self, refusal: Refusal) {
+        let known = |other: &Refusal| {
+            refusal.line > 0
+                && (&other.file, other.line, other.column) == (&refusal.file, refusal.line, refusal.column)
+        };
+        if self.refusals.len() < limits::REFUSALS_MAX && !self.refusals.iter().any(known) {
+            self.refusals.push(refusal);
+        }
+    }
+
+    /// The refusals in the order of their places; `Ok` when there are none.
+    fn finish(mut self) -> Result<(), Vec<Refusal>> {
+        self.refusals.sort();
+        if self.refusals.is_empty() { Ok(()) } else { Err(self.refusals) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! Rules of references in types.
+//!
+//! A named reference around another named lifetime implies that one outlives the other; rustc #25860 and its
+//! kin turn such implied bounds into references that live too long. Elided lifetimes cannot be related to
+//! anything, so `&[&[u8]]` is fine.
+
+use syn::Lifetime;
+use syn::Type;
+use syn::TypeReference;
+use syn::visit;
+use syn::visit::Visit;
+
+/// What is wrong with a reference type, and what to write instead.
+pub(super) fn fault(reference: &TypeReference) -> Option<(&'static str, &'static str)> {
+    if matches!(&*reference.elem, Type::Reference(_)) {
+        return Some(("a reference to a reference", "use one reference, or a slice of references"));
+    }
+    let lifetime = reference.lifetime.as_ref()?;
+    if lifetime.ident == "static" {
+        return (!is_plain(&reference.elem))
+            .then_some(("a `'static` reference to more than text or numbers", "use a constant by value"));
+    }
+    let mut names = Names(Vec::new());
+    names.visit_type(&reference.elem);
+    let other = names.0.iter().any(|name| name != lifetime && name.ident != "_" && name.ident != "static");
+    other.then_some((
+        "a named reference around another lifetime",
+        "leave one of the names out, or use one name for both",
+    ))
+}
+
+/// Whether a type mentions a lifetime or a reference.
+pub(super) fn any_in_type(kind: &Type) -> bool {
+    struct Any(bool);
+    impl<'a> Visit<'a> for Any {
+        fn visit_lifetime(&mut self, lifetime: &'a Lifetime) {
+            self.0 |= lifetime.ident != "static";
+        }
+        fn visit_type_reference(&mut self, reference: &'a TypeReference) {
+            let named_static = reference.lifetime.as_ref().is_some_and(|lifetime| lifetime.ident == "static");
+            self.0 |= !named_static;
+            visit::visit_type_reference(self, reference);
+        }
+    }
+    let mut any = Any(false);
+    any.visit_type(kind);
+    any.0
+}
+
+/// The lifetimes that a type names.
+struct Names(Vec<Lifetime>);
+
+impl<'a> Visit<'a> for Names {
+    fn visit_lifetime(&mut self, lifetime: &'a Lifetime) {
+        self.0.push(lifetime.clone());
+    }
+}
+
+/// Whether a type is text, a primitive, or an array, slice or tuple of these: no parameters, no lifetimes.
+fn is_plain(kind: &Type) -> bool {
+    match kind {
+        Type::Array(array) => is_plain(&array.elem),
+        Type::Slice(slice) => is_plain(&slice.elem),
+        Type::Tuple(tuple) => tuple.elems.iter().all(is_plain),
+        Type::Paren(inner) => is_plain(&inner.elem),
+        Type::Reference(reference) => {
+            reference.lifetime.as_ref().is_none_or(|lifetime| lifetime.ident == "static")
+                && is_plain(&reference.elem)
+        }
+        Type::Path(path) => {
+            const PRIMITIVES: [&str; 17] = [
+                "bool", "char", "f32", "f64", "i128", "i16", "i32", "i64", "i8", "isize", "str", "u128",
+                "u16", "u32", "u64", "u8", "usize",
+            ];
+            let name = path.path.get_ident().map(ToString::to_string).unwrap_or_default();
+            path.qself.is_none() && PRIMITIVES.contains(&&*name)
+        }
+        _ => false,
+    }
+}

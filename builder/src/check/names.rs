@@ -1,0 +1,115 @@
+//! The names that an extension may use: modules of `core` and `alloc`, the SDK, macros, attributes.
+//!
+//! Everything is refused unless it is here. Left out on purpose: `core::arch`, `core::intrinsics`,
+//! `core::ptr`, `core::ffi`, `core::any`, `core::sync`, `alloc::alloc`, `alloc::sync`, `alloc::task`.
+
+/// Crates whose parts are listed here, and so may not be named whole in a `use`.
+pub(super) const LISTED_CRATES: [&str; 3] = ["core", "alloc", "sandstorm"];
+/// Crates that do not exist in an artefact.
+pub(super) const ABSENT_CRATES: [&str; 3] = ["std", "proc_macro", "test"];
+
+/// Modules of `core`.
+const CORE: [&str; 41] = [
+    "array", "ascii", "bool", "borrow", "cell", "char", "clone", "cmp", "convert", "default", "error", "f32",
+    "f64", "fmt", "future", "hash", "hint", "i128", "i16", "i32", "i64", "i8", "isize", "iter", "marker",
+    "mem", "num", "ops", "option", "pin", "result", "slice", "str", "task", "time", "u128", "u16", "u32",
+    "u64", "u8", "usize",
+];
+/// Modules and macros of `alloc`.
+const ALLOC: [&str; 10] =
+    ["borrow", "boxed", "collections", "fmt", "format", "rc", "slice", "str", "string", "vec"];
+/// What the SDK offers to authors; its border and its testing host are not among it.
+const SANDSTORM: [&str; 18] = [
+    "Args",
+    "Condition",
+    "Db",
+    "Delete",
+    "Error",
+    "FindTable",
+    "Get",
+    "GetMany",
+    "GetRecord",
+    "Increment",
+    "Level",
+    "Put",
+    "Reader",
+    "Record",
+    "Reply",
+    "Table",
+    "YieldNow",
+    "extension",
+];
+
+/// What may follow the name of a listed crate.
+pub(super) fn parts_of(listed: &str) -> &'static [&'static str] {
+    match listed {
+        "core" => &CORE,
+        "alloc" => &ALLOC,
+        _ => &SANDSTORM,
+    }
+}
+
+/// Macros whose arguments are expressions.
+pub(super) const MACROS: [&str; 18] = [
+    "assert",
+    "assert_eq",
+    "assert_ne",
+    "debug_assert",
+    "debug_assert_eq",
+    "debug_assert_ne",
+    "format",
+    "format_args",
+    "matches",
+    "panic",
+    "pin",
+    "todo",
+    "unimplemented",
+    "unreachable",
+    "vec",
+    "write",
+    "writeln",
+    "extension",
+];
+
+/// What may be derived.
+pub(super) const DERIVES: [&str; 9] =
+    ["Clone", "Copy", "Debug", "Default", "Eq", "Hash", "Ord", "PartialEq", "PartialOrd"];
+
+/// Attributes that set the level of lints.
+pub(super) const LINT_LEVELS: [&str; 5] = ["allow", "deny", "expect", "forbid", "warn"];
+
+/// Representations that change neither alignment nor packing.
+pub(super) const REPRESENTATIONS: [&str; 14] = [
+    "C",
+    "transparent",
+    "i128",
+    "i16",
+    "i32",
+    "i64",
+    "i8",
+    "isize",
+    "u128",
+    "u16",
+    "u32",
+    "u64",
+    "u8",
+    "usize",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::MACROS;
+    use super::parts_of;
+
+    #[test]
+    fn dangerous_names_are_in_no_list() {
+        for name in ["arch", "intrinsics", "ptr", "ffi", "any", "sync", "alloc", "prelude", "abi", "entry"] {
+            for listed in ["core", "alloc", "sandstorm"] {
+                assert!(!parts_of(listed).contains(&name), "{listed}::{name}");
+            }
+        }
+        for name in ["asm", "include", "include_str", "include_bytes", "env", "option_env", "concat_bytes"] {
+            assert!(!MACROS.contains(&name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! The rules of the syntax tree: which items, types, patterns and expressions an extension may contain.
+//!
+//! Each `match` lists what is allowed; the rest is refused, also what a later parser may add. The rules of
+//! lifetimes keep away the shapes that rustc's open soundness bugs need (#25860, #57893, #84366, #84591,
+//! #85099 and their kin): function pointers, trait objects, `for<'a>`, lifetime bounds, lifetimes in traits,
+//! references to references, aliases and associated types with lifetimes.
+
+use proc_macro2::Span;
+use syn::Expr;
+use syn::GenericParam;
+use syn::ImplItem;
+use syn::Item;
+use syn::Lit;
+use syn::Pat;
+use syn::TraitItem;
+use syn::Type;
+use syn::TypeParamBound;
+use syn::WherePredicate;
+use syn::spanned::Spanned;
+use syn::visit;
+use syn::visit::Visit;
+
+use super::Findings;
+use super::attributes;
+use super::entries;
+use super::lifetimes;
+use super::macros;
+use super::modules::Crate;
+use super::paths;
+
+/// The rules at work on one file.
+pub(super) struct Rules<'c> {
+    crate_: &'c Crate<'c>,
+    path: &'c str,
+    findings: &'c mut Findings,
+    /// Modules around the current place; 0 at the top of the file.
+    depth: usize,
+}
+
+impl<'c> Rules<'c> {
+    /// Rules for a file of a crate.
+    pub(super) fn new(crate_: &'c Crate<'c>, path: &'c str, findings: &'c mut Findings) -> Rules<'c> {
+        Rules { crate_, path, findings, depth: 0 }
+    }
+
+    /// Checks a whole file.
+    pub(super) fn check_file(&mut self, tree: &syn::File) {
+        let is_root = self.is_root();
+        let has_no_std = tree
+            .attrs
+            .iter()
+            .any(|attribute| attribute.path().is_ident("no_std") || attribute.path().is_ident("cfg_attr"));
+        if is_root && !has_no_std {
+            let what = "the crate would need the standard library, which artefacts do not have";
+            self.findings.add(crate::Refusal::at(self.path, 1, 1, what, "begin with `#![no_std]`"));
+        }
+        self.visit_file(tree);
+    }
+
+    fn is_root(&self) -> bool {
+        self.path == format!("{}src/lib.rs", self.crate_.folder)
+    }
+
+    fn refuse(&mut self, span: Span, what: impl Into<String>, instead: &str) {
+        self.findings.refuse(self.path, span, what, instead);
+    }
+
+    fn check_impl(&mut self, block: &syn::ItemImpl) {
+        if block.unsafety.is_some() || block.defaultness.is_some() {
+            self.refuse(block.span(), "an unsafe or default impl", "write a plain impl");
+        }
+        if block.trait_.as_ref().is_some_and(|(negative, _, _)| negative.is_some()) {
+            self.refuse(block.span(), "a negative impl", "leave it out");
+        }
+        for item in &block.items {
+            match item {
+                ImplItem::Const(_) | ImplItem::Fn(_) => {}
+                ImplItem::Type(alias) if lifetimes::any_in_type(&alias.ty) => {
+                    let instead = "write a method of the type's own that returns the reference";
+                    self.refuse(alias.span(), "an associated type with a lifetime", instead);
+                }
+                ImplItem::Type(alias) if alias.generics.params.is_empty() => {}
+                other => self.refuse(other.span(), "this item in an impl", "write functions and constants"),
+            }
+        }
+    }
+
+    fn check_trait(&mut self, declaration: &syn::ItemTrait) {
+        if declaration.unsafety.is_some() || declaration.auto_token.is_some() {
+            self.refuse(declaration.span(), "an unsafe or auto trait", "write a plain trait");
+        }
+        if declaration.generics.lifetimes().next().is_some() {
+            let instead = "give the lifetimes to the methods";
+            self.refuse(declaration.generics.span(), "a trait with lifetime parameters", instead);
+        }
+        for item in &declaration.items {
+            match item {
+                TraitItem::Const(_) | TraitItem::Fn(_) => {}
+                TraitItem::Type(_) => {
+                    let instead = "use a type parameter of a function";
+                    self.refuse(item.span(), "a trait with an associated type", instead);
+                }
+                other => self.refuse(other.span(), "this item in a trait", "write functions and constants"),
+            }
+        }
+    }
+
+    fn check_extern_crate(&mut self, item: &syn::ItemExternCrate) {
+        if item.ident != "alloc" || item.rename.is_some() {
+            let instead = "name packages in Cargo.toml; only `extern crate alloc;` is written";
+            self.refuse(item.span(), format!("`extern crate {}`", item.ident), instead);
+        }
+    }
+
+    fn check_macro_item(&mut self, item: &syn::ItemMacro) {
+        if entries::is_extension(item) {
+            if !self.is_root() || self.depth > 0 {
+                self.refuse(item.span(), "extension! in a module", "write it at the root of src/lib.rs");
+            }
+            return;
+        }
+        let instead = "write items out; only sandstorm::extension! makes items";
+        self.refuse(item.span(), "a macro in the place of an item", instead);
+    }
+}
+
+impl<'a> Visit<'a> for Rules<'_> {
+    fn visit_attribute(&mut self, attribute: &'a syn::Attribute) {
+        let at_crate_root = self.is_root() && self.depth == 0;
+        if let Err((what, instead)) = attributes::check(attribute, at_crate_root) {
+            self.refuse(attribute.span(), what, instead);
+        }
+    }
+
+    fn visit_item(&mut self, item: &'a Item) {
+        match item {
+            Item::Const(_) | Item::Enum(_) | Item::Fn(_) | Item::Struct(_) | Item::Use(_) => {}
+            Item::ExternCrate(item) => self.check_extern_crate(item),
+            Item::Impl(block) => self.check_impl(block),
+            Item::Trait(declaration) => self.check_trait(declaration),
+            Item::Type(alias) => {
+                if alias.generics.lifetimes().next().is_some() {
+                    let instead = "write the type out, or make it a struct";
+                    self.refuse(alias.span(), "a type alias with a lifetime", instead);
+                }
+            }
+            Item::Mod(module) => {
+                if module.unsafety.is_some() {
+                    self.refuse(module.span(), "an unsafe module", "write a plain one");
+                }
+                self.depth += 1;
+                visit::visit_item(self, item);
+                self.depth -= 1;
+                return;
+            }
+            Item::Macro(item) => {
+                self.check_macro_item(item);
+                item.attrs.iter().for_each(|attribute| self.visit_attribute(attribute));
+                return;
+            }
+            Item::Static(_) => {
+                self.refuse(
+                    item.span(),
+                    "a static keeps state outside the store",
+                    "use a `const`, or put a record",
+                );
+            }
+            Item::ForeignMod(_) => {
+                self.refuse(item.span(), "an extern block", "call what core, alloc and sandstorm offer");
+            }
+            Item::Union(_) => self.refuse(item.span(), "a union needs unsafe code", "write an enum"),
+            other => self.refuse(other.span(), "this kind of item", "write functions, types and constants"),
+        }
+        visit::visit_item(self, item);
+    }
+
+    fn visit_item_use(&mut self, item: &'a syn::ItemUse) {
+        if item.leading_colon.is_some() {
+            self.refuse(item.span(), "a path that begins with `::`", "leave the colons out");
+        }
+        for fault in paths::check_use(&item.tree, self.crate_.uses) {
+            self.refuse(fault.span, fault.what, fault.instead);
+        }
+        item.attrs.iter().for_each(|attribute| self.visit_attribute(attribute));
+    }
+
+    fn visit_path(&mut self, path: &'a syn::Path) {
+        if path.leading_colon.is_some() {
+            self.refuse(path.span(), "a path that begins with `::`", "leave the colons out");
+        }
+        let names: Vec<(String, Span)> =
+            path.segments.iter().map(|segment| (segment.ident.to_string(), segment.ident.span())).collect();
+        if let Err(fault) = paths::check(&names) {
+            self.refuse(fault.span, fault.what, fault.instead);
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, invocation: &'a syn::Macro) {
+        match macros::arguments(invocation) {
+            Ok(arguments) => {
+                // The arguments live no longer than this call; a visitor of its own borrows them.
+                let mut rules = Rules {
+                    crate_: self.crate_,
+                    path: self.path,
+                    findings: self.findings,
+                    depth: self.depth,
+                };
+                arguments.expressions.iter().for_each(|expression| rules.visit_expr(expression));
+                arguments.pattern.iter().for_each(|pattern| rules.visit_pat(pattern));
+            }
+            Err((what, instead)) => self.refuse(invocation.path.span(), what, instead),
+        }
+    }
+
+    fn visit_signature(&mut self, signature: &'a syn::Signature) {
+        if let Some(word) = &signature.constness {
+            let instead = "leave `const` out; constants are written with operators of core";
+            self.refuse(word.span(), "a const fn runs while the server compiles", instead);
+        }
+        if let Some(abi) = &signature.abi {
+            self.refuse(abi.span(), "a function with a foreign ABI", "leave `extern` out");
+        }
+        if let Some(word) = &signature.unsafety {
+            self.refuse(word.span(), "unsafe code is not for extensions", "write a safe function");
+        }
+        if let Some(variadic) = &signature.variadic {
+            self.refuse(variadic.span(), "a variadic function", "take a slice");
+        }
+        visit::visit_signature(self, signature);
+    }
+
+    fn visit_generic_param(&mut self, parameter: &'a GenericParam) {
+        if let GenericParam::Lifetime(lifetime) = parameter
+            && !lifetime.bounds.is_empty()
+        {
+            self.refuse(lifetime.span(), "a bound between lifetimes", "use one lifetime for both");
+        }
+        visit::visit_generic_param(self, parameter);
+    }
+
+    fn visit_where_predicate(&mut self, predicate: &'a WherePredicate) {
+        if !matches!(predicate, WherePredicate::Type(_)) {
+            self.refuse(predicate.span(), "a bound between lifetimes", "use one lifetime for both");
+        }
+        visit::visit_where_predicate(self, predicate);
+    }
+
+    fn visit_bound_lifetimes(&mut self, lifetimes: &'a syn::BoundLifetimes) {
+        self.refuse(lifetimes.span(), "`for<..>`", "leave the lifetimes of `Fn(&T)` to the compiler");
+    }
+
+    fn visit_type_param_bound(&mut self, bound: &'a TypeParamBound) {
+        if !matches!(bound, TypeParamBound::Trait(_)) {
+            let instead = "leave it out; the compiler finds what a type borrows";
+            self.refuse(bound.span(), "a lifetime as a bound", instead);
+        }
+        visit::visit_type_param_bound(self, bound);
+    }
+
+    fn visit_trait_bound_modifier(&mut self, _: &'a syn::TraitBoundModifier) {}
+
+    fn visit_type(&mut self, kind: &'a Type) {
+        match kind {
+            Type::Array(_)
+            | Type::Group(_)
+            | Type::ImplTrait(_)
+            | Type::Infer(_)
+            | Type::Never(_)
+            | Type::Paren(_)
+            | Type::Path(_)
+            | Type::Slice(_)
+            | Type::Tuple(_) => {}
+            Type::Reference(reference) => {
+                if let Some((what, instead)) = lifetimes::fault(reference) {
+                    self.refuse(kind.span(), what, instead);
+                }
+            }
+            Type::TraitObject(_) => {
+                self.refuse(kind.span(), "a trait object (`dyn`)", "use a generic parameter or an enum");
+            }
+            Type::BareFn(_) => {
+                self.refuse(
+                    kind.span(),
+                    "a function pointer type",
+                    "use a parameter `impl Fn(..)` or an enum",
+                );
+            }
+            Type::Ptr(_) => self.refuse(kind.span(), "a raw pointer", "use a reference"),
+            other => {
+                self.refuse(other.span(), "this kind of type", "use structs, enums, slices and references")
+            }
+        }
+        visit::visit_type(self, kind);
+    }
+
+    fn visit_pat(&mut self, pattern: &'a Pat) {
+        match pattern {
+            Pat::Ident(_)
+            | Pat::Lit(_)
+            | Pat::Or(_)
+            | Pat::Paren(_)
+            | Pat::Path(_)
+            | Pat::Range(_)
+            | Pat::Reference(_)
+            | Pat::Rest(_)
+            | Pat::Slice(_)
+            | Pat::Struct(_)
+            | Pat::Tuple(_)
+            | Pat::TupleStruct(_)
+            | Pat::Type(_)
+            | Pat::Wild(_) => {}
+            other => self.refuse(other.span(), "this kind of pattern", "match on plain patterns"),
+        }
+        visit::visit_pat(self, pattern);
+    }
+
+    fn visit_lit(&mut self, literal: &'a Lit) {
+        match literal {
+            Lit::Str(_)
+            | Lit::ByteStr(_)
+            | Lit::Byte(_)
+            | Lit::Char(_)
+            | Lit::Int(_)
+            | Lit::Float(_)
+            | Lit::Bool(_) => {}
+            other => self.refuse(other.span(), "this kind of literal", "write a string or a byte string"),
+        }
+    }
+
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        match expression {
+            Expr::Array(_)
+            | Expr::Assign(_)
+            | Expr::Async(_)
+            | Expr::Await(_)
+            | Expr::Binary(_)
+            | Expr::Block(_)
+            | Expr::Break(_)
+            | Expr::Call(_)
+            | Expr::Cast(_)
+            | Expr::Continue(_)
+            | Expr::Field(_)
+            | Expr::ForLoop(_)
+            | Expr::Group(_)
+            | Expr::If(_)
+            | Expr::Index(_)
+            | Expr::Infer(_)
+            | Expr::Let(_)
+            | Expr::Lit(_)
+            | Expr::Loop(_)
+            | Expr::Macro(_)
+            | Expr::Match(_)
+            | Expr::MethodCall(_)
+            | Expr::Paren(_)
+            | Expr::Path(_)
+            | Expr::Range(_)
+            | Expr::Reference(_)
+            | Expr::Repeat(_)
+            | Expr::Return(_)
+            | Expr::Struct(_)
+            | Expr::Try(_)
+            | Expr::Tuple(_)
+            | Expr::Unary(_)
+            | Expr::While(_) => {}
+            Expr::Closure(closure) => {
+                if closure.constness.is_some() || closure.movability.is_some() {
+                    self.refuse(expression.span(), "a const or static closure", "write a plain closure");
+                }
+            }
+            Expr::Unsafe(_) => {
+                let instead = "use the safe operations of core, alloc and sandstorm";
+                self.refuse(expression.span(), "unsafe code is not for extensions", instead);
+            }
+            Expr::RawAddr(_) => self.refuse(expression.span(), "a raw pointer", "use a reference"),
+            other => self.refuse(other.span(), "this kind of expression", "write stable, plain Rust"),
+        }
+        visit::visit_expr(self, expression);
+    }
+}

@@ -1,0 +1,79 @@
+//! Why a build fails. Each says whose business it is: the author's (refused, compile failed, timed out,
+//! import refused) or the operator's (the rest).
+
+use std::fmt;
+use std::io;
+
+use crate::Refusal;
+use crate::refusal::listing;
+
+/// Why there is no artefact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BuildError {
+    /// The source does not pass the check.
+    Refused(Vec<Refusal>),
+    /// The compiler refused the source.
+    CompileFailed {
+        /// What it said.
+        text: String,
+    },
+    /// The compiler, or the check, took longer than its limit of processor or wall time.
+    TimedOut {
+        /// Which step.
+        step: String,
+    },
+    /// The artefact needs something that artefacts may not have.
+    ImportRefused {
+        /// What.
+        what: String,
+    },
+    /// There is no working `bwrap` on this machine, and nothing is compiled without it.
+    SandboxMissing {
+        /// Why it does not work.
+        why: String,
+    },
+    /// There is no usable compiler on this machine.
+    ToolchainMissing {
+        /// What was looked for, and what came of it.
+        why: String,
+    },
+    /// No space is left on the disk.
+    DiskFull,
+    /// Something else of the operating system failed.
+    Io {
+        /// What was attempted, and the system's text.
+        what: String,
+    },
+}
+
+impl BuildError {
+    /// The build error of an I/O error while doing `what`.
+    pub(crate) fn io(what: impl fmt::Display, error: &io::Error) -> BuildError {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        if full.contains(&error.kind()) {
+            return BuildError::DiskFull;
+        }
+        BuildError::Io { what: format!("{what}: {error}") }
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::Refused(refusals) => out.write_str(&listing(refusals)),
+            BuildError::CompileFailed { text } => write!(out, "the compiler refuses the source:\n{text}"),
+            BuildError::TimedOut { step } => write!(out, "{step} took too long and was stopped"),
+            BuildError::ImportRefused { what } => write!(out, "the artefact is refused: {what}"),
+            BuildError::SandboxMissing { why } => {
+                write!(out, "no sandbox to compile in (install the package bubblewrap): {why}")
+            }
+            BuildError::ToolchainMissing { why } => {
+                write!(out, "no Rust compiler (install rustup, or set SPLINTER_RUSTC): {why}")
+            }
+            BuildError::DiskFull => out.write_str("no space is left on the disk"),
+            BuildError::Io { what } => out.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}

@@ -1,0 +1,32 @@
+//! The trusted crate around an extension: entry points, allocator, panic handler.
+//!
+//! One source text per extension, made of the template and a line per function. It is the only code in an
+//! artefact besides the SDK that may use `unsafe`; nothing of the tenant's goes into its text but function
+//! names, which are plain identifiers by the check.
+
+use crate::checked::Function;
+use crate::checked::Mode;
+
+/// The text that every glue starts with.
+pub(crate) const TEMPLATE: &str = include_str!("../glue.rs");
+
+/// The glue of an extension.
+pub(crate) fn source(sdk_hash: &[u8; 32], crate_name: &str, functions: &[Function]) -> String {
+    let mut text = TEMPLATE.to_string();
+    text.push_str(&format!("\nextern crate {crate_name} as tenant;\n\n"));
+    text.push_str(&format!("const SDK_HASH: [u8; 32] = {sdk_hash:?};\n"));
+    text.push_str(&format!("const FUNCTION_COUNT: usize = {};\n\n", functions.len()));
+    for function in functions {
+        text.push_str(&format!("entry!({}, run_{0});\n", function.name));
+    }
+    text.push_str("\nstatic FUNCTIONS: [Function; FUNCTION_COUNT] = [\n");
+    for function in functions {
+        let mode = match function.mode {
+            Mode::Read => 0,
+            Mode::Write => 1,
+        };
+        text.push_str(&format!("    function(\"{}\", {mode}, run_{0}),\n", function.name));
+    }
+    text.push_str("];\n");
+    text
+}

@@ -1,0 +1,133 @@
+//! Collects a package from a folder: its manifest, its sources, and those of its path dependencies.
+//!
+//! Only `Cargo.toml` and `src/**.rs` are read. Symbolic links are followed nowhere but in the path of a
+//! dependency, which the author's own manifest names.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+
+use super::Package;
+use crate::Refusal;
+use crate::limits;
+use crate::manifest::Manifest;
+use crate::refusal::listing;
+
+/// Why a folder gives no package.
+#[derive(Debug)]
+pub enum DirectoryError {
+    /// A file or folder cannot be read.
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It can be read, but is no package.
+    Refused(Vec<Refusal>),
+}
+
+impl fmt::Display for DirectoryError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DirectoryError::Io { path, error } => write!(out, "cannot read {}: {error}", path.display()),
+            DirectoryError::Refused(refusals) => out.write_str(&listing(refusals)),
+        }
+    }
+}
+
+impl std::error::Error for DirectoryError {}
+
+impl Package {
+    /// Packs a folder and the packages that it depends on by path. The name is the folder's.
+    ///
+    /// # Errors
+    /// What cannot be read, or is no package.
+    pub fn from_directory(directory: &Path) -> Result<Package, DirectoryError> {
+        let directory = fs::canonicalize(directory)
+            .map_err(|error| DirectoryError::Io { path: directory.to_path_buf(), error })?;
+        let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_string();
+        let mut files = Vec::new();
+        let mut packed = BTreeMap::new();
+        let mut waiting = vec![(String::new(), directory)];
+        while let Some((prefix, directory)) = waiting.pop() {
+            for (dependency, path) in pack(&prefix, &directory, &mut files)? {
+                let target = directory.join(&path);
+                let target =
+                    fs::canonicalize(&target).map_err(|error| DirectoryError::Io { path: target, error })?;
+                match packed.get(&dependency) {
+                    Some(known) if *known == target => {}
+                    Some(_) => return Err(twice(&prefix, &dependency)),
+                    None if packed.len() == limits::DEPENDENCIES_MAX => return Err(too_many(&prefix)),
+                    None => {
+                        packed.insert(dependency.clone(), target.clone());
+                        waiting.push((format!("deps/{dependency}/"), target));
+                    }
+                }
+            }
+        }
+        Package::new(&name, files).map_err(DirectoryError::Refused)
+    }
+}
+
+/// Adds the files of one package under `prefix`; answers its path dependencies, by name and path.
+fn pack(
+    prefix: &str,
+    directory: &Path,
+    files: &mut Vec<(String, Vec<u8>)>,
+) -> Result<Vec<(String, String)>, DirectoryError> {
+    let manifest_path = directory.join("Cargo.toml");
+    let text = read(&manifest_path)?;
+    let name = format!("{prefix}Cargo.toml");
+    let manifest =
+        Manifest::parse(&name, &String::from_utf8_lossy(&text)).map_err(DirectoryError::Refused)?;
+    files.push((name, text));
+    pack_sources(&format!("{prefix}src/"), &directory.join("src"), files)?;
+    Ok(manifest.dependencies.into_iter().map(|dependency| (dependency.name, dependency.path)).collect())
+}
+
+/// Adds the `.rs` files of a folder and the folders below.
+fn pack_sources(
+    prefix: &str,
+    directory: &Path,
+    files: &mut Vec<(String, Vec<u8>)>,
+) -> Result<(), DirectoryError> {
+    let failed = |error| DirectoryError::Io { path: directory.to_path_buf(), error };
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let kind = entry.file_type().map_err(failed)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if kind.is_dir() {
+            pack_sources(&format!("{prefix}{name}/"), &entry.path(), files)?;
+        } else if kind.is_file() && name.ends_with(".rs") {
+            if files.len() > limits::FILES_MAX {
+                return Ok(());
+            }
+            files.push((format!("{prefix}{name}"), read(&entry.path())?));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a file, but not much beyond the limit, at which the package is refused anyway.
+fn read(path: &Path) -> Result<Vec<u8>, DirectoryError> {
+    let failed = |error| DirectoryError::Io { path: path.to_path_buf(), error };
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(failed)?;
+    let mut limited = io::Read::take(file, limits::FILE_BYTES_MAX as u64 + 1);
+    io::Read::read_to_end(&mut limited, &mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+fn twice(prefix: &str, dependency: &str) -> DirectoryError {
+    let what = format!("two different packages are called {dependency}");
+    DirectoryError::Refused(vec![Refusal::of(&format!("{prefix}Cargo.toml"), what, "rename one of them")])
+}
+
+fn too_many(prefix: &str) -> DirectoryError {
+    let what = format!("the extension depends on more than {} packages", limits::DEPENDENCIES_MAX);
+    DirectoryError::Refused(vec![Refusal::of(&format!("{prefix}Cargo.toml"), what, "merge some of them")])
+}

@@ -1,0 +1,226 @@
+//! Runs one program in a box: no network, a read-only tree of named files, a cleared environment, limits of
+//! processor time, memory, file size, processes and wall time.
+//!
+//! The box is `bwrap` (namespaces) with `prlimit` inside, where the process limit counts the box alone. The
+//! checker and the compiler run in it, since both can be crashed, or worse, by crafted input.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Child;
+use std::process::Command;
+use std::process::ExitStatus;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use crate::BuildError;
+use crate::limits;
+
+/// Folders of the system's shared libraries; those that exist are visible in the box.
+const LIBRARY_FOLDERS: [&str; 3] = ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64"];
+/// How often a running program is looked after.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// SIGXCPU, then SIGKILL: how the processor limit ends a program.
+const CPU_LIMIT_SIGNALS: [i32; 2] = [24, 9];
+
+/// A program to run in a box.
+pub(crate) struct Job {
+    /// What it does, for messages: "compiling hello".
+    pub(crate) step: String,
+    /// Program, as the box sees it.
+    pub(crate) program: String,
+    /// Its arguments.
+    pub(crate) arguments: Vec<OsString>,
+    /// Files and folders to show: from the machine, in the box.
+    pub(crate) shown: Vec<(PathBuf, String)>,
+    /// The folder of the box that it starts in.
+    pub(crate) folder: String,
+    /// A folder of the machine that appears, writable, as `/out`.
+    pub(crate) output: Option<PathBuf>,
+    /// What it reads.
+    pub(crate) input: Vec<u8>,
+    /// Its limit of processor time.
+    pub(crate) cpu_seconds: u64,
+}
+
+/// What a program did.
+pub(crate) struct Outcome {
+    pub(crate) status: ExitStatus,
+    pub(crate) printed: Vec<u8>,
+    pub(crate) errors: Vec<u8>,
+}
+
+/// A sandbox that was seen to work.
+#[derive(Clone, Debug)]
+pub(crate) struct Sandbox {
+    bwrap: PathBuf,
+    prlimit: PathBuf,
+}
+
+impl Sandbox {
+    /// Finds the programs and tries them.
+    pub(crate) fn open() -> Result<Sandbox, BuildError> {
+        let find = |name: &str| {
+            find_program(name)
+                .ok_or_else(|| BuildError::SandboxMissing { why: format!("{name} is not on the PATH") })
+        };
+        let sandbox = Sandbox { bwrap: find("bwrap")?, prlimit: find("prlimit")? };
+        let outcome = sandbox.run(Job {
+            step: "trying the sandbox".into(),
+            program: "/box/prlimit".into(),
+            arguments: vec!["--version".into()],
+            shown: Vec::new(),
+            folder: "/".into(),
+            output: None,
+            input: Vec::new(),
+            cpu_seconds: limits::CPU_SECONDS_MAX,
+        })?;
+        if outcome.status.success() {
+            return Ok(sandbox);
+        }
+        Err(BuildError::SandboxMissing { why: String::from_utf8_lossy(&outcome.errors).trim().into() })
+    }
+
+    /// Runs a program to its end or to a limit.
+    pub(crate) fn run(&self, job: Job) -> Result<Outcome, BuildError> {
+        let mut command = self.command(&job);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| BuildError::io(format!("run {}", self.bwrap.display()), &error))?;
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let outcome = thread::scope(|scope| {
+            scope.spawn(move || {
+                // A program that ends without reading everything has told why.
+                let _ = stdin.map(|mut stdin| stdin.write_all(&job.input));
+            });
+            let printed = scope.spawn(move || stdout.map(read_limited).unwrap_or_default());
+            let errors = scope.spawn(move || stderr.map(read_limited).unwrap_or_default());
+            let status = wait(&mut child, Instant::now() + limits::WALL_TIME_MAX);
+            let printed = printed.join().unwrap_or_default();
+            let errors = errors.join().unwrap_or_default();
+            status.map(|status| status.map(|status| Outcome { status, printed, errors }))
+        });
+        let outcome = outcome.map_err(|error| BuildError::io("wait for the sandbox", &error))?;
+        match outcome {
+            Some(outcome) if !hit_cpu_limit(outcome.status) => Ok(outcome),
+            _ => Err(BuildError::TimedOut { step: job.step }),
+        }
+    }
+
+    /// The command line of the box around a job.
+    fn command(&self, job: &Job) -> Command {
+        let mut command = Command::new(&self.bwrap);
+        command.env_clear();
+        command.args(["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--clearenv"]);
+        command.args(["--cap-drop", "ALL", "--uid", "65534", "--gid", "65534", "--hostname", "box"]);
+        for folder in LIBRARY_FOLDERS {
+            command.args(["--ro-bind-try", folder, folder]);
+        }
+        command.arg("--ro-bind").arg(&self.prlimit).arg("/box/prlimit");
+        for (from, to) in &job.shown {
+            command.arg("--ro-bind").arg(from).arg(to);
+        }
+        if let Some(output) = &job.output {
+            command.arg("--bind").arg(output).arg("/out");
+        }
+        command.args(["--dev", "/dev", "--size", "67108864", "--tmpfs", "/tmp"]);
+        command.args(["--remount-ro", "/", "--chdir", &job.folder, "--setenv", "LD_LIBRARY_PATH", "/tc/lib"]);
+        command.args(["--", "/box/prlimit", "--core=0"]);
+        command.arg(format!("--cpu={}", job.cpu_seconds));
+        command.arg(format!("--as={}", limits::ADDRESS_SPACE_BYTES_MAX));
+        command.arg(format!("--fsize={}", limits::OUTPUT_FILE_BYTES_MAX));
+        command.arg(format!("--nproc={}", limits::PROCESSES_MAX));
+        command.arg(&job.program).args(&job.arguments);
+        command
+    }
+}
+
+/// A program of the PATH.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| is_program(program))
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// Waits until the deadline; `None` when the program had to be killed.
+fn wait(child: &mut Child, deadline: Instant) -> std::io::Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= deadline {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Whether the processor limit ended the program; `bwrap` reports a signal as 128 + its number.
+fn hit_cpu_limit(status: ExitStatus) -> bool {
+    let signal = status.signal().or_else(|| status.code().map(|code| code - 128));
+    signal.is_some_and(|signal| CPU_LIMIT_SIGNALS.contains(&signal))
+}
+
+/// Reads to the end, and keeps the first part.
+fn read_limited(mut source: impl Read) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let limit = limits::PRINTED_BYTES_MAX as u64;
+    // A pipe that breaks has no more to say; the exit status tells the rest.
+    let _ = source.by_ref().take(limit).read_to_end(&mut kept);
+    let _ = std::io::copy(&mut source, &mut std::io::sink());
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::Job;
+    use super::Sandbox;
+    use super::find_program;
+    use crate::BuildError;
+
+    fn shell(script: &str) -> Result<(bool, String), BuildError> {
+        let shell = find_program("sh").expect("a shell");
+        let outcome = Sandbox::open().expect("a working bwrap").run(Job {
+            step: "a script".into(),
+            program: "/box/sh".into(),
+            arguments: ["-c", script].map(OsString::from).to_vec(),
+            shown: vec![(shell, "/box/sh".into())],
+            folder: "/".into(),
+            output: None,
+            input: b"input\n".to_vec(),
+            cpu_seconds: 1,
+        })?;
+        Ok((outcome.status.success(), String::from_utf8_lossy(&outcome.printed).into_owned()))
+    }
+
+    #[test]
+    fn the_box_shows_nothing_of_the_machine() {
+        let (good, text) = shell("read line; echo $line; set; for f in /*; do echo $f; done").unwrap();
+        assert!(good && text.starts_with("input\n"), "{text}");
+        for hidden in ["HOME=", "/etc\n", "/home\n", "/proc\n", "/root\n", "/usr/bin\n"] {
+            assert!(!text.contains(hidden), "{hidden} is visible:\n{text}");
+        }
+        assert_eq!(shell("echo x > /box/sh || echo x > /new").unwrap(), (false, String::new()));
+    }
+
+    #[test]
+    fn the_processor_limit_ends_a_loop() {
+        assert_eq!(shell("while :; do :; done"), Err(BuildError::TimedOut { step: "a script".into() }));
+    }
+}

@@ -1,0 +1,349 @@
+//! The compiler, its private sysroot and the compiled SDK.
+//!
+//! Every compiler run is a run in the sandbox, where a sysroot is put together from `core`, `alloc` and
+//! `compiler_builtins` of the toolchain and nothing else: there is no `std` and no `proc_macro` to be found.
+//!
+//! ```text
+//! /tc/bin/rustc, /tc/bin/ld.lld, /tc/lib     the compiler and the linker
+//! /sr                                        the sysroot
+//! /src, /in, /out                            sources; compiled crates; what the run writes
+//! ```
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+
+use sha2::Digest;
+use sha2::Sha256;
+
+use crate::BuildError;
+use crate::artefact::hex;
+use crate::artefact::publish;
+use crate::artefact::unique;
+use crate::glue;
+use crate::limits;
+use crate::sandbox::Job;
+use crate::sandbox::Outcome;
+use crate::sandbox::Sandbox;
+use crate::sandbox::find_program;
+use crate::sdk;
+
+/// The one platform.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Release of the compiler that sources are written for; an older one lacks library functions.
+const RELEASE_MIN: (u32, u32) = (1, 95);
+/// The crates of the private sysroot.
+const SYSROOT_CRATES: [&str; 3] = ["libcore-", "liballoc-", "libcompiler_builtins-"];
+/// How everything in an artefact is compiled.
+const FLAGS: [&str; 10] = [
+    "--sysroot=/sr",
+    "--edition=2024",
+    "-Copt-level=3",
+    "-Ccodegen-units=1",
+    "-Cpanic=abort",
+    "-Cdebuginfo=0",
+    "-Cembed-bitcode=no",
+    "--color=never",
+    "--cap-lints=allow",
+    "-Ldependency=/sdk",
+];
+/// How the tenant's crates are compiled besides.
+const TENANT_FLAGS: [&str; 4] =
+    ["--crate-type=rlib", "-Funsafe_code", "-Flong_running_const_eval", "-Ldependency=/in"];
+/// How the artefact is linked besides.
+const GLUE_FLAGS: [&str; 6] = [
+    "--crate-type=cdylib",
+    "--crate-name=splinter_artefact",
+    "-Cstrip=symbols",
+    "-Clinker-flavor=ld",
+    "-Clinker=/tc/bin/ld.lld",
+    "-Ldependency=/in",
+];
+
+/// A compiler that is ready to build extensions.
+#[derive(Clone, Debug)]
+pub struct Toolchain {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) sdk_hash: [u8; 32],
+    pub(crate) checker: PathBuf,
+    cache: PathBuf,
+    tools: Vec<(PathBuf, String)>,
+}
+
+/// A folder that goes away with its owner.
+pub(crate) struct WorkFolder(pub(crate) PathBuf);
+
+impl Drop for WorkFolder {
+    fn drop(&mut self) {
+        // What stays behind is removed by the next `prepare`.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Toolchain {
+    /// Finds sandbox and compiler, and compiles the SDK into the cache if it is not there.
+    ///
+    /// The compiler is the one that `SPLINTER_RUSTC` names, else the `rustc` of the PATH or of rustup's
+    /// default folder. The check runs in the program that called this, started anew in the sandbox: its
+    /// `main` must begin with [`crate::child_main`].
+    ///
+    /// # Errors
+    /// When there is no working sandbox or compiler, or the cache cannot be written.
+    pub fn prepare(cache: &Path) -> Result<Toolchain, BuildError> {
+        let checker = std::env::current_exe().map_err(|error| BuildError::io("find this program", &error))?;
+        Toolchain::prepare_with_checker(cache, &checker)
+    }
+
+    /// As [`Toolchain::prepare`], with another program whose `main` begins with [`crate::child_main`].
+    ///
+    /// # Errors
+    /// As for [`Toolchain::prepare`].
+    pub fn prepare_with_checker(cache: &Path, checker: &Path) -> Result<Toolchain, BuildError> {
+        let sandbox = Sandbox::open()?;
+        let failed = |error| BuildError::io(format!("prepare {}", cache.display()), &error);
+        for folder in ["artefacts", "sdk", "work"] {
+            fs::create_dir_all(cache.join(folder)).map_err(failed)?;
+        }
+        let cache = fs::canonicalize(cache).map_err(failed)?;
+        let root = find_sysroot()?;
+        let tools = tools(&root)?;
+        let version = version(&root)?;
+        let toolchain =
+            Toolchain { sandbox, sdk_hash: sdk_hash(&version), checker: checker.into(), cache, tools };
+        toolchain.remove_old_work();
+        toolchain.compile_sdk()?;
+        Ok(toolchain)
+    }
+
+    /// SHA-256 over compiler, flags, SDK and glue: what [`sandstorm`'s `Artefact::sdk_hash`] must equal.
+    ///
+    /// [`sandstorm`'s `Artefact::sdk_hash`]: ../sandstorm/abi/struct.Artefact.html
+    pub fn sdk_hash(&self) -> [u8; 32] {
+        self.sdk_hash
+    }
+
+    /// Where artefacts lie.
+    pub(crate) fn artefacts(&self) -> PathBuf {
+        self.cache.join("artefacts")
+    }
+
+    /// A new folder to work in.
+    pub(crate) fn work_folder(&self) -> Result<WorkFolder, BuildError> {
+        let path = self.cache.join("work").join(format!("{}-{}", std::process::id(), unique()));
+        fs::create_dir(&path).map_err(|error| BuildError::io("make a folder to build in", &error))?;
+        Ok(WorkFolder(path))
+    }
+
+    /// Compiles one of the tenant's crates: `sources` is the package's folder, `libraries` holds the crates
+    /// that it uses and receives it.
+    pub(crate) fn compile_crate(
+        &self,
+        crate_name: &str,
+        root: &str,
+        uses: &[String],
+        sources: &Path,
+        libraries: &Path,
+        output: &Path,
+    ) -> Result<(), BuildError> {
+        let mut arguments: Vec<OsString> = TENANT_FLAGS.map(OsString::from).to_vec();
+        arguments.push(format!("--crate-name={crate_name}").into());
+        arguments.push("--extern=sandstorm=/sdk/libsandstorm.rlib".into());
+        for used in uses {
+            arguments.push(format!("--extern={used}=/in/lib{used}.rlib").into());
+        }
+        arguments.push(format!("-o/out/lib{crate_name}.rlib").into());
+        arguments.push(root.into());
+        let shown = vec![(sources.into(), "/src".into()), (libraries.into(), "/in".into())];
+        self.run_rustc(&format!("compiling {crate_name}"), arguments, shown, output)
+    }
+
+    /// Compiles the glue and links the artefact `/out/artefact.so`.
+    pub(crate) fn link(
+        &self,
+        crate_name: &str,
+        sources: &Path,
+        libraries: &Path,
+        output: &Path,
+    ) -> Result<(), BuildError> {
+        let mut arguments: Vec<OsString> = GLUE_FLAGS.map(OsString::from).to_vec();
+        arguments.push("--extern=sandstorm=/sdk/libsandstorm.rlib".into());
+        arguments.push(format!("--extern={crate_name}=/in/lib{crate_name}.rlib").into());
+        arguments.extend(["-o/out/artefact.so".into(), "glue.rs".into()]);
+        let shown = vec![(sources.into(), "/src".into()), (libraries.into(), "/in".into())];
+        self.run_rustc("linking the artefact", arguments, shown, output)
+    }
+
+    /// The folder of the compiled SDK.
+    fn sdk_folder(&self) -> PathBuf {
+        self.cache.join("sdk").join(hex(&self.sdk_hash))
+    }
+
+    fn compile_sdk(&self) -> Result<(), BuildError> {
+        let folder = self.sdk_folder();
+        let library = folder.join("libsandstorm.rlib");
+        if library.is_file() {
+            return Ok(());
+        }
+        let failed = |error| BuildError::io("compile the SDK", &error);
+        let work = self.work_folder()?;
+        let (sources, output) = (work.0.join("src"), work.0.join("out"));
+        fs::create_dir_all(&output).map_err(failed)?;
+        for (path, text) in sdk::FILES {
+            write(&sources.join(path), text)?;
+        }
+        let arguments = ["--crate-type=rlib", "--crate-name=sandstorm", "-o/out/libsandstorm.rlib", "lib.rs"];
+        let shown = vec![(sources, "/src".into())];
+        self.run_rustc("compiling the SDK", arguments.map(OsString::from).to_vec(), shown, &output)?;
+        fs::create_dir_all(&folder).map_err(failed)?;
+        publish(&library, &fs::read(output.join("libsandstorm.rlib")).map_err(failed)?)
+    }
+
+    /// Runs the compiler in the sandbox, in `/src`.
+    fn run_rustc(
+        &self,
+        step: &str,
+        arguments: Vec<OsString>,
+        shown: Vec<(PathBuf, String)>,
+        output: &Path,
+    ) -> Result<(), BuildError> {
+        let mut all = shown;
+        all.extend(self.tools.iter().cloned());
+        let sdk = self.sdk_folder();
+        if sdk.is_dir() {
+            all.push((sdk, "/sdk".into()));
+        }
+        let outcome = self.sandbox.run(Job {
+            step: step.into(),
+            program: "/tc/bin/rustc".into(),
+            arguments: FLAGS.map(OsString::from).into_iter().chain(arguments).collect(),
+            shown: all,
+            folder: "/src".into(),
+            output: Some(output.into()),
+            input: Vec::new(),
+            cpu_seconds: limits::CPU_SECONDS_MAX,
+        })?;
+        if outcome.status.success() { Ok(()) } else { Err(compile_error(&outcome)) }
+    }
+
+    /// Removes what builds that were killed left behind.
+    fn remove_old_work(&self) {
+        let own = format!("{}-", std::process::id());
+        let entries = fs::read_dir(self.cache.join("work")).into_iter().flatten().flatten();
+        for entry in entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with(&own)) {
+            let owner = entry.file_name().to_string_lossy().split('-').next().unwrap_or_default().to_string();
+            if !Path::new("/proc").join(owner).exists() {
+                // A folder that stays costs disk space, nothing else.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
+
+/// Writes a file and the folders above it.
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), BuildError> {
+    let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(path, text));
+    written.map_err(|error| BuildError::io(format!("write {}", path.display()), &error))
+}
+
+/// The error of a compiler run that failed.
+fn compile_error(outcome: &Outcome) -> BuildError {
+    let text = String::from_utf8_lossy(&outcome.errors);
+    if text.contains("No space left on device") {
+        return BuildError::DiskFull;
+    }
+    let mut text = text.trim().to_string();
+    if text.len() > limits::DIAGNOSTICS_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(limits::DIAGNOSTICS_BYTES_MAX));
+        text.push_str("\n...");
+    }
+    if text.is_empty() {
+        text = format!("the compiler ended with {}", outcome.status);
+    }
+    BuildError::CompileFailed { text }
+}
+
+/// The folder of the toolchain, as its compiler says.
+fn find_sysroot() -> Result<PathBuf, BuildError> {
+    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo/bin/rustc"));
+    let named = std::env::var_os("SPLINTER_RUSTC").map(PathBuf::from);
+    let rustc = named.or_else(|| find_program("rustc")).or_else(|| home.filter(|path| path.is_file()));
+    let missing = |why: String| BuildError::ToolchainMissing { why };
+    let rustc = rustc.ok_or_else(|| missing("rustc is not on the PATH".into()))?;
+    let output = Command::new(&rustc)
+        .args(["--print", "sysroot"])
+        .output()
+        .map_err(|error| missing(format!("{}: {error}", rustc.display())))?;
+    if !output.status.success() {
+        return Err(missing(String::from_utf8_lossy(&output.stderr).trim().into()));
+    }
+    Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+}
+
+/// What the compiler says about itself; refused when it is too old or for another platform.
+fn version(root: &Path) -> Result<String, BuildError> {
+    let missing = |why: String| BuildError::ToolchainMissing { why };
+    let output = Command::new(root.join("bin/rustc"))
+        .arg("-vV")
+        .output()
+        .map_err(|error| missing(format!("{}: {error}", root.display())))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    let mut release = field("release: ").split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    let release = (release.next().unwrap_or(0), release.next().unwrap_or(0));
+    if field("host: ") != TARGET || release < RELEASE_MIN {
+        return Err(missing(format!(
+            "{} is {} for {}; wanted is 1.95 or later for {TARGET}",
+            root.display(),
+            field("release: "),
+            field("host: ")
+        )));
+    }
+    Ok(text)
+}
+
+/// The files of the toolchain that a run sees: compiler, linker, their libraries, the private sysroot.
+fn tools(root: &Path) -> Result<Vec<(PathBuf, String)>, BuildError> {
+    let library = root.join("lib/rustlib").join(TARGET);
+    let mut tools = vec![
+        (root.join("bin/rustc"), "/tc/bin/rustc".to_string()),
+        (library.join("bin/rust-lld"), "/tc/bin/ld.lld".to_string()),
+    ];
+    let list = |folder: &Path| -> Result<Vec<(PathBuf, String)>, BuildError> {
+        let entries = fs::read_dir(folder).map_err(|error| BuildError::ToolchainMissing {
+            why: format!("{}: {error}", folder.display()),
+        })?;
+        let named = |entry: fs::DirEntry| (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        Ok(entries.flatten().map(named).collect())
+    };
+    for (path, name) in list(&root.join("lib"))? {
+        if name.contains(".so") {
+            tools.push((path, format!("/tc/lib/{name}")));
+        }
+    }
+    for (path, name) in list(&library.join("lib"))? {
+        let known = SYSROOT_CRATES.iter().any(|prefix| name.starts_with(prefix));
+        if known && (name.ends_with(".rlib") || name.ends_with(".rmeta")) {
+            tools.push((path, format!("/sr/lib/rustlib/{TARGET}/lib/{name}")));
+        }
+    }
+    match tools.iter().find(|tool| !tool.0.is_file()) {
+        Some(lost) => Err(BuildError::ToolchainMissing { why: format!("{} is not there", lost.0.display()) }),
+        None => Ok(tools),
+    }
+}
+
+/// The hash that names this way of building.
+fn sdk_hash(version: &str) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    let mut add = |part: &str| {
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    };
+    add(version);
+    FLAGS.iter().chain(&TENANT_FLAGS).chain(&GLUE_FLAGS).for_each(|flag| add(flag));
+    sdk::FILES.iter().for_each(|file| [file.0, file.1].iter().for_each(|part| add(part)));
+    add(glue::TEMPLATE);
+    hasher.finalize().into()
+}
