@@ -26,7 +26,7 @@ pub fn describe(code: u32) -> Option<&'static str> {
         3 => "the list is full",
         4 => "a record in this table was not written by the graph layer; keep a graph in a table of its own",
         5 => "the call asks for too many ids (assoc_get takes 1,024)",
-        6 => "ids from 2^63 on are handed out by obj_add itself (ask with id 0)",
+        6 => "ids from 2^63 on are handed out by obj_add itself (ask with id 2^64 - 1)",
         _ => return None,
     })
 }

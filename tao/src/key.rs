@@ -13,6 +13,11 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u64);
 
+impl ObjectId {
+    /// Names no object: asks `obj_add` for a new id.
+    pub const NEW: ObjectId = ObjectId(u64::MAX);
+}
+
 /// Kind of an association; what the numbers mean is up to the application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AssocType(pub u32);

@@ -6,7 +6,7 @@
 //! | Function | Key | Arguments | Reply |
 //! |---|---|---|---|
 //! | obj_get | object | | the record (see [`crate::object`]), or nothing |
-//! | obj_add | object, id 0 for a new one | otype u32, data | id u64 |
+//! | obj_add | object, id 2^64 - 1 for a new one | otype u32, data | id u64 |
 //! | obj_update | object | otype u32, data | found u8 |
 //! | obj_delete | object | | found u8 |
 //! | assoc_get | head | high u64, low u64, id2 u64 ... | entries (see [`crate::entry`]) |

@@ -45,15 +45,17 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Creates an object. Id 0 asks for a new id, from [`ID_ASSIGNED_FIRST`] on.
+/// Creates an object. [`ObjectId::NEW`] asks for a new id, from [`ID_ASSIGNED_FIRST`] on.
 ///
 /// # Errors
 /// [`fault::OBJECT_EXISTS`], [`fault::ID_RESERVED`], [`fault::DATA_TOO_LARGE`], and those of the store.
 pub async fn add(db: &Db<'_>, table: Table, id: ObjectId, object: &Object<'_>) -> Result<ObjectId, Error> {
     check_data(object)?;
-    let id = match id.0 {
-        0 => ObjectId(ID_ASSIGNED_FIRST | db.increment(table, &key::COUNTER_KEY, 1).await? as u64),
-        ID_ASSIGNED_FIRST.. => return Err(fault::ID_RESERVED),
+    let id = match id {
+        ObjectId::NEW => {
+            ObjectId(ID_ASSIGNED_FIRST | db.increment(table, &key::COUNTER_KEY, 1).await? as u64)
+        }
+        ObjectId(ID_ASSIGNED_FIRST..) => return Err(fault::ID_RESERVED),
         _ => id,
     };
     let key = key::object(id);

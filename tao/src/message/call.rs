@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 pub enum Call<'a> {
     /// Reads an object.
     ObjGet(ObjectId),
-    /// Creates an object; id 0 asks for a new id.
+    /// Creates an object; [`ObjectId::NEW`] asks for a new id.
     ObjAdd(ObjectId, Object<'a>),
     /// Replaces an object.
     ObjUpdate(ObjectId, Object<'a>),

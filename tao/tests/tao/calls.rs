@@ -31,14 +31,15 @@ fn an_object_is_added_once_updated_read_and_deleted() {
 }
 
 #[test]
-fn id_zero_asks_for_new_ids_of_a_range_of_their_own() {
+fn new_ids_come_from_a_range_of_their_own() {
     let graph = Graph::new();
     let mut ids = Vec::new();
     for _ in 0..3 {
-        let reply = graph.call(&Call::ObjAdd(ObjectId(0), object(b"new"))).unwrap();
+        let reply = graph.call(&Call::ObjAdd(ObjectId::NEW, object(b"new"))).unwrap();
         ids.push(decode_count(&reply).unwrap());
     }
     assert_eq!(ids, [ID_ASSIGNED_FIRST + 1, ID_ASSIGNED_FIRST + 2, ID_ASSIGNED_FIRST + 3]);
+    assert_eq!(graph.call(&Call::ObjAdd(ObjectId(0), object(b"nought"))), Ok(vec![0; 8]));
     let taken = Call::ObjAdd(ObjectId(ID_ASSIGNED_FIRST + 9), object(b""));
     assert_eq!(graph.call(&taken), Err(fault::ID_RESERVED));
 }
