@@ -26,7 +26,6 @@ pub mod refusal;
 mod sandbox;
 mod sdk;
 pub mod template;
-pub mod template;
 mod toolchain;
 
 pub use artefact::Artefact;
