@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
@@ -101,37 +101,49 @@ struct Live {
     retired: Vec<Arc<Installed>>,
 }
 
+/// Prepares the toolchain: called until it has succeeded once.
+pub type Prepare = Box<dyn Fn() -> Result<Toolchain, BuildError> + Send + Sync>;
+
+/// The toolchain, prepared when it is first needed.
+struct Workshop {
+    prepare: Prepare,
+    toolchain: Mutex<Option<Arc<Toolchain>>>,
+}
+
 /// See the file's head.
-#[derive(Debug)]
 pub struct Registry {
-    directory: PathBuf,
-    toolchain: Arc<Mutex<Option<Arc<Toolchain>>>>,
+    workshop: Arc<Workshop>,
     turns: Turns,
     live: Mutex<Live>,
 }
 
 impl Registry {
-    /// An empty registry that builds in `directory`. The toolchain is prepared on a thread of its own; where
-    /// there is none, installations say so and everything else works.
+    /// An empty registry that builds in `directory`. The check of sources runs in this program, started anew
+    /// in the sandbox: its `main` begins with [`builder::child_main`].
     ///
     /// # Errors
     /// When the directory cannot be made or no thread can be started.
     pub fn open(directory: &Path) -> io::Result<Self> {
         fs::create_dir_all(directory)?;
-        let registry = Self {
-            directory: directory.to_owned(),
-            toolchain: Arc::default(),
-            turns: Turns::default(),
-            live: Mutex::default(),
-        };
-        let (slot, directory) = (Arc::clone(&registry.toolchain), directory.to_owned());
+        let directory = directory.to_owned();
+        Self::open_with(Box::new(move || Toolchain::prepare(&directory)))
+    }
+
+    /// An empty registry that builds with whatever `prepare` gives. It is called on a thread of its own now;
+    /// where there is no toolchain, installations say so, each after another try, and all else works.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn open_with(prepare: Prepare) -> io::Result<Self> {
+        let workshop = Arc::new(Workshop { prepare, toolchain: Mutex::default() });
+        let early = Arc::clone(&workshop);
         let prepare = move || {
-            if let Err(error) = prepared(&slot, &directory) {
+            if let Err(error) = early.toolchain() {
                 tracing::warn!(%error, "extensions cannot be installed");
             }
         };
         thread::Builder::new().name("toolchain".to_owned()).spawn(prepare)?;
-        Ok(registry)
+        Ok(Self { workshop, turns: Turns::default(), live: Mutex::default() })
     }
 
     /// Builds, loads and publishes a version of `name`. `record` runs when everything else has succeeded: it
@@ -152,7 +164,7 @@ impl Registry {
         let package = Package::new(name, files)
             .map_err(|refusals| InstallError::Build(BuildError::Refused(refusals)))?;
         let _turn = self.turns.take(tenant).ok_or(InstallError::Busy)?;
-        let toolchain = prepared(&self.toolchain, &self.directory).map_err(InstallError::Build)?;
+        let toolchain = self.workshop.toolchain().map_err(InstallError::Build)?;
         let artefact = toolchain.build(&package).map_err(InstallError::Build)?;
         let artefact_bytes = fs::metadata(&artefact.path).map_or(0, |file| file.len());
         let library = self.library(&artefact, &toolchain).map_err(InstallError::Load)?;
@@ -266,13 +278,21 @@ impl Live {
     }
 }
 
-/// The toolchain, prepared if it is not yet. Whoever comes while it is being prepared waits.
-fn prepared(slot: &Mutex<Option<Arc<Toolchain>>>, directory: &Path) -> Result<Arc<Toolchain>, BuildError> {
-    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(toolchain) = &*slot {
-        return Ok(Arc::clone(toolchain));
+impl Workshop {
+    /// The toolchain; whoever comes while it is being prepared waits.
+    fn toolchain(&self) -> Result<Arc<Toolchain>, BuildError> {
+        let mut slot = self.toolchain.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(toolchain) = &*slot {
+            return Ok(Arc::clone(toolchain));
+        }
+        let toolchain = Arc::new((self.prepare)()?);
+        *slot = Some(Arc::clone(&toolchain));
+        Ok(toolchain)
     }
-    let toolchain = Arc::new(Toolchain::prepare(directory)?);
-    *slot = Some(Arc::clone(&toolchain));
-    Ok(toolchain)
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Registry").field("live", &self.live).finish_non_exhaustive()
+    }
 }

@@ -244,6 +244,9 @@ function!(reads_many, |db, args, reply| {
 #[test]
 fn a_write_function_writes_and_reads_as_much_as_one_commit_takes() {
     let mut world = World::new();
+    for number in 0..TRANSACTION_WRITES_MAX as u64 {
+        world.put(TABLE, &number.to_le_bytes(), b"of the index's size");
+    }
     let writes = TRANSACTION_WRITES_MAX as u32;
     let writer = World::extension(writes_many, Mode::Write);
     assert_eq!(world.call(&writer, b"", &(writes + 1).to_le_bytes()).0, Status::LimitExceeded);
