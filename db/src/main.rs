@@ -80,6 +80,8 @@ fn cpus(text: &str) -> Result<CpuList, ConfigError> {
 }
 
 fn main() -> ExitCode {
+    // The builder starts this program anew, in its sandbox, to check a tenant's source.
+    builder::child_main();
     let arguments = Arguments::parse();
     let filter = EnvFilter::try_new(&arguments.log).unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();

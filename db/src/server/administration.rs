@@ -4,10 +4,13 @@
 //! nothing of others. Names are relative to the tenant of the stream, so there is no way to even name a
 //! thing of another one. Each subject has its file.
 
+mod extensions;
 mod sessions;
 mod statistics;
 mod tables;
 mod tenants;
+
+pub(super) use extensions::restore as restore_extension;
 
 use wire::{AdminRequest, Status};
 
@@ -45,6 +48,13 @@ fn serve_tenant(
         AdminRequest::TableDrop { name } => tables::drop(control, tenant, name),
         AdminRequest::TableStat { name } => tables::count(control, tenant, name),
         AdminRequest::TableOpen { name } => tables::open(control, tenant, name),
+        AdminRequest::ExtensionInstall { name, files } => {
+            extensions::install(control, session, name, files, body)
+        }
+        AdminRequest::ExtensionList => Ok(extensions::list(control, tenant)),
+        AdminRequest::ExtensionDescribe { name } => extensions::describe(control, tenant, name),
+        AdminRequest::ExtensionRemove { name } => extensions::remove(control, tenant, name),
+        AdminRequest::ExtensionResolve { name } => extensions::resolve(control, tenant, name),
         _ => Err(not_permitted("this takes the administrator's secret")),
     }
 }

@@ -11,11 +11,13 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use builder::Toolchain;
 use net::{Listener, Port, StopHandle, UdpConfig, UdpPort};
 use store::Store;
 
@@ -29,6 +31,7 @@ use super::worker::{Worker, WorkerParts};
 use crate::clock::Clock;
 use crate::cluster::metadata::Metadata;
 use crate::config::Config;
+use crate::extension::registry::{Prepare, Registry};
 use crate::limits::{ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, HOUSEKEEPING_MS};
 use crate::metrics::WorkerMetrics;
 
@@ -79,10 +82,11 @@ impl Server {
                     .map_err(|error| BootError::new(&format!("cannot listen on UDP {address}"), error))
             })
             .collect::<Result<Vec<_>, _>>()?;
-        Self::start_over(config, listener, ports)
+        let directory = artefact_directory(config);
+        Self::start_over(config, listener, ports, Box::new(move || Toolchain::prepare(&directory)))
     }
 
-    /// Starts a server over any ports, one per core.
+    /// Starts a server over any ports, one per core. `prepare` makes the toolchain that builds extensions.
     ///
     /// # Errors
     /// Says which part failed and why.
@@ -90,11 +94,12 @@ impl Server {
         config: &Config,
         listener: Listener,
         ports: Vec<P>,
+        prepare: Prepare,
     ) -> Result<Self, BootError> {
         let clock = Clock::new();
         let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
         let directory = &config.data_directory;
-        fs::create_dir_all(directory)
+        fs::create_dir_all(artefact_directory(config))
             .map_err(|error| BootError::new(&format!("cannot make {}", directory.display()), error))?;
         let metadata = Metadata::open(&directory.join("metadata.redb"))
             .map_err(|error| BootError::new("cannot open the metadata", error))?;
@@ -107,6 +112,8 @@ impl Server {
             huge_pages: config.huge_pages,
         })
         .map_err(|error| BootError::new("cannot make the store", error))?;
+        let registry = Registry::open_with(prepare)
+            .map_err(|error| BootError::new("cannot open the registry of extensions", error))?;
         let client_ids =
             metadata.reserve_client_ids().map_err(|error| BootError::new("cannot write the metadata", error))?;
         let frame_ports = ports.iter().map(|port| port.local().port()).collect();
@@ -114,6 +121,7 @@ impl Server {
         let control = Arc::new(Control {
             clock,
             metadata,
+            registry,
             store,
             workers: started.senders,
             metrics: started.metrics,
@@ -154,7 +162,7 @@ impl Server {
         let sweeping = thread::Builder::new().name("housekeeping".to_owned()).spawn(move || {
             while !stopping.load(Ordering::Relaxed) {
                 thread::park_timeout(Duration::from_millis(HOUSEKEEPING_MS));
-                control.close_idle_sessions();
+                control.tidy();
             }
         });
         self.control_threads.push(sweeping.map_err(failed)?);
@@ -201,6 +209,11 @@ impl Drop for Server {
             let _ = worker.join();
         }
     }
+}
+
+/// Where compiled extensions are kept.
+fn artefact_directory(config: &Config) -> PathBuf {
+    config.data_directory.join("extensions")
 }
 
 struct StartedWorkers {

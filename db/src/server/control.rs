@@ -5,6 +5,7 @@
 //! metadata says; nothing slow but the disk happens under it. Workers never come here.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::Store;
 use wire::Status;
 
+use super::administration;
 use super::change::{Change, ChangeSender, broadcast};
 use super::refusal::RefusalLimit;
 use crate::clock::Clock;
 use crate::cluster::metadata::{Metadata, MetadataError};
+use crate::extension::registry::Registry;
 use crate::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
 use crate::metrics::WorkerMetrics;
 use crate::session::Session;
@@ -37,6 +40,12 @@ impl Refusal {
     #[must_use]
     pub fn new(status: Status, text: impl Into<String>) -> Self {
         Self { status, text: text.into() }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
     }
 }
 
@@ -84,6 +93,8 @@ pub struct Control {
     pub clock: Clock,
     /// What survives a restart.
     pub metadata: Metadata,
+    /// The extensions that are live.
+    pub registry: Registry,
     /// Where tables are made.
     pub store: Arc<Store>,
     /// The workers' queues.
@@ -184,8 +195,14 @@ impl Control {
         self.tell(&Change::SessionClosed(token))
     }
 
+    /// What is done now and then: ends idle sessions, unloads code that nobody uses any more.
+    pub fn tidy(&self) {
+        self.close_idle_sessions();
+        self.registry.collect();
+    }
+
     /// Ends the sessions that nobody has used for [`SESSION_IDLE_MS`].
-    pub fn close_idle_sessions(&self) {
+    fn close_idle_sessions(&self) {
         let now_us = self.clock.now_us();
         let idle: Vec<u64> = lock(&self.sessions)
             .values()
@@ -205,6 +222,11 @@ impl Control {
     pub fn restore(&self) -> Result<(), Refusal> {
         for row in self.metadata.tables()? {
             self.publish_table(row.id, row.tenant, &row.name)?;
+        }
+        for row in self.metadata.extensions()? {
+            if let Err(refusal) = administration::restore_extension(self, &row) {
+                tracing::error!(name = row.name, %refusal, "an installed extension is not available");
+            }
         }
         Ok(())
     }

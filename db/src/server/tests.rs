@@ -11,6 +11,7 @@ mod streams;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use builder::BuildError;
 use net::{Faults, Listener, LoopbackClock, LoopbackNetwork, LoopbackPort, Port};
 use wire::{AdminRequest, Body, OpenRequest, TableId, TenantCreated};
 
@@ -41,7 +42,9 @@ impl Site {
             huge_pages: false,
             ..Config::new(directory.to_owned())
         };
-        let server = Server::start_over(&config, listener, ports).expect("a server");
+        let no_toolchain = || Err(BuildError::ToolchainMissing { why: "this test needs none".to_owned() });
+        let server =
+            Server::start_over(&config, listener, ports, Box::new(no_toolchain)).expect("a server");
         let secret = std::fs::read_to_string(directory.join(administrator::FILE_NAME)).expect("the secret");
         Self { server, network, cores: addresses, administrator: secret.trim().to_owned() }
     }

@@ -1,7 +1,7 @@
-//! Rows of extensions: (tenant, name) to number, version and source package.
+//! Rows of extensions: (tenant, name) to number, version, time of installation and source package.
 //!
-//! The package is the source in whatever encoding the registry chose; compiled artefacts are not kept here,
-//! since they can be built again.
+//! The package is the body of the request that installed it; compiled artefacts are not kept here, since
+//! they can be built again.
 
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 
@@ -9,7 +9,9 @@ use super::{Metadata, MetadataError, next_u32};
 use crate::limits::EXTENSIONS_PER_TENANT_MAX;
 use crate::tenant::TenantId;
 
-const EXTENSIONS: TableDefinition<'_, (u32, &str), (u32, u32, &[u8])> = TableDefinition::new("extensions");
+type Row = (u32, u32, u64, &'static [u8]);
+
+const EXTENSIONS: TableDefinition<'_, (u32, &str), Row> = TableDefinition::new("extensions");
 
 /// An extension as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct ExtensionRow {
     pub name: String,
     /// Counts the installations, from 1.
     pub version: u32,
+    /// When it was installed, in milliseconds since the Unix epoch.
+    pub installed_ms: u64,
     /// The source.
     pub package: Vec<u8>,
 }
@@ -48,7 +52,7 @@ impl Metadata {
         self.write(|transaction| {
             let extensions = transaction.open_table(EXTENSIONS)?;
             if let Some(row) = extensions.get((tenant.0, name))? {
-                let (id, version, _) = row.value();
+                let (id, version, ..) = row.value();
                 return Ok((id, version.checked_add(1).ok_or(MetadataError::LimitExceeded)?));
             }
             if extensions.range((tenant.0, "")..(tenant.0 + 1, ""))?.count() >= EXTENSIONS_PER_TENANT_MAX {
@@ -65,7 +69,7 @@ impl Metadata {
     pub fn extension_store(&self, row: &ExtensionRow) -> Result<(), MetadataError> {
         self.write(|transaction| {
             let mut extensions = transaction.open_table(EXTENSIONS)?;
-            let value = (row.id, row.version, row.package.as_slice());
+            let value = (row.id, row.version, row.installed_ms, row.package.as_slice());
             extensions.insert((row.tenant.0, row.name.as_str()), value)?;
             Ok(())
         })
@@ -93,12 +97,13 @@ impl Metadata {
             let mut rows = Vec::new();
             for entry in extensions.iter()? {
                 let (key, value) = entry?;
-                let ((tenant, name), (id, version, package)) = (key.value(), value.value());
+                let ((tenant, name), (id, version, installed_ms, package)) = (key.value(), value.value());
                 rows.push(ExtensionRow {
                     id,
                     tenant: TenantId(tenant),
                     name: name.to_owned(),
                     version,
+                    installed_ms,
                     package: package.to_vec(),
                 });
             }

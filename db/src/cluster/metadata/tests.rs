@@ -15,7 +15,7 @@ const SECRET: SecretHash = SecretHash { salt: [1; 16], digest: [2; 32] };
 
 fn extension(id: u32, version: u32, package: &[u8]) -> ExtensionRow {
     let (tenant, name) = (TenantId(1), "tao".to_owned());
-    ExtensionRow { id, tenant, name, version, package: package.to_vec() }
+    ExtensionRow { id, tenant, name, version, installed_ms: 5, package: package.to_vec() }
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_dropped_tenant_takes_its_things_and_nothing_else() {
     for tenant in [ann, bob] {
         metadata.table_create(tenant, "t").expect("room");
         let (id, version) = metadata.extension_reserve(tenant, "e").expect("room");
-        let row = ExtensionRow { id, tenant, name: "e".to_owned(), version, package: Vec::new() };
+        let row = ExtensionRow { id, tenant, name: "e".to_owned(), version, installed_ms: 5, package: Vec::new() };
         metadata.extension_store(&row).expect("room");
     }
     assert_eq!(metadata.tenant_drop("ann"), Ok(ann));

@@ -32,7 +32,7 @@ pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
             TenantEntry {
                 name: row.name,
                 tables: tables.len() as u32,
-                extensions: 0,
+                extensions: control.registry.list(row.id).len() as u32,
                 sessions: sessions.get(&row.id).copied().unwrap_or(0),
                 objects: tables.iter().map(|entry| entry.table.objects()).sum(),
                 bytes: tables.iter().map(|entry| entry.table.bytes()).sum(),
@@ -64,6 +64,7 @@ pub(super) fn drop(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
     for entry in tables {
         entry.table.retire();
     }
+    control.registry.remove_tenant(tenant);
     told?;
     Ok(Vec::new())
 }
