@@ -86,7 +86,7 @@ impl Exchange {
             view: opened.view,
             home: core_address(&identity, &config, &opened, opened.home_core),
             home_core: opened.home_core,
-            requester: Requester::new(opened.token, 1, opened.credits, settings),
+            requester: Requester::new(opened.token, opened.next_sequence, opened.credits, settings),
             settings,
             kept: Kept::new(opened.credits),
             courier: Courier::new(lane, waker),
@@ -249,19 +249,17 @@ impl Exchange {
         for (sequence, status) in std::mem::take(&mut self.troubles) {
             let kept = self.kept.get(sequence);
             let (tag, code, body) = (kept.tag, kept.code, kept.body().to_vec());
-            match status {
-                Status::UseStream => self.send_over_stream(sequence, tag, code, body, statistics),
-                Status::WrongView => self.again.push_back(Again { tag, code, body }),
-                _ => {
-                    self.standing = Standing::Lost;
-                    // Sent once, and refused: it was not executed.
-                    let sent_once = now_us.saturating_sub(kept.submitted_us) < self.settings.resend_min_us;
-                    if kept.is_read() || sent_once {
-                        self.again.push_back(Again { tag, code, body });
-                    } else {
-                        complete(closed(tag, sequence));
-                    }
-                }
+            if status == Status::UseStream {
+                self.send_over_stream(sequence, tag, code, body, statistics);
+                continue;
+            }
+            self.standing = Standing::Lost;
+            // Sent once, and refused: it was not executed.
+            let sent_once = now_us.saturating_sub(kept.submitted_us) < self.settings.resend_min_us;
+            if kept.is_read() || sent_once {
+                self.again.push_back(Again { tag, code, body });
+            } else {
+                complete(closed(tag, sequence));
             }
         }
         if self.on_stream > 0 {
@@ -336,7 +334,7 @@ impl Exchange {
                 }
             }
         };
-        self.requester = Requester::new(opened.token, 1, opened.credits, self.settings);
+        self.requester = Requester::new(opened.token, opened.next_sequence, opened.credits, self.settings);
         self.kept = Kept::new(opened.credits);
         let door = Door::Session { token: opened.token };
         self.courier.replace(Lane::new(connection, self.identity.server, door, self.config.clone()));
@@ -436,7 +434,7 @@ fn sift(
     complete: &mut impl FnMut(Completion<'_>),
 ) {
     match completion.status {
-        Ok(status @ (Status::UseStream | Status::BadToken | Status::WrongView)) => {
+        Ok(status @ (Status::UseStream | Status::BadToken)) => {
             troubles.push((completion.sequence, status));
         }
         _ => complete(completion),

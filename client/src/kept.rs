@@ -1,7 +1,7 @@
 //! A copy of each outstanding request, by sequence.
 //!
-//! A request may have to be made again in another way than a retransmission: over the stream, under another
-//! view, in a session that replaces a lost one. The copies lie in a ring like the requester's, in buffers
+//! A request may have to be made again in another way than a retransmission: over the stream, or
+//! in a session that replaces a lost one. The copies lie in a ring like the requester's, in buffers
 //! that only grow; keeping one costs a copy of a body that is in cache anyway.
 
 use wire::{Request, opcode};

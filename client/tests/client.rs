@@ -1,0 +1,182 @@
+//! The blocking face and the administrator against a fake server over real sockets.
+
+mod fake {
+    pub mod server;
+    pub mod world;
+}
+
+use client::{Admin, Client, ClientConfig, Condition, Error, Request, SessionGroup, Status};
+use fake::server::{ADMIN_SECRET, FakeServer, SECRET, TENANT};
+use net::{UdpConfig, UdpPort};
+
+fn server() -> FakeServer {
+    FakeServer::start(UdpPort::bind(([127, 0, 0, 1], 0).into(), UdpConfig::default()).unwrap())
+}
+
+fn connect(server: &FakeServer) -> Client {
+    Client::connect(&server.address, TENANT, SECRET).unwrap()
+}
+
+fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> Status {
+    answer.unwrap_err().status().unwrap()
+}
+
+#[test]
+fn objects_are_written_read_counted_and_deleted() {
+    let server = server();
+    let mut client = connect(&server);
+    client.ping().unwrap();
+    let table = client.table_create("t").unwrap();
+    assert_eq!(client.get(table, b"k").unwrap(), None);
+    let first = client.put(table, b"k", b"one").unwrap();
+    let second = client.put(table, b"k", b"two").unwrap();
+    assert!(second > first);
+    let object = client.get(table, b"k").unwrap().unwrap();
+    assert_eq!((object.value.as_slice(), object.version), (&b"two"[..], second));
+    let stale = client.put_if(table, b"k", b"x", Condition::Version(first));
+    assert!(matches!(stale, Err(Error::ConditionFailed { current }) if current == second));
+    assert!(matches!(
+        client.put_if(table, b"k", b"x", Condition::Absent),
+        Err(Error::ConditionFailed { .. })
+    ));
+    client.put_if(table, b"k", b"three", Condition::Version(second)).unwrap();
+    assert_eq!(client.increment(table, b"n", 5).unwrap().0, 5);
+    assert_eq!(client.increment(table, b"n", -7).unwrap().0, -2);
+    assert_eq!(refusal(client.increment(table, b"k", 1)), Status::NotANumber);
+    assert!(client.delete(table, b"k").unwrap().is_some());
+    assert!(client.delete(table, b"k").unwrap().is_none());
+    assert_eq!(client.table_stat("t").unwrap().objects, 1);
+}
+
+#[test]
+fn multi_get_keeps_the_order_of_its_keys_however_many_frames_it_takes() {
+    let server = server();
+    let mut client = connect(&server);
+    let keys: Vec<Vec<u8>> = (0..1000u32).map(|number| number.to_le_bytes().to_vec()).collect();
+    for (number, key) in keys.iter().enumerate().filter(|(number, _)| number % 3 != 0) {
+        client.put(1, key, &vec![number as u8; number % 300]).unwrap();
+    }
+    client.put(1, &keys[500], &[5; 100_000]).unwrap();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    for _ in 0..2 {
+        let objects = client.multi_get(1, &keys).unwrap();
+        assert_eq!(objects.len(), 1000);
+        for (number, object) in objects.iter().enumerate() {
+            let value = object.as_ref().map(|object| object.value.as_slice());
+            match number {
+                500 => assert!(value == Some(&[5; 100_000])),
+                _ if number % 3 == 0 => assert_eq!(value, None),
+                _ => assert_eq!(value, Some(&*vec![number as u8; number % 300])),
+            }
+        }
+    }
+    assert_eq!(client.multi_get(1, &[]).unwrap(), []);
+}
+
+#[test]
+fn functions_are_resolved_once_and_again_when_they_moved() {
+    let server = server();
+    let mut client = connect(&server);
+    for _ in 0..3 {
+        assert_eq!(client.invoke("demo.echo", 1, b"key", b"hello").unwrap(), b"hello");
+    }
+    assert_eq!(server.world().resolutions, 1);
+    server.world().extension = 9;
+    assert_eq!(client.invoke("demo.echo", 1, b"key", b"again").unwrap(), b"again");
+    assert_eq!(server.world().resolutions, 2);
+    let failed = client.invoke("demo.fail", 1, b"", b"").unwrap_err();
+    assert!(matches!(&failed, Error::ExtensionFailed { code: 42, message } if message == b"as asked"));
+    let unknown = client.invoke("demo.nothing", 1, b"", b"").unwrap_err();
+    assert!(unknown.to_string().contains("echo, fail"), "{unknown}");
+    assert_eq!(refusal(client.invoke("other.echo", 1, b"", b"")), Status::UnknownExtension);
+    assert!(matches!(client.invoke("echo", 1, b"", b""), Err(Error::FunctionNameInvalid { .. })));
+}
+
+#[test]
+fn tables_are_administered_over_the_stream() {
+    let server = server();
+    let mut client = connect(&server);
+    let id = client.table_create("t").unwrap();
+    assert_eq!(refusal(client.table_create("t")), Status::AlreadyExists);
+    assert_eq!(client.table_open("t").unwrap(), id);
+    assert_eq!(client.table_open_or_create("t").unwrap(), id);
+    let other = client.table_open_or_create("u").unwrap();
+    let names: Vec<_> = client.table_list().unwrap().into_iter().map(|table| table.name).collect();
+    assert_eq!((names, other != id), (vec!["t".to_owned(), "u".to_owned()], true));
+    client.table_drop("t").unwrap();
+    let unknown = client.table_open("t").unwrap_err();
+    assert_eq!(unknown.status(), Some(Status::UnknownTable));
+    assert!(unknown.to_string().contains("splinter table create"), "{unknown}");
+    server.cut_streams();
+    std::thread::sleep(std::time::Duration::from_millis(600));
+    client.table_create("v").unwrap();
+}
+
+#[test]
+fn administrator_sees_the_whole_server() {
+    let server = server();
+    let mut admin = Admin::connect(&server.address, ADMIN_SECRET, ClientConfig::default()).unwrap();
+    assert_eq!(admin.tenant_create("new").unwrap(), "new");
+    assert!(admin.tenant_list().unwrap().is_empty());
+    let mut client = connect(&server);
+    assert_eq!(admin.session_list().unwrap().len(), 1);
+    assert_eq!(admin.session_list().unwrap()[0].client_id, client.session().client_id());
+    server.cut_streams();
+    std::thread::sleep(std::time::Duration::from_millis(600));
+    admin.session_revoke(client.session().client_id()).unwrap();
+    client.put(1, b"k", b"v").unwrap();
+    assert_eq!(admin.statistics().unwrap()[0].name, "executions");
+}
+
+#[test]
+fn wrong_secrets_tenants_and_addresses_are_told_apart() {
+    let server = server();
+    let wrong = |tenant, secret| Client::connect(&server.address, tenant, secret).map(drop);
+    assert_eq!(refusal(wrong(TENANT, "wrong")), Status::BadSecret);
+    assert_eq!(refusal(wrong("nobody", SECRET)), Status::UnknownTenant);
+    assert_eq!(refusal(wrong("no/body", SECRET)), Status::NameInvalid);
+    let address = server.address.clone();
+    drop(server);
+    let gone = Client::connect(&address, TENANT, SECRET).map(drop).unwrap_err();
+    assert!(matches!(gone, Error::Unreachable { .. }) && gone.to_string().contains("splinter-server"));
+    let nonsense = Client::connect("nonsense", TENANT, SECRET).map(drop);
+    assert!(matches!(nonsense, Err(Error::AddressInvalid { .. })));
+}
+
+#[test]
+fn group_packs_the_requests_of_its_sessions_into_shared_frames() {
+    let server = server();
+    let mut group = SessionGroup::new(ClientConfig::default()).unwrap();
+    let members: Vec<_> = (0..100).map(|_| group.open(&server.address, TENANT, SECRET).unwrap()).collect();
+    for round in 0..3u64 {
+        for &member in &members {
+            let increment = Request::Increment { table: 1, key: &member.to_le_bytes(), delta: 1 };
+            group.submit(member, &increment, round).unwrap();
+        }
+        let mut seen = vec![0; members.len()];
+        while seen.iter().sum::<i32>() < 100 {
+            let completed = group
+                .poll(&mut |member, completion| {
+                    assert_eq!((completion.status, completion.tag), (Ok(Status::Ok), round));
+                    seen[member] += 1;
+                })
+                .unwrap();
+            if completed == 0 {
+                group.wait(std::time::Duration::from_millis(5)).unwrap();
+            }
+        }
+        assert!(seen.iter().all(|&count| count == 1));
+    }
+    let statistics = group.statistics();
+    assert!(statistics.frames_sent <= 3 * 5, "{statistics:?}");
+    server.restart();
+    group.submit(members[7], &Request::Get { table: 1, key: &members[7].to_le_bytes() }, 9).unwrap();
+    while group.outstanding(members[7]) > 0 {
+        group
+            .poll(&mut |member, completion| {
+                assert_eq!((member, completion.status), (members[7], Ok(Status::Ok)));
+                assert_eq!(completion.body[8..], 3i64.to_le_bytes());
+            })
+            .unwrap();
+    }
+}

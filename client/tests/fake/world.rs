@@ -1,0 +1,244 @@
+//! What a fake server holds: objects, tables, sessions with their exactly-once records.
+
+use std::collections::{BTreeMap, HashMap};
+
+use wire::{
+    AdminRequest, Body, Condition, ExtensionResolved, FunctionEntry, FunctionMode, Request, SessionEntry,
+    Statistic, Status, TableEntry, TableId, TableStatistics, TenantCreated, TenantEntry, function_hash,
+    reply,
+};
+
+pub struct World {
+    pub objects: BTreeMap<(u32, Vec<u8>), (u64, Vec<u8>)>,
+    pub tables: BTreeMap<String, u32>,
+    /// Requests that were executed, repeated answers not counted.
+    pub executions: u64,
+    /// The next so many requests are put off.
+    pub retries: u32,
+    /// Window that new sessions get.
+    pub credits: u16,
+    /// Id of the extension; a test changes it as an installation would.
+    pub extension: u32,
+    /// How often names were resolved.
+    pub resolutions: u64,
+    sessions: HashMap<u64, HashMap<u64, (Status, Vec<u8>)>>,
+    next_token: u64,
+    version: u64,
+}
+
+impl World {
+    pub fn new() -> World {
+        World {
+            objects: BTreeMap::new(),
+            tables: BTreeMap::new(),
+            executions: 0,
+            retries: 0,
+            credits: 64,
+            extension: 1,
+            resolutions: 0,
+            sessions: HashMap::new(),
+            next_token: 1000,
+            version: 0,
+        }
+    }
+
+    pub fn open_session(&mut self) -> u64 {
+        self.next_token += 1;
+        self.sessions.insert(self.next_token, HashMap::new());
+        self.next_token
+    }
+
+    pub fn knows(&self, token: u64) -> bool {
+        self.sessions.contains_key(&token)
+    }
+
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    pub fn forget_sessions(&mut self) {
+        self.sessions.clear();
+    }
+
+    pub fn acknowledge(&mut self, token: u64, first_unacknowledged: u64) {
+        if let Some(records) = self.sessions.get_mut(&token) {
+            records.retain(|&sequence, _| sequence >= first_unacknowledged);
+        }
+    }
+
+    /// Executes a request, or repeats the answer that it got before.
+    pub fn execute_once(&mut self, token: u64, sequence: u64, code: u8, body: &[u8]) -> (Status, Vec<u8>) {
+        let Some(records) = self.sessions.get(&token) else { return (Status::BadToken, vec![]) };
+        if let Some(answer) = records.get(&sequence) {
+            return answer.clone();
+        }
+        if self.retries > 0 {
+            self.retries -= 1;
+            return (Status::Retry, reply::encode_retry(500).to_vec());
+        }
+        let answer = match Request::decode(code, body) {
+            Ok(request) => self.execute(&request),
+            Err(status) => (status, vec![]),
+        };
+        self.executions += 1;
+        if let Some(records) = self.sessions.get_mut(&token) {
+            records.insert(sequence, answer.clone());
+        }
+        answer
+    }
+
+    fn execute(&mut self, request: &Request<'_>) -> (Status, Vec<u8>) {
+        match *request {
+            Request::Ping => (Status::Ok, vec![]),
+            Request::Get { table, key } => match self.objects.get(&(table, key.to_vec())) {
+                Some((version, value)) => {
+                    let object = reply::Object { version: *version, value };
+                    let mut body = vec![0; object.body_bytes()];
+                    object.encode(&mut body);
+                    (Status::Ok, body)
+                }
+                None => (Status::NotFound, vec![]),
+            },
+            Request::Put { table, key, value, condition } => self.write(table, key, Some(value), condition),
+            Request::Delete { table, key, condition } => match self.version_of(table, key) {
+                0 if condition == Condition::Always => (Status::NotFound, vec![]),
+                _ => self.write(table, key, None, condition),
+            },
+            Request::Increment { table, key, delta } => {
+                let old = self.objects.get(&(table, key.to_vec())).map_or(&[0; 8][..], |(_, value)| value);
+                let Ok(old) = <[u8; 8]>::try_from(old) else { return (Status::NotANumber, vec![]) };
+                let Some(value) = i64::from_le_bytes(old).checked_add(delta) else {
+                    return (Status::Overflow, vec![]);
+                };
+                self.write(table, key, Some(&value.to_le_bytes()), Condition::Always);
+                (Status::Ok, reply::Number { version: self.version, value }.encode().to_vec())
+            }
+            Request::MultiGet { table, keys } => {
+                let mut body = (keys.len() as u16).to_le_bytes().to_vec();
+                for key in keys {
+                    let found = self.objects.get(&(table, key.to_vec()));
+                    let (version, value) = found.map_or((0, &[][..]), |(version, value)| (*version, value));
+                    let status = if found.is_some() { Status::Ok } else { Status::NotFound };
+                    let entry = reply::Entry { status, version, value };
+                    let at = body.len();
+                    body.resize(at + reply::Objects::ENTRY_HEAD_BYTES + value.len(), 0);
+                    reply::Objects::encode_entry(&mut body[at..], &entry).unwrap();
+                }
+                (Status::Ok, body)
+            }
+            Request::Invoke { extension, .. } if extension != self.extension => {
+                (Status::UnknownExtension, vec![])
+            }
+            Request::Invoke { function, arguments, .. } if function == function_hash("echo") => {
+                (Status::Ok, arguments.to_vec())
+            }
+            Request::Invoke { function, .. } if function == function_hash("fail") => {
+                let failure = reply::ExtensionFailure { code: 42, message: b"as asked" };
+                let mut body = vec![0; failure.body_bytes()];
+                failure.encode(&mut body);
+                (Status::ExtensionError, body)
+            }
+            Request::Invoke { .. } => (Status::UnknownFunction, vec![]),
+        }
+    }
+
+    fn version_of(&self, table: u32, key: &[u8]) -> u64 {
+        self.objects.get(&(table, key.to_vec())).map_or(0, |(version, _)| *version)
+    }
+
+    fn write(
+        &mut self,
+        table: u32,
+        key: &[u8],
+        value: Option<&[u8]>,
+        condition: Condition,
+    ) -> (Status, Vec<u8>) {
+        let current = self.version_of(table, key);
+        let holds = match condition {
+            Condition::Always => true,
+            Condition::Absent => current == 0,
+            Condition::Present => current != 0,
+            Condition::Version(version) => current == version,
+        };
+        if !holds {
+            return (Status::ConditionFailed, reply::encode_version(current).to_vec());
+        }
+        self.version += 1;
+        match value {
+            Some(value) => self.objects.insert((table, key.to_vec()), (self.version, value.to_vec())),
+            None => self.objects.remove(&(table, key.to_vec())),
+        };
+        (Status::Ok, reply::encode_version(self.version).to_vec())
+    }
+
+    pub fn administer(&mut self, code: u8, body: &[u8]) -> (Status, Vec<u8>) {
+        match AdminRequest::decode(code, body) {
+            Ok(request) => self.administer_request(&request),
+            Err(status) => (status, vec![]),
+        }
+    }
+
+    fn administer_request(&mut self, request: &AdminRequest<'_>) -> (Status, Vec<u8>) {
+        let ok = |body: Vec<u8>| (Status::Ok, body);
+        match request {
+            AdminRequest::TableCreate { name } if self.tables.contains_key(*name) => {
+                (Status::AlreadyExists, vec![])
+            }
+            AdminRequest::TableCreate { name } => {
+                let id = self.tables.len() as u32 + 1;
+                self.tables.insert((*name).to_owned(), id);
+                ok(TableId { id }.encode())
+            }
+            AdminRequest::TableOpen { name } => match self.tables.get(*name) {
+                Some(&id) => ok(TableId { id }.encode()),
+                None => (Status::UnknownTable, (*name).as_bytes().to_vec()),
+            },
+            AdminRequest::TableList => {
+                let entries = self.tables.iter().map(|(name, &id)| TableEntry { id, name: name.clone() });
+                ok(entries.collect::<Vec<_>>().encode())
+            }
+            AdminRequest::TableStat { name } => match self.tables.get(*name) {
+                Some(&id) => {
+                    let objects = self.objects.keys().filter(|(table, _)| *table == id).count() as u64;
+                    ok(TableStatistics { id, objects, bytes: 0, index_bytes: 0 }.encode())
+                }
+                None => (Status::UnknownTable, vec![]),
+            },
+            AdminRequest::TableDrop { name } => match self.tables.remove(*name) {
+                Some(_) => ok(vec![]),
+                None => (Status::UnknownTable, vec![]),
+            },
+            AdminRequest::ExtensionResolve { name: "demo" } => {
+                self.resolutions += 1;
+                let function = |name: &str| FunctionEntry {
+                    name: name.to_owned(),
+                    hash: function_hash(name),
+                    mode: FunctionMode::Read,
+                    doc: String::new(),
+                };
+                let functions = vec![function("echo"), function("fail")];
+                ok(ExtensionResolved { extension: self.extension, version: 1, functions }.encode())
+            }
+            AdminRequest::ExtensionResolve { .. } => (Status::UnknownExtension, vec![]),
+            AdminRequest::Statistics => {
+                ok(vec![Statistic { name: "executions".to_owned(), value: self.executions }].encode())
+            }
+            AdminRequest::SessionList => {
+                let entry = |&client_id: &u64| SessionEntry {
+                    client_id,
+                    tenant: "acme".to_owned(),
+                    peer: String::new(),
+                    opened_ms: 0,
+                };
+                ok(self.sessions.keys().map(entry).collect::<Vec<_>>().encode())
+            }
+            AdminRequest::SessionRevoke { client_id } => {
+                self.sessions.remove(client_id);
+                ok(vec![])
+            }
+            AdminRequest::TenantCreate { .. } => ok(TenantCreated { secret: "new".to_owned() }.encode()),
+            AdminRequest::TenantList => ok(Vec::<TenantEntry>::new().encode()),
+            _ => (Status::NotPermitted, vec![]),
+        }
+    }
+}

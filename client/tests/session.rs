@@ -1,0 +1,254 @@
+//! Sessions against a fake server: pipelining, loss, streams, restarts.
+
+mod fake {
+    pub mod server;
+    pub mod world;
+}
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use client::{Client, ClientConfig, Completion, CompletionError, Condition, Error, Request, Session, Status};
+use fake::server::{FakeServer, SECRET, TENANT};
+use net::{Faults, LoopbackClock, LoopbackNetwork};
+
+const ROUGH: Faults = Faults {
+    drop_ppm: 100_000,
+    duplicate_ppm: 100_000,
+    reorder_ppm: 300_000,
+    delay_us_min: 0,
+    delay_us_max: 500,
+};
+
+struct Rig {
+    network: LoopbackNetwork,
+    server: FakeServer,
+}
+
+impl Rig {
+    fn new(seed: u64, faults: Faults) -> Rig {
+        let network = LoopbackNetwork::new(seed, faults, LoopbackClock::Real);
+        let server = FakeServer::start(network.port().unwrap());
+        Rig { network, server }
+    }
+
+    fn config(&self) -> ClientConfig {
+        ClientConfig { core_addresses: vec![self.server.core], ..ClientConfig::default() }
+    }
+
+    fn session(&self) -> Session {
+        self.session_with(self.config())
+    }
+
+    fn session_with(&self, config: ClientConfig) -> Session {
+        let port = Box::new(self.network.port().unwrap());
+        Session::open_over(port, &self.server.address, TENANT, SECRET, config).unwrap()
+    }
+}
+
+/// Completes everything that is outstanding; the bodies of good answers, by tag.
+fn finish(session: &mut Session) -> HashMap<u64, Result<Vec<u8>, Error>> {
+    let mut answers = HashMap::new();
+    while session.outstanding() > 0 {
+        let take = &mut |completion: Completion<'_>| {
+            let answer = Error::check(&completion).map(<[u8]>::to_vec);
+            assert!(answers.insert(completion.tag, answer).is_none(), "one completion for each request");
+        };
+        session.poll_waiting(take).unwrap();
+    }
+    answers
+}
+
+#[test]
+fn pipelined_requests_are_each_answered_once() {
+    let rig = Rig::new(1, Faults::default());
+    let mut session = rig.session();
+    for tag in 0..60u64 {
+        let key = tag.to_le_bytes();
+        let put = Request::Put { table: 1, key: &key, value: &key, condition: Condition::Always };
+        session.submit(&put, tag).unwrap();
+    }
+    assert!(finish(&mut session).values().all(Result::is_ok));
+    assert!(session.statistics().frames_sent <= 3, "{:?}", session.statistics());
+    for tag in 0..60u64 {
+        session.submit(&Request::Get { table: 1, key: &tag.to_le_bytes() }, tag).unwrap();
+    }
+    for (tag, answer) in finish(&mut session) {
+        assert_eq!(answer.unwrap()[8..], tag.to_le_bytes());
+    }
+    assert_eq!(session.statistics().requests, 120);
+}
+
+#[test]
+fn full_window_refuses_and_polling_makes_room() {
+    let rig = Rig::new(2, Faults::default());
+    rig.server.world().credits = 4;
+    let mut session = rig.session();
+    for tag in 0..4 {
+        session.submit(&Request::Ping, tag).unwrap();
+    }
+    assert!(!session.can_submit());
+    assert!(matches!(session.submit(&Request::Ping, 4), Err(Error::Full)));
+    assert_eq!(finish(&mut session).len(), 4);
+    session.submit(&Request::Ping, 4).unwrap();
+    assert_eq!(finish(&mut session).len(), 1);
+}
+
+#[test]
+fn increments_over_a_lossy_network_execute_exactly_once() {
+    for seed in 0..5 {
+        let rig = Rig::new(seed, ROUGH);
+        let mut session = rig.session();
+        let (mut submitted, mut answered) = (0u64, 0);
+        while answered < 400 {
+            while submitted < 400 && session.can_submit() {
+                let increment = Request::Increment { table: 1, key: b"counter", delta: 1 };
+                session.submit(&increment, submitted).unwrap();
+                submitted += 1;
+            }
+            answered += session
+                .poll_waiting(&mut |completion| assert_eq!(completion.status, Ok(Status::Ok), "seed {seed}"))
+                .unwrap();
+        }
+        let world = rig.server.world();
+        let (_, value) = &world.objects[&(1, b"counter".to_vec())];
+        assert_eq!(value[..], 400i64.to_le_bytes(), "seed {seed}");
+    }
+}
+
+#[test]
+fn large_requests_and_large_answers_take_the_stream() {
+    let rig = Rig::new(3, Faults::default());
+    let mut session = rig.session();
+    let large: Vec<u8> = (0..200_000u32).map(|byte| byte as u8).collect();
+    let put = Request::Put { table: 1, key: b"large", value: &large, condition: Condition::Always };
+    session.submit(&put, 1).unwrap();
+    session.submit(&Request::Ping, 2).unwrap();
+    assert!(finish(&mut session).values().all(Result::is_ok));
+    session.submit(&Request::Get { table: 1, key: b"large" }, 3).unwrap();
+    session.submit(&Request::Get { table: 1, key: b"absent" }, 4).unwrap();
+    let answers = finish(&mut session);
+    assert!(answers[&3].as_ref().unwrap()[8..] == large[..]);
+    assert_eq!(answers[&4].as_ref().unwrap_err().status(), Some(Status::NotFound));
+    assert_eq!(session.statistics().stream_requests, 2);
+    assert_eq!(session.outstanding(), 0);
+}
+
+#[test]
+fn large_invocation_executes_once_although_its_answer_moves_to_the_stream() {
+    let rig = Rig::new(4, Faults::default());
+    let mut client = Client::over(rig.session());
+    let before = rig.server.world().executions;
+    let answer = client.invoke("demo.echo", 1, b"", &[7; 1420]).unwrap();
+    assert_eq!(answer, [7; 1420]);
+    let arguments = vec![9; 100_000];
+    assert_eq!(client.invoke("demo.echo", 1, b"", &arguments).unwrap(), arguments);
+    assert_eq!(rig.server.world().executions - before, 2);
+}
+
+#[test]
+fn requests_that_are_put_off_are_made_again_by_themselves() {
+    let rig = Rig::new(5, Faults::default());
+    let mut session = rig.session();
+    rig.server.world().retries = 20;
+    for tag in 0..10 {
+        session.submit(&Request::Ping, tag).unwrap();
+    }
+    assert!(finish(&mut session).values().all(Result::is_ok));
+}
+
+#[test]
+fn silent_server_ends_a_call_by_its_timeout() {
+    let rig = Rig::new(6, Faults::default());
+    let config = ClientConfig { call_timeout: Duration::from_millis(80), ..rig.config() };
+    let mut client = Client::over(rig.session_with(config));
+    rig.network.set_faults(Faults { drop_ppm: 1_000_000, ..Faults::default() });
+    assert!(matches!(client.put(1, b"k", b"v"), Err(Error::TimedOut)));
+    rig.network.set_faults(Faults::default());
+    client.put(1, b"k", b"v").unwrap();
+}
+
+#[test]
+fn idle_session_is_reopened_and_the_request_made_again() {
+    let rig = Rig::new(7, Faults::default());
+    let mut client = Client::over(rig.session());
+    client.put(1, b"k", b"v").unwrap();
+    rig.server.restart();
+    assert_eq!(client.get(1, b"k").unwrap().unwrap().value, b"v");
+    rig.server.restart();
+    // One transmission, refused: it cannot have been executed before.
+    assert_eq!(client.increment(1, b"n", 1).unwrap().0, 1);
+    assert_eq!(client.session().statistics().reopened, 2);
+}
+
+#[test]
+fn restart_loses_mutations_under_way_and_makes_reads_again() {
+    let rig = Rig::new(8, Faults::default());
+    let mut session = rig.session();
+    // The requests reach nobody, then the server restarts, then their retransmissions are refused.
+    rig.network.set_faults(Faults { drop_ppm: 1_000_000, ..Faults::default() });
+    for tag in 0..10u64 {
+        session.submit(&Request::Increment { table: 1, key: b"n", delta: 1 }, tag).unwrap();
+        session.submit(&Request::Get { table: 1, key: b"absent" }, 100 + tag).unwrap();
+    }
+    session.flush().unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    rig.server.restart();
+    rig.network.set_faults(Faults::default());
+    let answers = finish(&mut session);
+    assert_eq!(answers.len(), 20);
+    for (tag, answer) in answers {
+        match answer {
+            Err(Error::SessionLost) if tag < 100 => {}
+            Err(error) if tag >= 100 => assert_eq!(error.status(), Some(Status::NotFound)),
+            other => panic!("{tag}: {other:?}"),
+        }
+    }
+    assert!(!rig.server.world().objects.contains_key(&(1, b"n".to_vec())));
+}
+
+#[test]
+fn server_that_does_not_come_back_is_reported_and_tried_again() {
+    let rig = Rig::new(9, Faults::default());
+    let config = ClientConfig { call_timeout: Duration::from_millis(200), ..rig.config() };
+    let mut session = rig.session_with(config);
+    let Rig { network, server } = rig;
+    drop(server);
+    session.submit(&Request::Ping, 1).unwrap();
+    let mut status = None;
+    while status.is_none() {
+        session.poll_waiting(&mut |completion| status = Some(completion.status)).unwrap();
+    }
+    assert_eq!(status, Some(Err(CompletionError::TimedOut)));
+    drop(network);
+}
+
+#[test]
+fn broken_stream_is_attached_again_and_nothing_executes_twice() {
+    let rig = Rig::new(10, Faults::default());
+    let mut client = Client::over(rig.session());
+    for round in 0..5u8 {
+        let large = vec![round; 50_000];
+        client.put(1, b"large", &large).unwrap();
+        rig.server.cut_streams();
+        assert!(client.get(1, b"large").unwrap().unwrap().value == large);
+        rig.server.cut_streams();
+    }
+    let world = rig.server.world();
+    assert_eq!(world.executions, 10);
+    assert_eq!(world.sessions(), 1);
+}
+
+#[test]
+fn blocking_calls_leave_the_completions_of_others_to_the_next_poll() {
+    let rig = Rig::new(11, Faults::default());
+    let mut client = Client::over(rig.session());
+    for tag in 0..5 {
+        client.session().submit(&Request::Ping, tag).unwrap();
+    }
+    client.put(1, b"k", b"v").unwrap();
+    assert_eq!(client.multi_get(1, &[b"k", b"l"]).unwrap().len(), 2);
+    let mut tags: Vec<_> = finish(client.session()).into_keys().collect();
+    tags.sort_unstable();
+    assert_eq!(tags, [0, 1, 2, 3, 4]);
+}
