@@ -41,7 +41,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { cores: 1, memory: "256MiB".into(), segment: "1MiB".into(), wrapper: Vec::new() }
+        Self { cores: 1, memory: "256MiB".into(), segment: "8MiB".into(), wrapper: Vec::new() }
     }
 }
 

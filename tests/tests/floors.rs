@@ -38,7 +38,7 @@ const CRATES: &[Crate] = &[
     Crate { name: "tao", ours: &["sandstorm"], outside: &[] },
     Crate {
         name: "client",
-        ours: &["wire", "net", "sandstorm", "builder"],
+        ours: &["wire", "net", "sandstorm", "builder", "tao"],
         outside: &["clap", "indicatif", "serde", "serde_json", "toml", "hdrhistogram"],
     },
     Crate {
