@@ -1,2 +1,9 @@
-//! See the crate description.
-fn main() {}
+//! `splinter`: the command line of a Splinter server. See `command` for what it can do.
+
+mod command;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    command::run()
+}

@@ -1,0 +1,65 @@
+//! The `splinter` command: reads the command line, does what it says, prints the answer.
+//!
+//! Each command is a function from settings and options to an [`Answer`](output::Answer), which is printed
+//! as text or as JSON. What fails becomes a [`Failure`](failure::Failure), printed on standard error with
+//! what to do next, and the exit code.
+
+mod bytes;
+mod demo;
+mod extension;
+mod failure;
+mod graph;
+mod object;
+mod options;
+mod output;
+mod pipeline;
+mod server;
+mod settings;
+mod table;
+mod tao;
+mod tenant;
+
+use clap::Parser;
+use failure::Failure;
+use options::{Command, Options};
+use output::Answer;
+use settings::Settings;
+use std::process::ExitCode;
+
+/// Runs the command that the process was started with.
+pub fn run() -> ExitCode {
+    let options = Options::parse();
+    let output = options.global.output;
+    match answer(options) {
+        Ok(answer) => {
+            answer.print(output);
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            failure.print(output);
+            failure.exit_code()
+        }
+    }
+}
+
+fn answer(options: Options) -> Result<Answer, Failure> {
+    let settings = Settings::read(&options.global)?;
+    match options.command {
+        Command::Tenant(command) => tenant::run(&settings, command),
+        Command::Table(command) => table::run(&settings, command),
+        Command::Get { table, key } => object::get(&settings, &table, &key),
+        Command::Put { table, key, value, condition } => {
+            object::put(&settings, &table, &key, &value, &condition)
+        }
+        Command::Delete { table, key, if_version } => object::delete(&settings, &table, &key, if_version),
+        Command::Increment { table, key, delta } => object::increment(&settings, &table, &key, delta),
+        Command::Ext(command) => extension::run(&settings, command),
+        Command::Invoke { function, table, key, arguments, version } => {
+            extension::invoke(&settings, &function, &table, (&key, &arguments), version)
+        }
+        Command::Tao(command) => tao::run(&settings, command),
+        Command::Demo(options) => demo::run(&settings, &options),
+        Command::Ping { count } => server::ping(&settings, count),
+        Command::Stats { filter } => server::stats(&settings, filter.as_deref()),
+    }
+}

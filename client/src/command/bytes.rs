@@ -1,0 +1,84 @@
+//! Keys, values and arguments on the command line: text, hex, or the content of a file.
+
+use std::convert::Infallible;
+use std::str::FromStr;
+
+use super::failure::{Failure, Kind};
+
+/// What the user gave, before files are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bytes(String);
+
+impl FromStr for Bytes {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Bytes, Infallible> {
+        Ok(Bytes(text.to_owned()))
+    }
+}
+
+impl Bytes {
+    /// The bytes: of the file after `@`, of the hex digits after `0x`, of the text itself. Text that
+    /// begins with `@` or `0x` is given through a file.
+    pub fn read(&self) -> Result<Vec<u8>, Failure> {
+        if let Some(path) = self.0.strip_prefix('@') {
+            return std::fs::read(path)
+                .map_err(|error| Failure::new(Kind::Local, format!("cannot read {path}: {error}")))
+                .map_err(|failure| failure.next("after @ comes the path of a file"));
+        }
+        match self.0.strip_prefix("0x") {
+            Some(digits) => from_hex(digits).ok_or_else(|| {
+                Failure::new(Kind::Local, format!("no hex: {}", self.0))
+                    .next("after 0x comes an even number of digits 0-9, a-f")
+            }),
+            None => Ok(self.0.clone().into_bytes()),
+        }
+    }
+}
+
+/// Hex digits of bytes.
+pub fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    if !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    let pairs = digits.as_bytes().chunks_exact(2);
+    pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
+}
+
+fn digit(character: u8) -> Option<u8> {
+    char::from(character).to_digit(16).map(|digit| digit as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bytes, to_hex};
+    use std::io::Write;
+
+    fn read(text: &str) -> Result<Vec<u8>, String> {
+        text.parse::<Bytes>().unwrap().read().map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn text_hex_and_files_are_told_apart() {
+        assert_eq!(read("plain").unwrap(), b"plain");
+        assert_eq!(read("").unwrap(), b"");
+        assert_eq!(read("0xDEad00").unwrap(), [0xde, 0xad, 0]);
+        assert_eq!(read("0x").unwrap(), b"");
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&[0, 255]).unwrap();
+        assert_eq!(read(&format!("@{}", file.path().display())).unwrap(), [0, 255]);
+        assert_eq!(to_hex(&[0, 255, 16]), "00ff10");
+    }
+
+    #[test]
+    fn what_is_no_hex_and_no_file_is_refused() {
+        for text in ["0xabc", "0xgg", "0x+1", "0xä"] {
+            assert!(read(text).unwrap_err().contains("no hex"), "{text}");
+        }
+        assert!(read("@/no/such/file").unwrap_err().contains("/no/such/file"));
+    }
+}

@@ -1,0 +1,166 @@
+//! `splinter ext` and `splinter invoke`: writing, checking, installing and calling extensions.
+
+use super::bytes::{Bytes, to_hex};
+use super::failure::{Failure, Kind};
+use super::object;
+use super::options::ExtensionCommand;
+use super::output::{Answer, columns, thousands};
+use super::settings::Settings;
+use builder::package::DirectoryError;
+use builder::{Mode, Package, Refusal};
+use client::{Client, FunctionEntry, FunctionMode, PackageFile};
+use serde_json::{Value, json};
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Runs a command about extensions.
+pub fn run(settings: &Settings, command: ExtensionCommand) -> Result<Answer, Failure> {
+    match command {
+        ExtensionCommand::New { name } => create(&name),
+        ExtensionCommand::Check { directory } => check(&directory),
+        ExtensionCommand::Install { directory, name } => {
+            let installed = install(&mut settings.connect()?, &directory, name.as_deref())?;
+            Ok(Answer::new(installed.text, installed.json))
+        }
+        ExtensionCommand::List => list(&mut settings.connect()?),
+        ExtensionCommand::Describe { name } => describe(&mut settings.connect()?, &name),
+        ExtensionCommand::Remove { name } => {
+            settings.connect()?.extension_remove(&name)?;
+            Ok(Answer::new(format!("removed {name}"), json!({ "removed": name })))
+        }
+    }
+}
+
+/// Calls a function.
+pub fn invoke(
+    settings: &Settings,
+    function: &str,
+    table: &str,
+    (key, arguments): (&Bytes, &Bytes),
+    version: u32,
+) -> Result<Answer, Failure> {
+    let (key, arguments) = (key.read()?, arguments.read()?);
+    let (mut client, id) = object::open(settings, table)?;
+    let name = match (version, function.rsplit_once('.')) {
+        (1.., Some((extension, function))) => format!("{extension}@{version}.{function}"),
+        _ => function.to_owned(),
+    };
+    let reply = client.invoke(&name, id, &key, &arguments)?;
+    let json = object::value_of(&reply);
+    let terminal = std::io::stdout().is_terminal();
+    // A terminal gets what it can show.
+    match std::str::from_utf8(&reply) {
+        Err(_) if terminal => Ok(Answer::new(format!("0x{}", to_hex(&reply)), json)),
+        _ => Ok(Answer::raw(&reply, terminal, json)),
+    }
+}
+
+/// What an installation answers.
+pub struct Installed {
+    /// Version of the extension.
+    pub version: u32,
+    /// Time of the compiler.
+    pub compile_ms: u32,
+    text: String,
+    json: Value,
+}
+
+/// Sends the source of a package to the server.
+pub fn install(client: &mut Client, directory: &Path, name: Option<&str>) -> Result<Installed, Failure> {
+    let package = pack(directory)?;
+    let name = name.unwrap_or(package.name()).to_owned();
+    let files = package.files().map(|(path, text)| PackageFile { path, bytes: text.as_bytes() }).collect();
+    let installed = client.extension_install(&name, files)?;
+    let mut text = format!("installed {name}@{} (compiled in {} ms)", installed.version, installed.compile_ms);
+    if !installed.diagnostics.is_empty() {
+        text.push_str(&format!("\n{}", installed.diagnostics.trim_end()));
+    }
+    let json = json!({
+        "extension": name, "id": installed.extension, "version": installed.version,
+        "compile_ms": installed.compile_ms, "diagnostics": installed.diagnostics,
+    });
+    Ok(Installed { version: installed.version, compile_ms: installed.compile_ms, text, json })
+}
+
+fn create(name: &str) -> Result<Answer, Failure> {
+    let directory = Path::new(name);
+    builder::template::write(directory, name).map_err(|error| {
+        Failure::new(Kind::Local, format!("cannot write a new extension: {error}"))
+    })?;
+    let text = format!(
+        "wrote {name}/: an extension with a unit test, and the SDK that it is tested with\n\
+         test it:    cd {name} && cargo test\n\
+         check it:   splinter ext check {name}\n\
+         install it: splinter ext install {name}"
+    );
+    Ok(Answer::new(text, json!({ "directory": name })))
+}
+
+fn check(directory: &Path) -> Result<Answer, Failure> {
+    let package = pack(directory)?;
+    let checked = builder::check(&package).map_err(|refusals| refused(directory, &refusals))?;
+    let mut text = format!("{} passes the check\n", package.name());
+    let mut functions = Vec::new();
+    for function in &checked.functions {
+        let mode = if function.mode == Mode::Read { "read" } else { "write" };
+        text.push_str(&format!("{mode:<5} {}\n", function.name));
+        functions.push(json!({ "function": function.name, "mode": mode, "doc": function.doc }));
+    }
+    Ok(Answer::new(text, json!({ "extension": package.name(), "functions": functions })))
+}
+
+fn pack(directory: &Path) -> Result<Package, Failure> {
+    Package::from_directory(directory).map_err(|error| match error {
+        DirectoryError::Refused(refusals) => refused(directory, &refusals),
+        error @ DirectoryError::Io { .. } => Failure::new(Kind::Local, error.to_string())
+            .next("give the folder of an extension; `splinter ext new NAME` writes one"),
+    })
+}
+
+fn refused(directory: &Path, refusals: &[Refusal]) -> Failure {
+    let listing = builder::refusal::listing(refusals);
+    Failure::new(Kind::Extension, format!("{} is refused:\n{listing}", directory.display()))
+        .next("write what each line says instead, then check again; docs/extensions.md has the rules")
+}
+
+fn list(client: &mut Client) -> Result<Answer, Failure> {
+    let mut rows = vec![["extension", "version", "functions"].map(str::to_owned).to_vec()];
+    let mut values = Vec::new();
+    for entry in client.extension_list()? {
+        rows.push(vec![entry.name.clone(), entry.version.to_string(), entry.functions.to_string()]);
+        values.push(json!({
+            "extension": entry.name, "id": entry.extension, "version": entry.version,
+            "functions": entry.functions,
+        }));
+    }
+    Ok(Answer::new(columns(&rows), json!(values)))
+}
+
+fn describe(client: &mut Client, name: &str) -> Result<Answer, Failure> {
+    let found = client.extension_describe(name)?;
+    let mut text = format!(
+        "{}@{}, artefact of {} bytes from {} bytes of source, compiled in {} ms\n",
+        found.name,
+        found.version,
+        thousands(found.artefact_bytes),
+        thousands(found.source_bytes),
+        found.compile_ms
+    );
+    let mut functions = Vec::new();
+    for FunctionEntry { name, hash, mode, doc } in &found.functions {
+        let mode = if *mode == FunctionMode::Read { "read" } else { "write" };
+        let doc = doc.lines().next().unwrap_or("").trim();
+        text.push_str(&format!("{mode:<5}  {name:<24} {doc}\n"));
+        functions.push(json!({ "function": name, "hash": hash, "mode": mode, "doc": doc }));
+    }
+    let installed = UNIX_EPOCH + Duration::from_millis(found.installed_ms);
+    let seconds = installed.elapsed().map_or(0, |elapsed| elapsed.as_secs());
+    let json = json!({
+        "extension": found.name, "id": found.extension, "version": found.version,
+        "content_hash": found.content_hash, "artefact_bytes": found.artefact_bytes,
+        "source_bytes": found.source_bytes, "installed_ms": found.installed_ms,
+        "installed_seconds_ago": seconds, "compile_ms": found.compile_ms, "functions": functions,
+    });
+    Ok(Answer::new(text, json))
+}

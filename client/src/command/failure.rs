@@ -1,0 +1,151 @@
+//! Why a command failed, what to do next, and the exit code that scripts see.
+//!
+//! | Code | Meaning |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | something failed on this side: a file, a setting, an answer that makes no sense |
+//! | 2 | the command line is wrong (from clap) |
+//! | 3 | what was asked for does not exist |
+//! | 4 | a condition did not hold (`--if-version`, `--if-absent`, a name that is taken) |
+//! | 5 | the server refuses: secret, permission, limit |
+//! | 6 | the server cannot be reached or does not answer in time |
+//! | 7 | an extension was refused, did not compile, or failed while it ran |
+//! | 8 | the demo's answers differ |
+
+use super::options::Output;
+use client::{Error, Status};
+use serde_json::json;
+use std::fmt;
+use std::process::ExitCode;
+
+/// What kind of failure, as the exit code tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// On this side.
+    Local = 1,
+    /// Not there.
+    Missing = 3,
+    /// A condition did not hold.
+    Condition = 4,
+    /// The server refuses.
+    Refused = 5,
+    /// No answer.
+    Unreachable = 6,
+    /// An extension.
+    Extension = 7,
+    /// Answers that should be equal are not.
+    Different = 8,
+}
+
+/// A failed command.
+#[derive(Debug)]
+pub struct Failure {
+    kind: Kind,
+    what: String,
+    next: Option<String>,
+}
+
+impl Failure {
+    /// A failure of a kind; `what` says what went wrong, in a sentence without a full stop.
+    pub fn new(kind: Kind, what: impl Into<String>) -> Failure {
+        Failure { kind, what: what.into(), next: None }
+    }
+
+    /// Adds what to do next.
+    pub fn next(mut self, next: impl Into<String>) -> Failure {
+        self.next = Some(next.into());
+        self
+    }
+
+    /// The process's exit code.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.kind as u8)
+    }
+
+    /// Prints it on standard error, in the form that the answer would have had.
+    pub fn print(&self, output: Output) {
+        match output {
+            Output::Text => eprintln!("{self}"),
+            Output::Json => eprintln!(
+                "{}",
+                json!({ "error": self.what, "next": self.next, "exit_code": self.kind as u8 })
+            ),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let kind = match &error {
+            Error::Refused { status, .. } => kind_of(*status),
+            Error::ConditionFailed { .. } => Kind::Condition,
+            Error::ExtensionFailed { .. } => Kind::Extension,
+            Error::Unreachable { .. }
+            | Error::NotSent
+            | Error::TimedOut
+            | Error::Overloaded
+            | Error::SessionLost
+            | Error::StreamBroken { .. } => Kind::Unreachable,
+            _ => Kind::Local,
+        };
+        // The library's text ends with what to do next; here that gets a line of its own.
+        let text = error.to_string();
+        match text.split_once(" Next: ") {
+            Some((what, next)) => Failure::new(kind, what).next(next.trim_end_matches('.')),
+            None => Failure::new(kind, text),
+        }
+    }
+}
+
+/// The kind of failure that a refusal of the server is.
+fn kind_of(status: Status) -> Kind {
+    match status {
+        Status::NotFound
+        | Status::UnknownTenant
+        | Status::UnknownTable
+        | Status::UnknownExtension
+        | Status::UnknownFunction => Kind::Missing,
+        Status::ConditionFailed | Status::AlreadyExists => Kind::Condition,
+        Status::SourceRefused
+        | Status::CompileFailed
+        | Status::ExtensionError
+        | Status::ExtensionPanicked
+        | Status::ExtensionOutOfMemory
+        | Status::ExtensionStackOverflow
+        | Status::ExtensionKilled
+        | Status::ReadOnly
+        | Status::Conflict => Kind::Extension,
+        _ => Kind::Refused,
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "error: {}", self.what)?;
+        if let Some(next) = &self.next {
+            write!(out, "\nnext:  {next}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Failure, Kind, kind_of};
+    use client::{Error, Status};
+
+    #[test]
+    fn what_to_do_next_gets_a_line_of_its_own() {
+        let failure = Failure::from(Error::TimedOut);
+        assert_eq!(failure.kind, Kind::Unreachable);
+        assert!(failure.to_string().contains("\nnext:  "), "{failure}");
+    }
+
+    #[test]
+    fn refusals_have_the_exit_code_of_their_kind() {
+        assert_eq!(kind_of(Status::UnknownTable), Kind::Missing);
+        assert_eq!(kind_of(Status::BadSecret), Kind::Refused);
+        assert_eq!(kind_of(Status::CompileFailed), Kind::Extension);
+        assert_eq!(kind_of(Status::AlreadyExists), Kind::Condition);
+    }
+}

@@ -1,0 +1,238 @@
+//! The command line: every command with its options, as clap reads it.
+//!
+//! Options that every command has (where the server is, who is asking, how to print) are in [`Global`];
+//! those that say what to do belong to their command.
+
+use super::bytes::Bytes;
+use super::demo::DemoOptions;
+use super::tao::TaoCommand;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Talks to a Splinter server: tenants, tables, objects, extensions, graphs.
+#[derive(Debug, Parser)]
+#[command(name = "splinter", version, max_term_width = 110, after_help = AFTER_HELP)]
+pub struct Options {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const AFTER_HELP: &str = "Address, tenant and secrets are taken from the command line, else from the environment, else \
+from the profile (~/.config/splinter/profile.toml: lines such as address = \"127.0.0.1:7700\", tenant = \"name\", \
+secret = \"@/path/to/file\"). Keys and values are text, hex (0x...) or the content of a file (@path).
+
+Exit codes: 0 done, 1 failed here, 2 command line, 3 not found, 4 condition, 5 refused, 6 unreachable, 7 extension, \
+8 demo answers differ.";
+
+/// What every command takes.
+#[derive(Args, Clone, Debug)]
+pub struct Global {
+    /// Where the server is: HOST:PORT of its stream port.
+    #[arg(long, global = true, env = "SPLINTER_ADDRESS")]
+    pub address: Option<String>,
+    /// Who is asking.
+    #[arg(long, global = true, env = "SPLINTER_TENANT")]
+    pub tenant: Option<String>,
+    /// The tenant's secret, or @FILE that holds it.
+    #[arg(long, global = true, env = "SPLINTER_SECRET", hide_env_values = true)]
+    pub secret: Option<String>,
+    /// The administrator's secret, or @FILE that holds it; for `tenant` alone.
+    #[arg(long, global = true, env = "SPLINTER_ADMIN_SECRET", hide_env_values = true)]
+    pub admin_secret: Option<String>,
+    /// The profile file.
+    #[arg(long, global = true, env = "SPLINTER_PROFILE")]
+    pub profile: Option<PathBuf>,
+    /// How to print the answer.
+    #[arg(long, global = true, value_enum, default_value = "text")]
+    pub output: Output,
+}
+
+/// How to print an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Text,
+    /// For programs: one JSON value.
+    Json,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Create, list and drop tenants (administrator).
+    #[command(subcommand)]
+    Tenant(TenantCommand),
+    /// Create, list, drop and measure tables.
+    #[command(subcommand)]
+    Table(TableCommand),
+    /// Read an object.
+    Get {
+        /// Name of the table.
+        table: String,
+        /// Key: text, 0xHEX or @FILE.
+        key: Bytes,
+    },
+    /// Write an object.
+    Put {
+        /// Name of the table.
+        table: String,
+        /// Key: text, 0xHEX or @FILE.
+        key: Bytes,
+        /// Value: text, 0xHEX or @FILE.
+        value: Bytes,
+        #[command(flatten)]
+        condition: WriteCondition,
+    },
+    /// Delete an object.
+    Delete {
+        /// Name of the table.
+        table: String,
+        /// Key: text, 0xHEX or @FILE.
+        key: Bytes,
+        /// Only when the object has exactly this version.
+        #[arg(long, value_name = "VERSION")]
+        if_version: Option<u64>,
+    },
+    /// Add to the number (8 bytes, little-endian) that an object holds.
+    Increment {
+        /// Name of the table.
+        table: String,
+        /// Key: text, 0xHEX or @FILE.
+        key: Bytes,
+        /// What to add.
+        #[arg(default_value_t = 1, allow_negative_numbers = true)]
+        delta: i64,
+    },
+    /// Write, check, install, list, describe and remove extensions.
+    #[command(subcommand)]
+    Ext(ExtensionCommand),
+    /// Call a function of an extension.
+    Invoke {
+        /// EXTENSION.FUNCTION
+        function: String,
+        /// Name of the table that the function gets.
+        #[arg(long)]
+        table: String,
+        /// Key that routes the call: text, 0xHEX or @FILE.
+        #[arg(long, default_value = "")]
+        key: Bytes,
+        /// Arguments: text, 0xHEX or @FILE.
+        #[arg(long, default_value = "")]
+        arguments: Bytes,
+        /// Version of the extension; the current one when left out.
+        #[arg(long, default_value_t = 0, hide_default_value = true)]
+        version: u32,
+    },
+    /// Graphs: load one, ask it, generate one.
+    #[command(subcommand)]
+    Tao(TaoCommand),
+    /// Ask a graph the same questions three ways and compare (scripts/demo does all around it).
+    Demo(DemoOptions),
+    /// Measure the way to the server and back.
+    Ping {
+        /// How often.
+        #[arg(long, default_value_t = 10)]
+        count: u32,
+    },
+    /// What the server counts.
+    Stats {
+        /// Only names that contain this.
+        filter: Option<String>,
+    },
+}
+
+/// When a put applies.
+#[derive(Args, Clone, Debug)]
+#[group(multiple = false)]
+pub struct WriteCondition {
+    /// Only when the object has exactly this version.
+    #[arg(long, value_name = "VERSION")]
+    pub if_version: Option<u64>,
+    /// Only when there is no such object.
+    #[arg(long)]
+    pub if_absent: bool,
+    /// Only when there is such an object.
+    #[arg(long)]
+    pub if_present: bool,
+}
+
+/// Tenants.
+#[derive(Debug, Subcommand)]
+pub enum TenantCommand {
+    /// Create a tenant and print its secret, which is shown this once.
+    Create {
+        /// Its name.
+        name: String,
+        /// Write the secret to this file (mode 0600) instead of printing it.
+        #[arg(long)]
+        secret_file: Option<PathBuf>,
+    },
+    /// List the tenants.
+    List,
+    /// Drop a tenant with all its tables and extensions.
+    Drop {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// Tables.
+#[derive(Debug, Subcommand)]
+pub enum TableCommand {
+    /// Create a table.
+    Create {
+        /// Its name.
+        name: String,
+    },
+    /// List the tables.
+    List,
+    /// Drop a table with all its objects.
+    Drop {
+        /// Its name.
+        name: String,
+    },
+    /// Objects and bytes of a table.
+    Stat {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// Extensions.
+#[derive(Debug, Subcommand)]
+pub enum ExtensionCommand {
+    /// Write a new extension with a unit test, ready for `cargo test`.
+    New {
+        /// Its name, which is also the name of the folder.
+        name: String,
+    },
+    /// Check the source as the server would, without a server.
+    Check {
+        /// The folder of the package.
+        #[arg(default_value = ".")]
+        directory: PathBuf,
+    },
+    /// Send the source to the server, which checks, compiles and loads it.
+    Install {
+        /// The folder of the package.
+        #[arg(default_value = ".")]
+        directory: PathBuf,
+        /// Name to install it under; that of its package when left out.
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// List the installed extensions.
+    List,
+    /// Functions and figures of an extension.
+    Describe {
+        /// Its name.
+        name: String,
+    },
+    /// Remove an extension.
+    Remove {
+        /// Its name.
+        name: String,
+    },
+}

@@ -1,0 +1,95 @@
+//! Answers on the screen: text for people, one JSON value for programs.
+
+use super::options::Output;
+use serde_json::Value;
+use std::io::Write;
+
+/// What a command answers, in both forms.
+#[derive(Debug)]
+pub struct Answer {
+    text: Vec<u8>,
+    json: Value,
+}
+
+impl Answer {
+    /// An answer of one or more lines.
+    pub fn new(text: impl Into<String>, json: Value) -> Answer {
+        let mut text = text.into().into_bytes();
+        if !text.is_empty() && !text.ends_with(b"\n") {
+            text.push(b'\n');
+        }
+        Answer { text, json }
+    }
+
+    /// Bytes that are written as they are, a line end added when a terminal shows them.
+    pub fn raw(bytes: &[u8], terminal: bool, json: Value) -> Answer {
+        let mut text = bytes.to_vec();
+        if terminal {
+            text.push(b'\n');
+        }
+        Answer { text, json }
+    }
+
+    /// Writes it. A reader that has gone away (`| head`) is no failure.
+    pub fn print(&self, output: Output) {
+        let mut out = std::io::stdout().lock();
+        let _ = match output {
+            Output::Text => out.write_all(&self.text),
+            Output::Json => writeln!(out, "{}", self.json),
+        };
+        let _ = out.flush();
+    }
+}
+
+/// Rows in columns, the first row being the heads; columns of numbers are aligned to the right.
+pub fn columns(rows: &[Vec<String>]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let cell = |row: &Vec<String>, column: usize| row.get(column).map_or("", String::as_str).to_owned();
+    let mut lines = vec![String::new(); rows.len()];
+    for column in 0..count {
+        let width = rows.iter().map(|row| cell(row, column).chars().count()).max().unwrap_or(0);
+        let right = rows.len() > 1 && rows[1..].iter().all(|row| is_number(&cell(row, column)));
+        for (line, row) in lines.iter_mut().zip(rows) {
+            let text = cell(row, column);
+            let space = if column == 0 { "" } else { "  " };
+            line.push_str(&if right { format!("{space}{text:>width$}") } else { format!("{space}{text:<width$}") });
+        }
+    }
+    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// A number with a comma between thousands.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn is_number(text: &str) -> bool {
+    text.is_empty() || text == "-" || text.starts_with(|first: char| first.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{columns, thousands};
+
+    #[test]
+    fn numbers_stand_right_and_words_left() {
+        let rows = [["name", "count"], ["a", "5"], ["long name", "1,000"]];
+        let rows = rows.map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(columns(&rows), "name       count\na              5\nlong name  1,000\n");
+        assert_eq!(columns(&[]), "");
+    }
+
+    #[test]
+    fn thousands_are_parted_by_commas() {
+        let texts = [0, 999, 1_000, 123_456, 1_234_567].map(thousands);
+        assert_eq!(texts, ["0", "999", "1,000", "123,456", "1,234,567"]);
+    }
+}

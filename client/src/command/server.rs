@@ -1,0 +1,42 @@
+//! `splinter ping | stats`: is the server there, and what does it count.
+
+use super::failure::Failure;
+use super::output::{Answer, columns, thousands};
+use super::settings::Settings;
+use serde_json::{Map, Value, json};
+
+/// Measures some round trips.
+pub fn ping(settings: &Settings, count: u32) -> Result<Answer, Failure> {
+    let mut client = settings.connect()?;
+    let mut times_us = Vec::new();
+    for _ in 0..count.max(1) {
+        times_us.push(client.ping()?.as_secs_f64() * 1e6);
+    }
+    times_us.sort_by(f64::total_cmp);
+    let (least, middle, most) = (times_us[0], times_us[times_us.len() / 2], times_us[times_us.len() - 1]);
+    let address = settings.address();
+    let text = format!(
+        "{address} answers: {least:.1} us least, {middle:.1} us median, {most:.1} us most of {}",
+        times_us.len()
+    );
+    let value = json!({
+        "address": address, "count": times_us.len(), "us_least": least, "us_median": middle, "us_most": most,
+    });
+    Ok(Answer::new(text, value))
+}
+
+/// Prints the counters: of the whole server for the administrator, else those that the tenant may see.
+pub fn stats(settings: &Settings, filter: Option<&str>) -> Result<Answer, Failure> {
+    let mut statistics = match settings.is_admin() {
+        true => settings.connect_admin()?.statistics()?,
+        false => settings.connect()?.statistics()?,
+    };
+    statistics.retain(|statistic| filter.is_none_or(|filter| statistic.name.contains(filter)));
+    let mut rows = vec![vec!["counter".to_owned(), "value".to_owned()]];
+    let mut values = Map::new();
+    for statistic in statistics {
+        rows.push(vec![statistic.name.clone(), thousands(statistic.value)]);
+        values.insert(statistic.name, Value::from(statistic.value));
+    }
+    Ok(Answer::new(columns(&rows), Value::Object(values)))
+}

@@ -1,0 +1,166 @@
+//! Where the server is and who is asking: from the command line, the environment or the profile.
+//!
+//! Clap has merged command line and environment already; what is missing comes from the profile, a TOML
+//! file of a few strings. A secret may be `@FILE`, so that it stands neither in the process list nor in
+//! the profile.
+
+use super::failure::{Failure, Kind};
+use super::options::Global;
+use client::{Admin, Client, ClientConfig};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// Where a server listens unless told otherwise.
+pub const ADDRESS: &str = "127.0.0.1:7700";
+
+/// What the user set.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    given: Global,
+    profile: Profile,
+    profile_path: PathBuf,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Profile {
+    address: Option<String>,
+    tenant: Option<String>,
+    secret: Option<String>,
+    admin_secret: Option<String>,
+}
+
+impl Settings {
+    /// Reads the profile; only one that was named has to exist.
+    pub fn read(given: &Global) -> Result<Settings, Failure> {
+        let path = given.profile.clone().unwrap_or_else(profile_path);
+        let profile = match std::fs::read_to_string(&path) {
+            Ok(text) => parse(&path, &text)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && given.profile.is_none() => {
+                Profile::default()
+            }
+            Err(error) => {
+                let what = format!("cannot read the profile {}: {error}", path.display());
+                return Err(Failure::new(Kind::Local, what));
+            }
+        };
+        Ok(Settings { given: given.clone(), profile, profile_path: path })
+    }
+
+    /// Connects as the tenant.
+    pub fn connect(&self) -> Result<Client, Failure> {
+        let (tenant, secret) = self.tenant()?;
+        Ok(Client::connect(self.address(), &tenant, &secret)?)
+    }
+
+    /// Connects as the administrator.
+    pub fn connect_admin(&self) -> Result<Admin, Failure> {
+        Ok(Admin::connect(self.address(), &self.admin_secret()?, ClientConfig::default())?)
+    }
+
+    /// Whether the administrator's secret is known.
+    pub fn is_admin(&self) -> bool {
+        self.given.admin_secret.is_some() || self.profile.admin_secret.is_some()
+    }
+
+    /// Where the server is.
+    pub fn address(&self) -> &str {
+        let given = self.given.address.as_ref().or(self.profile.address.as_ref());
+        given.map_or(ADDRESS, String::as_str)
+    }
+
+    /// The tenant and its secret.
+    pub fn tenant(&self) -> Result<(String, String), Failure> {
+        let missing = |what: &str, option: &str| {
+            let next = format!("give --{option}, set SPLINTER_{}, or write {option} = \"...\" to {}",
+                option.to_uppercase(), self.profile_path.display());
+            Failure::new(Kind::Local, format!("{what} is not known")).next(next)
+        };
+        let tenant = self.given.tenant.clone().or_else(|| self.profile.tenant.clone());
+        let tenant = tenant.ok_or_else(|| missing("the tenant", "tenant"))?;
+        let secret = self.given.secret.clone().or_else(|| self.profile.secret.clone());
+        let secret = secret.ok_or_else(|| missing("the tenant's secret", "secret"))?;
+        Ok((tenant, secret_of(&secret)?))
+    }
+
+    /// The administrator's secret.
+    pub fn admin_secret(&self) -> Result<String, Failure> {
+        let secret = self.given.admin_secret.clone().or_else(|| self.profile.admin_secret.clone());
+        let secret = secret.ok_or_else(|| {
+            Failure::new(Kind::Local, "the administrator's secret is not known").next(
+                "the server wrote it to the file admin.secret in its data directory at its first start: \
+                 give --admin-secret @FILE or set SPLINTER_ADMIN_SECRET",
+            )
+        })?;
+        secret_of(&secret)
+    }
+}
+
+/// The secret itself, or the first line of the file after `@`.
+fn secret_of(text: &str) -> Result<String, Failure> {
+    let Some(path) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
+    let content = std::fs::read_to_string(path)
+        .map_err(|error| Failure::new(Kind::Local, format!("cannot read the secret in {path}: {error}")))?;
+    Ok(content.lines().next().unwrap_or("").trim().to_owned())
+}
+
+fn parse(path: &Path, text: &str) -> Result<Profile, Failure> {
+    toml::from_str(text).map_err(|error| {
+        Failure::new(Kind::Local, format!("the profile {} cannot be read: {}", path.display(), error.message()))
+            .next("it takes address, tenant, secret and admin_secret, each as name = \"value\"")
+    })
+}
+
+fn profile_path() -> PathBuf {
+    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let config = config.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".config")));
+    config.unwrap_or_default().join("splinter/profile.toml")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Settings;
+    use crate::command::options::{Global, Output};
+    use std::io::Write;
+
+    fn global(profile: &str) -> (Global, tempfile::NamedTempFile) {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(profile.as_bytes()).unwrap();
+        let profile = Some(file.path().to_owned());
+        let (address, tenant, secret, admin_secret) = (None, None, None, None);
+        (Global { address, tenant, secret, admin_secret, profile, output: Output::Text }, file)
+    }
+
+    #[test]
+    fn what_is_given_goes_before_the_profile() {
+        let (mut given, _file) = global("address = \"127.0.0.1:1\"\ntenant = \"a\"\nsecret = \"s\"\n");
+        given.tenant = Some("b".into());
+        let settings = Settings::read(&given).unwrap();
+        assert_eq!(settings.address(), "127.0.0.1:1");
+        assert_eq!(settings.tenant().unwrap(), ("b".into(), "s".into()));
+    }
+
+    #[test]
+    fn a_secret_may_lie_in_a_file() {
+        let (mut given, file) = global("tenant = \"a\"\n");
+        given.secret = Some(format!("@{}", file.path().display()));
+        assert_eq!(Settings::read(&given).unwrap().tenant().unwrap().1, "tenant = \"a\"");
+        given.secret = Some("@/no/such/file".into());
+        assert!(Settings::read(&given).unwrap().tenant().is_err());
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_the_ways_to_give_it() {
+        let (given, _file) = global("");
+        let settings = Settings::read(&given).unwrap();
+        let text = settings.tenant().unwrap_err().to_string();
+        assert!(text.contains("--tenant") && text.contains("SPLINTER_TENANT") && text.contains("profile"));
+        assert!(settings.admin_secret().unwrap_err().to_string().contains("--admin-secret @FILE"));
+    }
+
+    #[test]
+    fn a_profile_with_an_unknown_line_is_refused() {
+        let (given, _file) = global("adress = \"127.0.0.1:1\"\n");
+        assert!(Settings::read(&given).unwrap_err().to_string().contains("adress"));
+    }
+}

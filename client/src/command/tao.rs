@@ -1,0 +1,227 @@
+//! `splinter tao`: graphs in the store.
+//!
+//! Single questions go to the extension `tao` of the tenant; loading goes through its write functions, or
+//! past it with plain puts of the same records.
+
+pub mod load;
+
+use super::failure::{Failure, Kind};
+use super::graph::{Graph, Shape};
+use super::object;
+use super::output::{Answer, columns, thousands};
+use super::settings::Settings;
+use clap::{Args, Subcommand};
+use load::{Load, Through};
+use serde_json::json;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use tao::entry::Run;
+use tao::key::{AssocType, ListId, ObjectId};
+use tao::message::{Call, FriendsOfFriends, decode_count};
+use tao::object::Object;
+
+/// Type of the associations that a loaded graph has: friends, symmetric.
+pub const FRIEND: AssocType = AssocType(1);
+
+/// Graphs.
+#[derive(Debug, Subcommand)]
+pub enum TaoCommand {
+    /// Load an edge list (SNAP format) as objects and associations.
+    Load {
+        /// The file.
+        file: PathBuf,
+        #[command(flatten)]
+        place: Place,
+        /// Which way to load.
+        #[arg(long, value_enum, default_value = "extension")]
+        through: Through,
+        /// Requests outstanding.
+        #[arg(long, default_value_t = 128)]
+        outstanding: usize,
+    },
+    /// Write a random graph that looks like friendships, as an edge list.
+    Generate {
+        /// The file; standard output when left out.
+        file: Option<PathBuf>,
+        /// Nodes.
+        #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(2..=10_000_000))]
+        nodes: u64,
+        /// Friends that each new node makes.
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+        edges_per_node: u64,
+        /// Another seed gives another graph.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// Associations of an object by position, newest first.
+    AssocRange {
+        #[command(flatten)]
+        list: List,
+        /// Where to start, counted from the newest.
+        #[arg(long, default_value_t = 0)]
+        position: u32,
+        /// How many.
+        #[arg(long, default_value_t = 10)]
+        limit: u32,
+    },
+    /// How many associations an object has.
+    AssocCount {
+        #[command(flatten)]
+        list: List,
+    },
+    /// An object.
+    ObjGet {
+        /// Its id.
+        id: u64,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Friends of friends, those on most paths first.
+    FriendsOfFriends {
+        #[command(flatten)]
+        list: List,
+        /// How many.
+        #[arg(long, default_value_t = 10)]
+        limit: u32,
+    },
+}
+
+/// Where a graph is.
+#[derive(Args, Clone, Debug)]
+pub struct Place {
+    /// Table of the graph.
+    #[arg(long, default_value = "graph")]
+    pub table: String,
+    /// Name under which the extension is installed.
+    #[arg(long, default_value = "tao")]
+    pub extension: String,
+}
+
+/// A list of a graph.
+#[derive(Args, Clone, Debug)]
+pub struct List {
+    /// Id of the object where the associations start.
+    id: u64,
+    /// Their type.
+    #[arg(long = "type", default_value_t = FRIEND.0)]
+    atype: u32,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl List {
+    fn id(&self) -> ListId {
+        ListId { id1: ObjectId(self.id), atype: AssocType(self.atype) }
+    }
+}
+
+/// Runs a command about graphs.
+pub fn run(settings: &Settings, command: TaoCommand) -> Result<Answer, Failure> {
+    match command {
+        TaoCommand::Load { file, place, through, outstanding } => {
+            let graph = Graph::read(&file)?;
+            let mut client = settings.connect()?;
+            let table = client.table_open_or_create(&place.table)?;
+            let extension = place.extension;
+            let load = Load { table, extension, through, outstanding: outstanding.max(1) };
+            let loaded = load.run(&mut client, &graph)?;
+            Ok(Answer::new(loaded.to_string(), json!(loaded)))
+        }
+        TaoCommand::Generate { file, nodes, edges_per_node, seed } => {
+            generate(file, Shape { nodes, edges_per_node, seed })
+        }
+        TaoCommand::AssocRange { list, position, limit } => {
+            let reply = call(settings, &list.place, &Call::AssocRange { list: list.id(), position, limit })?;
+            Ok(entries(Run::new(&reply)))
+        }
+        TaoCommand::AssocCount { list } => {
+            let reply = call(settings, &list.place, &Call::AssocCount(list.id()))?;
+            let count = decode_count(&reply).ok_or_else(unintelligible)?;
+            Ok(Answer::new(count.to_string(), json!({ "count": count })))
+        }
+        TaoCommand::ObjGet { id, place } => {
+            let reply = call(settings, &place, &Call::ObjGet(ObjectId(id)))?;
+            let Some(object) = Object::parse(&reply) else {
+                return Err(Failure::new(Kind::Missing, format!("there is no object {id}")));
+            };
+            let text = format!("type {}: {}", object.otype.0, String::from_utf8_lossy(object.data));
+            let value = json!({ "id": id, "type": object.otype.0, "data": object::value_of(object.data) });
+            Ok(Answer::new(text, value))
+        }
+        TaoCommand::FriendsOfFriends { list, limit } => {
+            let question = Call::FriendsOfFriends { list: list.id(), limit, visits: 0, objects: false };
+            let reply = call(settings, &list.place, &question)?;
+            let found = FriendsOfFriends::decode(&reply).ok_or_else(unintelligible)?;
+            Ok(friends_of_friends(&found))
+        }
+    }
+}
+
+/// Asks the extension.
+fn call(settings: &Settings, place: &Place, call: &Call<'_>) -> Result<Vec<u8>, Failure> {
+    let (mut client, table) = object::open(settings, &place.table)?;
+    let (mut key, mut arguments) = (Vec::new(), Vec::new());
+    call.encode(&mut key, &mut arguments);
+    let name = format!("{}.{}", place.extension, call.function());
+    client.invoke(&name, table, &key, &arguments).map_err(failure_of)
+}
+
+/// The failure of a call, with the meaning of the graph's own codes.
+pub fn failure_of(error: client::Error) -> Failure {
+    let meaning = match &error {
+        client::Error::ExtensionFailed { code, .. } => tao::fault::describe(*code),
+        _ => None,
+    };
+    match meaning {
+        Some(meaning) => Failure::new(Kind::Extension, meaning),
+        None => error.into(),
+    }
+}
+
+/// The failure of a reply that is none of the graph's.
+pub fn unintelligible() -> Failure {
+    Failure::new(Kind::Local, "the reply is none of the graph's")
+        .next("install ext/tao of this release with `splinter ext install`")
+}
+
+fn generate(file: Option<PathBuf>, shape: Shape) -> Result<Answer, Failure> {
+    let graph = shape.graph();
+    let comment = format!("Generated by splinter tao generate, seed {}.", shape.seed);
+    let (nodes, edges) = (graph.nodes.len(), graph.edges.len());
+    let Some(path) = file else {
+        // A reader that has gone away is no failure.
+        let _ = graph.write(&mut BufWriter::new(std::io::stdout().lock()), &comment);
+        return Ok(Answer::new("", json!({ "nodes": nodes, "edges": edges })));
+    };
+    let write = || graph.write(&mut BufWriter::new(File::create(&path)?) as &mut BufWriter<File>, &comment);
+    write().map_err(|error| Failure::new(Kind::Local, format!("cannot write {}: {error}", path.display())))?;
+    let (shown_nodes, shown_edges) = (thousands(nodes as u64), thousands(edges as u64));
+    let text = format!("wrote {}: {shown_nodes} nodes, {shown_edges} edges", path.display());
+    Ok(Answer::new(text, json!({ "file": path, "nodes": nodes, "edges": edges })))
+}
+
+fn entries(mut run: Run<'_>) -> Answer {
+    let mut rows = vec![["time", "id", "data"].map(str::to_owned).to_vec()];
+    let mut values = Vec::new();
+    while let Some(entry) = run.take_first() {
+        let data = String::from_utf8_lossy(entry.data).into_owned();
+        rows.push(vec![entry.time.to_string(), entry.id2.0.to_string(), data]);
+        let data = object::value_of(entry.data);
+        values.push(json!({ "time": entry.time, "id": entry.id2.0, "data": data }));
+    }
+    Answer::new(columns(&rows), json!(values))
+}
+
+fn friends_of_friends(found: &FriendsOfFriends) -> Answer {
+    let mut rows = vec![["id", "paths"].map(str::to_owned).to_vec()];
+    rows.extend(found.ranked.iter().map(|(id, paths)| vec![id.0.to_string(), thousands(u64::from(*paths))]));
+    let visited = thousands(u64::from(found.visited));
+    let mut text = columns(&rows);
+    text.push_str(&format!("{} in all, {visited} edges visited\n", thousands(u64::from(found.distinct))));
+    let ranked: Vec<_> = found.ranked.iter().map(|(id, paths)| json!({ "id": id.0, "paths": paths })).collect();
+    let value = json!({
+        "distinct": found.distinct, "visited": found.visited, "complete": found.complete, "ranked": ranked,
+    });
+    Answer::new(text, value)
+}

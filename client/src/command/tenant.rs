@@ -1,0 +1,62 @@
+//! `splinter tenant`: the administrator's commands about tenants.
+
+use super::failure::{Failure, Kind};
+use super::options::TenantCommand;
+use super::output::{Answer, columns, thousands};
+use super::settings::Settings;
+use serde_json::json;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Runs a command about tenants.
+pub fn run(settings: &Settings, command: TenantCommand) -> Result<Answer, Failure> {
+    let mut admin = settings.connect_admin()?;
+    match command {
+        TenantCommand::Create { name, secret_file } => {
+            let secret = admin.tenant_create(&name)?;
+            let Some(path) = secret_file else {
+                let text = format!("{secret}\n");
+                return Ok(Answer::new(text, json!({ "tenant": name, "secret": secret })));
+            };
+            write_secret(&path, &secret).map_err(|error| {
+                let what = format!("tenant {name} is created, but {} cannot be written: {error}", path.display());
+                Failure::new(Kind::Local, what)
+                    .next(format!("drop it with `splinter tenant drop {name}` and create it again"))
+            })?;
+            let text = format!("created {name}; its secret is in {}", path.display());
+            Ok(Answer::new(text, json!({ "tenant": name, "secret_file": path })))
+        }
+        TenantCommand::List => {
+            let tenants = admin.tenant_list()?;
+            let heads = ["tenant", "tables", "extensions", "sessions", "objects", "bytes"];
+            let mut rows = vec![heads.map(str::to_owned).to_vec()];
+            let mut values = Vec::new();
+            for tenant in tenants {
+                let counts = [tenant.tables, tenant.extensions, tenant.sessions].map(u64::from);
+                let mut row = vec![tenant.name.clone()];
+                row.extend(counts.into_iter().chain([tenant.objects, tenant.bytes]).map(thousands));
+                rows.push(row);
+                values.push(json!({
+                    "tenant": tenant.name, "tables": tenant.tables, "extensions": tenant.extensions,
+                    "sessions": tenant.sessions, "objects": tenant.objects, "bytes": tenant.bytes,
+                }));
+            }
+            Ok(Answer::new(columns(&rows), json!(values)))
+        }
+        TenantCommand::Drop { name } => {
+            admin.tenant_drop(&name)?;
+            Ok(Answer::new(format!("dropped {name}"), json!({ "dropped": name })))
+        }
+    }
+}
+
+/// Writes a secret where its owner alone can read it.
+fn write_secret(path: &Path, secret: &str) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    // A file that was there keeps its mode: narrow it before the secret is in it.
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    writeln!(file, "{secret}")?;
+    file.sync_all()
+}
