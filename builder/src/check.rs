@@ -16,6 +16,7 @@ mod attributes;
 mod crates;
 mod emit;
 mod entries;
+mod items;
 mod lifetimes;
 mod macros;
 mod modules;

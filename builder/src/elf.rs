@@ -35,6 +35,8 @@ pub(crate) struct Segment {
     pub(crate) kind: u32,
     /// `p_flags`: 1 execute, 2 write, 4 read.
     pub(crate) flags: u32,
+    /// Bytes in memory.
+    pub(crate) memory_bytes: u64,
     offset: u64,
     address: u64,
     file_bytes: u64,
@@ -183,6 +185,7 @@ fn segment(bytes: &[u8], at: usize) -> Result<Segment, Malformed> {
         offset: number::<8>(entry, 8)?,
         address: number::<8>(entry, 16)?,
         file_bytes: number::<8>(entry, 32)?,
+        memory_bytes: number::<8>(entry, 40)?,
     })
 }
 

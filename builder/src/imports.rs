@@ -8,6 +8,7 @@ use crate::BuildError;
 use crate::elf::Malformed;
 use crate::elf::Object;
 use crate::elf::PT_LOAD;
+use crate::limits;
 
 /// What an artefact may import.
 const IMPORTS: [&str; 6] = ["bcmp", "memcmp", "memcpy", "memmove", "memset", "strlen"];
@@ -50,6 +51,13 @@ const SYMBOL_BY_CODE: u8 = 10;
 /// [`BuildError::ImportRefused`] with the first reason.
 pub(crate) fn check(bytes: &[u8]) -> Result<(), BuildError> {
     let malformed = |Malformed(what)| refused(format!("it is malformed: {what}"));
+    if bytes.len() > limits::ARTEFACT_BYTES_MAX {
+        return Err(refused(format!(
+            "it has {} bytes; {} are the limit",
+            bytes.len(),
+            limits::ARTEFACT_BYTES_MAX
+        )));
+    }
     let object = Object::parse(bytes).map_err(malformed)?;
     check_segments(&object)?;
     for (tag, value) in object.dynamic().iter().copied() {
@@ -96,6 +104,9 @@ fn check_segments(object: &Object<'_>) -> Result<(), BuildError> {
         if segment.kind == PT_GNU_STACK {
             plain_stack = segment.flags & EXECUTE == 0;
         }
+        if segment.memory_bytes > limits::ARTEFACT_BYTES_MAX as u64 {
+            return Err(refused(format!("it wants {} bytes of memory", segment.memory_bytes)));
+        }
         if segment.kind == PT_LOAD && segment.flags & (WRITE | EXECUTE) == WRITE | EXECUTE {
             return Err(refused("it has memory that is writable and executable".into()));
         }
@@ -106,3 +117,6 @@ fn check_segments(object: &Object<'_>) -> Result<(), BuildError> {
 fn refused(what: String) -> BuildError {
     BuildError::ImportRefused { what }
 }
+
+#[cfg(test)]
+mod tests;

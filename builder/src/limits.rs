@@ -32,8 +32,10 @@ pub const CPU_SECONDS_MAX: u64 = 10;
 pub const WALL_TIME_MAX: Duration = Duration::from_secs(30);
 /// Address space of one run: a compiler maps 700 MB before it reads anything.
 pub const ADDRESS_SPACE_BYTES_MAX: u64 = 3 << 30;
-/// Bytes of a file that a run writes; an artefact has 10 to 100 KB.
+/// Bytes of a file that a run writes; the compiled crates before linking are the largest.
 pub const OUTPUT_FILE_BYTES_MAX: u64 = 32 << 20;
+/// Bytes of an artefact, in its file and in memory: most have 10 to 100 KB, a server keeps hundreds.
+pub const ARTEFACT_BYTES_MAX: usize = 4 << 20;
 /// Processes and threads of one run.
 pub const PROCESSES_MAX: u64 = 64;
 /// Bytes that are kept of what a run prints.

@@ -11,7 +11,7 @@ use toml::de::DeTable;
 use toml::de::DeValue;
 
 use crate::Refusal;
-use crate::package::name_is_valid;
+use crate::name::name_is_valid;
 
 /// The name of the SDK, which every package may depend on, and which the builder provides.
 const SDK: &str = "sandstorm";

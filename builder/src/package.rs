@@ -21,9 +21,10 @@ use sha2::Sha256;
 
 use crate::Refusal;
 use crate::limits;
+use crate::name;
+use crate::name::name_is_valid;
 
 pub use directory::DirectoryError;
-pub use path::name_is_valid;
 
 /// The source of an extension.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +42,7 @@ impl Package {
         if !name_is_valid(name) {
             let shown: String = name.chars().take(40).collect();
             let what = format!("{shown:?} is no name for an extension");
-            return Err(vec![Refusal::of("", what, path::NAME_SHAPE)]);
+            return Err(vec![Refusal::of("", what, name::SHAPE)]);
         }
         let sizes = files.iter().map(|(path, bytes)| path.len() + bytes.len());
         let bytes = sizes.fold(0usize, usize::saturating_add);
@@ -80,7 +81,7 @@ impl Package {
         if name_is_valid(name) {
             return Ok(Package { name: name.into(), ..self });
         }
-        Err(vec![Refusal::of("", "this is no name for an extension", path::NAME_SHAPE)])
+        Err(vec![Refusal::of("", "this is no name for an extension", name::SHAPE)])
     }
 
     /// The name under which the extension is installed.

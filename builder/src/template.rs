@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::package::name_is_valid;
+use crate::name::name_is_valid;
 use crate::sdk;
 
 /// The source of a new extension.

@@ -47,6 +47,19 @@ pub(super) fn any_in_type(kind: &Type) -> bool {
     any.0
 }
 
+/// Whether a type is, or contains, `impl Trait`.
+pub(super) fn is_opaque(kind: &Type) -> bool {
+    struct Opaque(bool);
+    impl<'a> Visit<'a> for Opaque {
+        fn visit_type_impl_trait(&mut self, _: &'a syn::TypeImplTrait) {
+            self.0 = true;
+        }
+    }
+    let mut opaque = Opaque(false);
+    opaque.visit_type(kind);
+    opaque.0
+}
+
 /// The lifetimes that a type names.
 struct Names(Vec<Lifetime>);
 

@@ -8,11 +8,9 @@
 use proc_macro2::Span;
 use syn::Expr;
 use syn::GenericParam;
-use syn::ImplItem;
 use syn::Item;
 use syn::Lit;
 use syn::Pat;
-use syn::TraitItem;
 use syn::Type;
 use syn::TypeParamBound;
 use syn::WherePredicate;
@@ -22,7 +20,6 @@ use syn::visit::Visit;
 
 use super::Findings;
 use super::attributes;
-use super::entries;
 use super::lifetimes;
 use super::macros;
 use super::modules::Crate;
@@ -34,7 +31,7 @@ pub(super) struct Rules<'c> {
     path: &'c str,
     findings: &'c mut Findings,
     /// Modules around the current place; 0 at the top of the file.
-    depth: usize,
+    pub(super) depth: usize,
 }
 
 impl<'c> Rules<'c> {
@@ -57,70 +54,14 @@ impl<'c> Rules<'c> {
         self.visit_file(tree);
     }
 
-    fn is_root(&self) -> bool {
+    /// Whether this is the crate's root file.
+    pub(super) fn is_root(&self) -> bool {
         self.path == format!("{}src/lib.rs", self.crate_.folder)
     }
 
-    fn refuse(&mut self, span: Span, what: impl Into<String>, instead: &str) {
+    /// Refuses a place in this file.
+    pub(super) fn refuse(&mut self, span: Span, what: impl Into<String>, instead: &str) {
         self.findings.refuse(self.path, span, what, instead);
-    }
-
-    fn check_impl(&mut self, block: &syn::ItemImpl) {
-        if block.unsafety.is_some() || block.defaultness.is_some() {
-            self.refuse(block.span(), "an unsafe or default impl", "write a plain impl");
-        }
-        if block.trait_.as_ref().is_some_and(|(negative, _, _)| negative.is_some()) {
-            self.refuse(block.span(), "a negative impl", "leave it out");
-        }
-        for item in &block.items {
-            match item {
-                ImplItem::Const(_) | ImplItem::Fn(_) => {}
-                ImplItem::Type(alias) if lifetimes::any_in_type(&alias.ty) => {
-                    let instead = "write a method of the type's own that returns the reference";
-                    self.refuse(alias.span(), "an associated type with a lifetime", instead);
-                }
-                ImplItem::Type(alias) if alias.generics.params.is_empty() => {}
-                other => self.refuse(other.span(), "this item in an impl", "write functions and constants"),
-            }
-        }
-    }
-
-    fn check_trait(&mut self, declaration: &syn::ItemTrait) {
-        if declaration.unsafety.is_some() || declaration.auto_token.is_some() {
-            self.refuse(declaration.span(), "an unsafe or auto trait", "write a plain trait");
-        }
-        if declaration.generics.lifetimes().next().is_some() {
-            let instead = "give the lifetimes to the methods";
-            self.refuse(declaration.generics.span(), "a trait with lifetime parameters", instead);
-        }
-        for item in &declaration.items {
-            match item {
-                TraitItem::Const(_) | TraitItem::Fn(_) => {}
-                TraitItem::Type(_) => {
-                    let instead = "use a type parameter of a function";
-                    self.refuse(item.span(), "a trait with an associated type", instead);
-                }
-                other => self.refuse(other.span(), "this item in a trait", "write functions and constants"),
-            }
-        }
-    }
-
-    fn check_extern_crate(&mut self, item: &syn::ItemExternCrate) {
-        if item.ident != "alloc" || item.rename.is_some() {
-            let instead = "name packages in Cargo.toml; only `extern crate alloc;` is written";
-            self.refuse(item.span(), format!("`extern crate {}`", item.ident), instead);
-        }
-    }
-
-    fn check_macro_item(&mut self, item: &syn::ItemMacro) {
-        if entries::is_extension(item) {
-            if !self.is_root() || self.depth > 0 {
-                self.refuse(item.span(), "extension! in a module", "write it at the root of src/lib.rs");
-            }
-            return;
-        }
-        let instead = "write items out; only sandstorm::extension! makes items";
-        self.refuse(item.span(), "a macro in the place of an item", instead);
     }
 }
 

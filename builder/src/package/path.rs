@@ -1,27 +1,11 @@
-//! Which names and paths a package may have.
+//! Which paths a package may have.
 //!
 //! Paths are built from a small alphabet, so that no path can leave the folder it is written to, hide a
 //! file or mean two things on two systems.
 
 use crate::Refusal;
 use crate::limits;
-
-/// What to write instead of a bad name.
-pub(super) const NAME_SHAPE: &str = "use a to z, 0 to 9, - and _, at most 64 of them, a letter first";
-
-/// Names that mean something else to the compiler.
-const RESERVED: [&str; 9] =
-    ["alloc", "compiler_builtins", "core", "crate", "proc_macro", "sandstorm", "self", "std", "test"];
-
-/// Whether an extension, or a package that it depends on, may have this name: 1 to 64 of `a-z 0-9 - _`, a
-/// letter first, and not the name of a crate that the compiler or the SDK provides.
-pub fn name_is_valid(name: &str) -> bool {
-    let shape = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'));
-    let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
-    let crate_name = name.replace('-', "_");
-    let reserved = RESERVED.contains(&&*crate_name) || crate_name.starts_with("splinter_");
-    shape && first && name.len() <= limits::NAME_BYTES_MAX && !reserved
-}
+use crate::name::name_is_valid;
 
 /// Refuses a path that is not of a package's layout.
 pub(super) fn check(path: &str) -> Result<(), Refusal> {
@@ -60,32 +44,6 @@ fn is_valid(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::is_valid;
-    use super::name_is_valid;
-
-    #[test]
-    fn names_are_short_plain_and_not_the_compilers() {
-        for name in ["a", "tao", "hello-2", "a_b", &"x".repeat(64)] {
-            assert!(name_is_valid(name), "{name}");
-        }
-        for name in [
-            "",
-            "2a",
-            "-a",
-            "A",
-            "a b",
-            "a/b",
-            "../a",
-            "ä",
-            "core",
-            "proc-macro",
-            "splinter-x",
-            &"x".repeat(65),
-            &"x".repeat(10_000),
-            "a\0",
-        ] {
-            assert!(!name_is_valid(name), "{name}");
-        }
-    }
 
     #[test]
     fn paths_stay_within_the_layout() {

@@ -1,0 +1,7 @@
+//! refused: src/lib.rs:6:21: `alloc::alloc` is not for extensions; instead, keep to the parts that docs/extensions.md lists
+#![no_std]
+extern crate alloc;
+use sandstorm::{Args, Db, Error, Reply};
+sandstorm::extension! { read run }
+pub fn f() { alloc::alloc::handle_alloc_error(core::alloc::Layout::new::<u8>()) }
+async fn run(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> { Ok(()) }

@@ -1,0 +1,7 @@
+//! refused: src/lib.rs:6:39: a lifetime as a bound; instead, leave it out; the compiler finds what a type borrows
+#![no_std]
+extern crate alloc;
+use sandstorm::{Args, Db, Error, Reply};
+sandstorm::extension! { read run }
+pub fn f(x: &u8) -> impl Fn() -> u8 + '_ { move || *x }
+async fn run(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> { Ok(()) }

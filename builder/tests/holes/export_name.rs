@@ -1,0 +1,8 @@
+//! refused: src/lib.rs:6:1: the attribute `export_name`; instead, leave it out; docs/extensions.md lists the attributes that work
+#![no_std]
+extern crate alloc;
+use sandstorm::{Args, Db, Error, Reply};
+sandstorm::extension! { read run }
+#[export_name = "memcpy"]
+pub fn f() {}
+async fn run(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> { Ok(()) }

@@ -1,0 +1,7 @@
+//! refused: src/lib.rs:6:65: the macro `include_str!`; instead, write the text or bytes into the source
+#![no_std]
+extern crate alloc;
+use sandstorm::{Args, Db, Error, Reply};
+sandstorm::extension! { read run }
+pub fn f() -> alloc::string::String { alloc::format!("{x}", x = include_str!("/etc/passwd")) }
+async fn run(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> { Ok(()) }

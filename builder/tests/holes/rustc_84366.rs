@@ -1,0 +1,7 @@
+//! refused: src/lib.rs:6:13: a lifetime as a bound; instead, leave it out; the compiler finds what a type borrows
+#![no_std]
+extern crate alloc;
+use sandstorm::{Args, Db, Error, Reply};
+sandstorm::extension! { read run }
+pub fn f<T: 'static, R>(_: T, x: R) -> R where T: Fn() -> R { x }
+async fn run(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> { Ok(()) }

@@ -1,0 +1,7 @@
+//! refused: src/lib.rs:6:16: `sandstorm::testing` is not for extensions; instead, keep to the parts that docs/extensions.md lists
+#![no_std]
+extern crate alloc;
+use sandstorm::{Args, Db, Error, Reply};
+sandstorm::extension! { read run }
+use sandstorm::testing::MemoryDb;
+async fn run(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> { Ok(()) }

@@ -1,0 +1,5 @@
+//! refused: src/lib.rs:1:1: the crate would need the standard library, which artefacts do not have; instead, begin with `#![no_std]`
+extern crate alloc;
+use sandstorm::{Args, Db, Error, Reply};
+sandstorm::extension! { read run }
+async fn run(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> { Ok(()) }

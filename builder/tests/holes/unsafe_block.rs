@@ -1,0 +1,7 @@
+//! refused: src/lib.rs:6:26: unsafe code is not for extensions; instead, use the safe operations of core, alloc and sandstorm
+#![no_std]
+extern crate alloc;
+use sandstorm::{Args, Db, Error, Reply};
+sandstorm::extension! { read run }
+pub fn f(p: &u8) -> u8 { unsafe { *(p as *const u8) } }
+async fn run(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> { Ok(()) }

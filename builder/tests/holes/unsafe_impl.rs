@@ -1,0 +1,8 @@
+//! refused: src/lib.rs:7:1: unsafe code is not for extensions; instead, use the safe operations of core, alloc and sandstorm
+#![no_std]
+extern crate alloc;
+use sandstorm::{Args, Db, Error, Reply};
+sandstorm::extension! { read run }
+pub struct S(core::cell::Cell<u8>);
+unsafe impl Sync for S {}
+async fn run(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> { Ok(()) }
