@@ -2,7 +2,6 @@
 //!
 //! What only a compiled artefact can show (panics, out of memory, loading) is in `db/tests/artefacts.rs`.
 
-mod cost;
 mod effects;
 mod endings;
 mod turns;

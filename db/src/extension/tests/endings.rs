@@ -100,7 +100,7 @@ fn a_stack_that_is_used_up_ends_the_invocation_alone() {
         }
     }
     assert_eq!(world.value(TABLE, b"key"), None);
-    assert_eq!(world.metrics.value(Counter::InvocationsOutOfMemory), 150);
+    assert_eq!(world.lent.metrics.value(Counter::InvocationsOutOfMemory), 150);
 }
 
 function!(runs_out_of_memory, |db, args, reply| {
@@ -136,7 +136,7 @@ fn panics_and_memory_that_is_used_up_bring_their_text_and_leave_no_write_behind(
         assert_healthy(&mut world);
     }
     assert_eq!(world.value(TABLE, b"key"), None);
-    assert_eq!(world.metrics.value(Counter::InvocationsPanicked), 100);
+    assert_eq!(world.lent.metrics.value(Counter::InvocationsPanicked), 100);
 }
 
 function!(yields_for_ever, |db, args, reply| {
@@ -159,7 +159,7 @@ fn one_that_grows_too_old_is_ended_when_it_yields() {
     let mut world = World::new();
     assert!(world.start(&World::extension(yields_for_ever, Mode::Read), b"", b"", 1));
     assert!(world.turn().is_empty());
-    world.now_us += crate::limits::INVOCATION_AGE_US_MAX + 1;
+    world.lent.now_us += crate::limits::INVOCATION_AGE_US_MAX + 1;
     let ended = world.turn();
     assert_eq!(ended[0].1.0, Status::ExtensionKilled);
     assert_healthy(&mut world);

@@ -26,7 +26,7 @@ fn a_lent_value_stays_while_its_object_is_overwritten() {
     assert!(world.turn().is_empty());
     for round in 0..2_000_u32 {
         world.put(TABLE, b"key", format!("after{round:05}").as_bytes());
-        while world.core.step() {}
+        while world.lent.core.step() {}
     }
     assert!(world.turn().is_empty() && world.turn().is_empty());
     assert_eq!(world.turn(), [(1, (Status::Ok, b"beforeafter01999".to_vec()))]);
@@ -57,7 +57,7 @@ fn many_invocations_take_turns_and_keep_apart() {
         }
     }
     assert_eq!(world.invocations.live(), 0);
-    assert_eq!(world.metrics.value(Counter::InvocationsSucceeded), 500);
+    assert_eq!(world.lent.metrics.value(Counter::InvocationsSucceeded), 500);
 }
 
 function!(adds_one_slowly, |db, args, reply| {
@@ -79,7 +79,7 @@ fn a_commit_that_meets_a_conflict_starts_over_and_counts_once() {
     }
     assert_eq!(ended, [(1, (Status::Ok, vec![1])), (2, (Status::Ok, vec![2]))]);
     assert_eq!(world.value(TABLE, b"n"), Some(vec![2]));
-    assert_eq!(world.metrics.value(Counter::CommitConflicts), 1);
+    assert_eq!(world.lent.metrics.value(Counter::CommitConflicts), 1);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_table_that_is_dropped_under_an_invocation_is_unknown_at_its_commit() {
     let mut world = World::new();
     assert!(world.start(&World::extension(adds_one_slowly, Mode::Write), b"n", b"", 1));
     assert!(world.turn().is_empty());
-    world.tables.remove(TABLE);
+    world.lent.tables.remove(TABLE);
     assert_eq!(world.turn()[0].1.0, Status::UnknownTable);
 }
 

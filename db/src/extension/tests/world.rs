@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sandstorm::abi::{Call, Code};
-use store::{Condition, Config, Core, Store, Table};
+use store::{Condition, Config, Core, Pinned, Store, Table};
 use wire::Status;
 
 use crate::extension::invocation::Invocations;
@@ -46,13 +46,31 @@ pub(super) use function;
 /// Status and body of an answer.
 pub(super) type Answer = (Status, Vec<u8>);
 
-/// See the file's head.
-pub(super) struct World {
+/// What a worker lends.
+pub(super) struct Lent {
     pub(super) core: Core,
     pub(super) tables: Tables,
     pub(super) metrics: WorkerMetrics,
-    pub(super) invocations: Invocations<u64>,
     pub(super) now_us: u64,
+}
+
+impl Lent {
+    pub(super) fn environment<'w>(&'w self, pin: &'w Pinned<'w>) -> WorkerEnvironment<'w> {
+        WorkerEnvironment {
+            core: &self.core,
+            pin,
+            tables: &self.tables,
+            metrics: &self.metrics,
+            now_us: self.now_us,
+            wall_ms: 1_700_000_000_000,
+        }
+    }
+}
+
+/// See the file's head.
+pub(super) struct World {
+    pub(super) lent: Lent,
+    pub(super) invocations: Invocations<u64>,
 }
 
 impl World {
@@ -65,13 +83,8 @@ impl World {
                 TableEntry { id, tenant: TenantId(tenant), name: name.into(), table: store.table(id) };
             tables.insert(Arc::new(entry));
         }
-        Self {
-            core: store.core(0),
-            tables,
-            metrics: WorkerMetrics::new(),
-            invocations: Invocations::new().expect("stacks"),
-            now_us: 0,
-        }
+        let lent = Lent { core: store.core(0), tables, metrics: WorkerMetrics::new(), now_us: 0 };
+        Self { lent, invocations: Invocations::new().expect("stacks") }
     }
 
     /// The extension of one function, of tenant 1.
@@ -85,16 +98,16 @@ impl World {
 
     pub(super) fn table(&self, id: u32) -> Arc<Table> {
         let owner = if id == FOREIGN { 2 } else { 1 };
-        self.tables.get(TenantId(owner), id).expect("one of the tables").table.clone()
+        self.lent.tables.get(TenantId(owner), id).expect("one of the tables").table.clone()
     }
 
     pub(super) fn put(&self, table: u32, key: &[u8], value: &[u8]) -> u64 {
-        let pin = self.core.pin();
+        let pin = self.lent.core.pin();
         pin.put(&self.table(table), store::hash(key), key, value, Condition::Always).expect("a put")
     }
 
     pub(super) fn value(&self, table: u32, key: &[u8]) -> Option<Vec<u8>> {
-        let pin = self.core.pin();
+        let pin = self.lent.core.pin();
         pin.get(&self.table(table), store::hash(key), key).map(|object| object.value().to_vec())
     }
 
@@ -105,29 +118,15 @@ impl World {
         arguments: &[u8],
         origin: u64,
     ) -> bool {
-        let pin = self.core.pin();
-        let environment = WorkerEnvironment {
-            core: &self.core,
-            pin: &pin,
-            tables: &self.tables,
-            metrics: &self.metrics,
-            now_us: self.now_us,
-            wall_ms: 1_700_000_000_000,
-        };
+        let pin = self.lent.core.pin();
+        let environment = self.lent.environment(&pin);
         self.invocations.start(&environment, extension, 0, TABLE, key, arguments, origin).is_ok()
     }
 
     /// One turn of the queue; what ended, by origin.
     pub(super) fn turn(&mut self) -> Vec<(u64, Answer)> {
-        let pin = self.core.pin();
-        let environment = WorkerEnvironment {
-            core: &self.core,
-            pin: &pin,
-            tables: &self.tables,
-            metrics: &self.metrics,
-            now_us: self.now_us,
-            wall_ms: 1_700_000_000_000,
-        };
+        let pin = self.lent.core.pin();
+        let environment = self.lent.environment(&pin);
         let mut ended = Vec::new();
         self.invocations.run(&environment, &mut |origin: u64, status: Status, body: &[u8]| {
             ended.push((origin, (status, body.to_vec())));
@@ -137,15 +136,8 @@ impl World {
 
     /// Ends what has not ended; the statuses.
     pub(super) fn end_all(&mut self) -> Vec<Status> {
-        let pin = self.core.pin();
-        let environment = WorkerEnvironment {
-            core: &self.core,
-            pin: &pin,
-            tables: &self.tables,
-            metrics: &self.metrics,
-            now_us: self.now_us,
-            wall_ms: 0,
-        };
+        let pin = self.lent.core.pin();
+        let environment = self.lent.environment(&pin);
         let mut statuses = Vec::new();
         self.invocations.end_all(&environment, &mut |_, status, _: &[u8]| statuses.push(status));
         statuses

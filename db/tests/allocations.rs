@@ -1,0 +1,127 @@
+//! The steady path allocates nothing: a counting allocator around whole invocations of a compiled extension.
+//!
+//! Counts are per thread, so that the test's own threads do not disturb each other.
+
+#[path = "support/worker.rs"]
+mod worker;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use wire::Status;
+use worker::{Worker, install, registry};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    ALLOCATIONS.with(|allocations| allocations.set(allocations.get() + 1));
+}
+
+// SAFETY: every call goes on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract.
+        unsafe { System.dealloc(address, layout) }
+    }
+
+    unsafe fn realloc(&self, address: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's contract.
+        unsafe { System.realloc(address, layout, bytes) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const SOURCE: &str = r#"
+#![no_std]
+extern crate alloc;
+
+use sandstorm::{Args, Db, Error, Level, Reply};
+
+sandstorm::extension! { read noop, read get, write put, write transfer, read yields, read allocates, write fails, write panics }
+
+async fn noop(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    Ok(())
+}
+
+async fn get(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let mut records = [None; 2];
+    db.get_many(args.table(), &[args.key(), b"absent"], &mut records).await?;
+    reply.write(db.get(args.table(), args.key()).await?.unwrap_or_default())
+}
+
+async fn put(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    db.put(args.table(), args.key(), args.bytes()).await
+}
+
+async fn transfer(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    db.increment(args.table(), b"from", -1).await?;
+    db.increment(args.table(), b"to", 1).await?;
+    Ok(())
+}
+
+async fn yields(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let value = db.get(args.table(), args.key()).await?.unwrap_or_default();
+    db.yield_now().await;
+    reply.write(value)
+}
+
+async fn allocates(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let text = alloc::format!("{:?}", args.key());
+    db.log(Level::Debug, format_args!("{}", text));
+    reply.write(text.as_bytes())
+}
+
+async fn fails(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    db.put(args.table(), args.key(), b"never").await?;
+    reply.write(b"why")?;
+    Err(Error::Application(1))
+}
+
+async fn panics(_: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    panic!("{:?}", args.key());
+}
+"#;
+
+#[test]
+fn an_invocation_allocates_nothing_on_the_steady_path() {
+    let cache = tempfile::tempdir().expect("a folder");
+    let registry = registry(cache.path());
+    let installed = install(&registry, "steady", SOURCE, 1, 1).unwrap_or_else(|error| panic!("{error}"));
+    let extension = &installed.extension;
+    let mut worker = Worker::new();
+    worker.put(b"key", &[7; 100]);
+    let cases = [
+        ("noop", Status::Ok),
+        ("get", Status::Ok),
+        ("put", Status::Ok),
+        ("transfer", Status::Ok),
+        ("yields", Status::Ok),
+        ("allocates", Status::Ok),
+        ("fails", Status::ExtensionError),
+        ("panics", Status::ExtensionPanicked),
+    ];
+    for (function, status) in cases {
+        let mut before = 0;
+        for round in 0..3_000 {
+            if round == 1_000 {
+                before = ALLOCATIONS.get();
+            }
+            worker
+                .run(extension, function, b"key", &[9; 100], &mut |answered, _| assert_eq!(answered, status));
+        }
+        assert_eq!(ALLOCATIONS.get() - before, 0, "{function} allocates");
+    }
+}

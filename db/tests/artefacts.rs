@@ -1,0 +1,322 @@
+//! Extensions from source to answer: built in the sandbox, loaded, run on a worker, replaced, unloaded.
+//!
+//! Each case of misbehaviour ends with a typed status, leaves no write behind and leaves the worker healthy.
+
+#[path = "support/worker.rs"]
+mod worker;
+
+use std::fs;
+use std::sync::Arc;
+
+use db::extension::registry::InstallError;
+use db::extension::{Extension, Mode};
+use db::metrics::Counter;
+use db::tenant::TenantId;
+use wire::Status;
+use worker::{TENANT, Worker, install, package, registry};
+
+/// Runs one invocation to its end: status and body.
+fn call(
+    worker: &mut Worker,
+    extension: &Arc<Extension>,
+    function: &str,
+    key: &[u8],
+    arguments: &[u8],
+) -> (Status, Vec<u8>) {
+    let mut answer = None;
+    worker
+        .run(extension, function, key, arguments, &mut |status, body| answer = Some((status, body.to_vec())));
+    answer.expect("an invocation that started ends")
+}
+
+const MISBEHAVING: &str = r#"
+#![no_std]
+extern crate alloc;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use sandstorm::{Args, Db, Error, Reply};
+
+sandstorm::extension! {
+    write panics,
+    write panics_in_drop,
+    write panics_while_it_says_why,
+    write uses_up_its_memory,
+    write grows_a_vector_for_ever,
+    write recurses,
+    write has_a_huge_frame,
+    write floods_its_reply,
+    write fails,
+    write reads_beyond_a_slice,
+    write loops_in_drop,
+    read healthy,
+}
+
+async fn mark(db: &Db<'_>, args: &Args<'_>) -> Result<(), Error> {
+    db.put(args.table(), b"mark", b"left behind").await
+}
+
+/// Panics with a text.
+async fn panics(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    mark(db, &args).await?;
+    panic!("key of {} bytes", args.key().len());
+}
+
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("from a destructor");
+    }
+}
+
+async fn panics_in_drop(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    mark(db, &args).await?;
+    let _bomb = Bomb;
+    panic!("with a bomb at hand");
+}
+
+struct Unspeakable;
+
+impl fmt::Display for Unspeakable {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        panic!("again");
+    }
+}
+
+async fn panics_while_it_says_why(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    mark(db, &args).await?;
+    panic!("{}", Unspeakable);
+}
+
+async fn uses_up_its_memory(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    mark(db, &args).await?;
+    let mut kept: Vec<String> = Vec::new();
+    loop {
+        kept.push(String::from("a line of text that is kept and kept and kept"));
+        if kept.len() % 100_000_000 == 0 {
+            reply.u64(kept.len() as u64)?;
+        }
+    }
+}
+
+async fn grows_a_vector_for_ever(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    mark(db, &args).await?;
+    let mut bytes: Vec<u8> = Vec::new();
+    loop {
+        bytes.extend_from_slice(args.key());
+        if bytes.capacity() == 7 {
+            reply.u64(1)?;
+        }
+    }
+}
+
+fn depth(level: u64, bytes: &[u8]) -> u64 {
+    let mut own = [0u8; 64];
+    own[(level % 64) as usize] = bytes.len() as u8;
+    let below = depth(level + 1, &own);
+    below + own[(below % 64) as usize] as u64
+}
+
+async fn recurses(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    mark(db, &args).await?;
+    reply.u64(depth(0, args.key()))
+}
+
+fn huge(seed: &[u8]) -> u64 {
+    let mut frame = [0u8; 400_000];
+    let mut index = 0;
+    while index < frame.len() {
+        frame[index] = seed[index % seed.len()];
+        index += 97;
+    }
+    let mut sum = 0;
+    for byte in frame {
+        sum = sum * 31 + byte as u64 % 7;
+        sum = sum % 1_000_003;
+    }
+    sum
+}
+
+async fn has_a_huge_frame(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    mark(db, &args).await?;
+    reply.u64(huge(args.key()))
+}
+
+async fn floods_its_reply(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    mark(db, &args).await?;
+    loop {
+        reply.write(args.key())?;
+    }
+}
+
+async fn fails(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    mark(db, &args).await?;
+    reply.write(b"as announced")?;
+    Err(Error::Application(77))
+}
+
+async fn reads_beyond_a_slice(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    mark(db, &args).await?;
+    reply.u8(args.key()[1000])
+}
+
+struct Endless;
+
+impl Drop for Endless {
+    fn drop(&mut self) {
+        loop {}
+    }
+}
+
+async fn loops_in_drop(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    mark(db, &args).await?;
+    let _endless = Endless;
+    panic!("nothing is unwound");
+}
+
+async fn healthy(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    reply.write(db.get(args.table(), args.key()).await?.ok_or(Error::NotFound)?)
+}
+"#;
+
+#[test]
+fn misbehaviour_ends_one_invocation_with_a_typed_status_and_nothing_else() {
+    let cache = tempfile::tempdir().expect("a folder");
+    let registry = registry(cache.path());
+    let installed =
+        install(&registry, "misbehave", MISBEHAVING, 1, 1).unwrap_or_else(|error| panic!("{error}"));
+    let extension = &installed.extension;
+    let mut worker = Worker::new();
+    worker.put(b"healthy", b"yes");
+    let cases = [
+        ("panics", Status::ExtensionPanicked, "key of 3 bytes"),
+        ("panics_in_drop", Status::ExtensionPanicked, "with a bomb at hand"),
+        ("panics_while_it_says_why", Status::ExtensionPanicked, "panic"),
+        ("uses_up_its_memory", Status::ExtensionOutOfMemory, "memory"),
+        ("grows_a_vector_for_ever", Status::ExtensionOutOfMemory, "memory"),
+        ("recurses", Status::ExtensionStackOverflow, ""),
+        ("has_a_huge_frame", Status::ExtensionStackOverflow, ""),
+        ("floods_its_reply", Status::ReplyTooLarge, ""),
+        ("fails", Status::ExtensionError, "as announced"),
+        ("reads_beyond_a_slice", Status::ExtensionPanicked, "index out of bounds"),
+        ("loops_in_drop", Status::ExtensionPanicked, "nothing is unwound"),
+    ];
+    for round in 0..20 {
+        for (function, status, text) in cases {
+            let (answered, body) = call(&mut worker, extension, function, b"key", b"");
+            assert_eq!(answered, status, "{function} in round {round}");
+            assert!(String::from_utf8_lossy(&body).contains(text), "{function}: {body:?}");
+            assert_eq!(
+                call(&mut worker, extension, "healthy", b"mark", b"").0,
+                Status::NotFound,
+                "{function} wrote"
+            );
+            let (answered, body) = call(&mut worker, extension, "healthy", b"healthy", b"");
+            assert_eq!((answered, body.as_slice()), (Status::Ok, &b"yes"[..]), "after {function}");
+        }
+    }
+    assert_eq!(worker.lent.metrics.value(Counter::InvocationsPanicked), 20 * 5);
+    assert_eq!(worker.lent.metrics.value(Counter::InvocationsOutOfMemory), 20 * 4);
+    assert_eq!(worker.lent.core.held_pins(), 0);
+}
+
+const COUNTING: &str = r#"
+#![no_std]
+use sandstorm::{Args, Db, Error, Reply};
+
+sandstorm::extension! { write count, read peek }
+
+/// Adds one.
+async fn count(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let sum = db.increment(args.table(), args.key(), STEP).await?;
+    db.yield_now().await;
+    reply.i64(sum)
+}
+
+/// Looks.
+async fn peek(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    reply.write(db.get(args.table(), args.key()).await?.unwrap_or_default())
+}
+
+const STEP: i64 = 1;
+"#;
+
+#[test]
+fn a_new_version_takes_over_and_the_old_one_is_unloaded_when_it_has_ended() {
+    let cache = tempfile::tempdir().expect("a folder");
+    let registry = registry(cache.path());
+    let first = install(&registry, "count", COUNTING, 4, 1).expect("installed");
+    assert_eq!(first.functions[0].doc.trim(), "Adds one.");
+    assert_eq!(first.extension.functions()[0].mode, Mode::Write);
+    assert_eq!(first.extension.functions()[1].mode, Mode::Read);
+    assert!(first.artefact_bytes > 0 && first.compile_ms > 0 && first.source_bytes > 100);
+    let mut worker = Worker::new();
+    assert_eq!(
+        call(&mut worker, &first.extension, "count", b"n", b""),
+        (Status::Ok, 1_i64.to_le_bytes().to_vec())
+    );
+
+    let doubled = COUNTING.replace("i64 = 1", "i64 = 10");
+    let second = install(&registry, "count", &doubled, 4, 2).expect("installed");
+    assert_eq!((second.extension.id, second.extension.version), (4, 2));
+    assert!(Arc::ptr_eq(&registry.find(TENANT, "count").expect("live"), &second));
+    assert_eq!(call(&mut worker, &first.extension, "count", b"n", b"").1, 2_i64.to_le_bytes());
+    assert_eq!(call(&mut worker, &second.extension, "count", b"n", b"").1, 12_i64.to_le_bytes());
+    assert_eq!(registry.retired(), 1);
+    let mapped = |hash: &str| fs::read_to_string("/proc/self/maps").expect("maps").contains(hash);
+    let (old, new) = (first.content_hash.clone(), second.content_hash.clone());
+    assert!(mapped(&old) && mapped(&new));
+    drop(first);
+    assert_eq!(call(&mut worker, &second.extension, "peek", b"n", b"").1, 12_i64.to_le_bytes());
+    registry.collect();
+    assert_eq!(registry.retired(), 0);
+    assert!(!mapped(&old) && mapped(&new));
+}
+
+#[test]
+fn identical_source_is_built_and_loaded_once_and_tenants_stay_apart() {
+    let cache = tempfile::tempdir().expect("a folder");
+    let registry = registry(cache.path());
+    let mine = install(&registry, "count", COUNTING, 1, 1).expect("installed");
+    let other = TenantId(2);
+    let theirs = registry
+        .install(other, "count", package("count", COUNTING), 5, || Ok::<_, String>((2, 1)))
+        .expect("installed");
+    assert_eq!(mine.content_hash, theirs.content_hash);
+    assert_eq!(theirs.compile_ms, 0);
+    assert_eq!(theirs.extension.tenant, other);
+    assert!(std::ptr::eq(mine.extension.functions(), theirs.extension.functions()));
+    assert!(!Arc::ptr_eq(&mine.extension.log, &theirs.extension.log));
+    let mut worker = Worker::new();
+    assert_eq!(call(&mut worker, &mine.extension, "count", b"n", b"").0, Status::Ok);
+    assert_eq!(call(&mut worker, &theirs.extension, "count", b"n", b"").0, Status::UnknownTable);
+    assert_eq!(registry.list(other).len(), 1);
+    registry.remove_tenant(other);
+    assert!(registry.find(other, "count").is_none() && registry.list(other).is_empty());
+    assert!(registry.remove(TENANT, "count").is_some());
+    assert!(registry.remove(TENANT, "count").is_none());
+}
+
+#[test]
+fn a_failed_installation_leaves_the_version_before_it_in_place() {
+    let cache = tempfile::tempdir().expect("a folder");
+    let registry = registry(cache.path());
+    let first = install(&registry, "count", COUNTING, 1, 1).expect("installed");
+    let unsound = COUNTING.replace("const STEP: i64 = 1;", "const STEP: i64 = unsafe { 1 };");
+    let broken = COUNTING.replace("i64 = 1", "i64 = false");
+    let expected = [
+        (unsound.as_str(), Status::SourceRefused),
+        (&broken, Status::CompileFailed),
+        ("", Status::SourceRefused),
+    ];
+    for (source, status) in expected {
+        let error = install(&registry, "count", source, 1, 2).expect_err("refused");
+        assert_eq!(error.status(), Some(status), "{error}");
+        assert!(!error.to_string().is_empty());
+    }
+    let unrecorded = registry.install(TENANT, "count", package("count", COUNTING), 0, || Err("no room"));
+    assert!(matches!(unrecorded, Err(InstallError::Record("no room"))));
+    assert!(Arc::ptr_eq(&registry.find(TENANT, "count").expect("live"), &first));
+}

@@ -1,0 +1,168 @@
+//! What an invocation costs beside dispatch. Run alone, in release:
+//! `cargo test -p db --release --test invocation_cost -- --ignored --nocapture`.
+//!
+//! Each figure is the median of rounds of a few hundred steps, with compiled extensions over a store of some
+//! hundred thousand objects. A native lookup is a hash, an index walk and a comparison of keys.
+
+#[path = "support/worker.rs"]
+mod worker;
+
+use std::arch::x86_64::_rdtsc;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use db::extension::Extension;
+use wire::Status;
+use worker::{TABLE, Worker, install, registry};
+
+const ROUNDS: u64 = 2_000;
+const PER_ROUND: u64 = 256;
+const OBJECTS: u64 = 200_000;
+const KEY_BYTES: usize = 30;
+const KEYS: u64 = 64;
+
+const SOURCE: &str = r#"
+#![no_std]
+use sandstorm::{Args, Db, Error, Reply};
+
+sandstorm::extension! { read noop, write noop_that_may_write, read get, read gets, read get_many, write put }
+
+async fn noop(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    Ok(())
+}
+
+async fn noop_that_may_write(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    Ok(())
+}
+
+async fn get(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let value = db.get(args.table(), args.key()).await?.ok_or(Error::NotFound)?;
+    reply.u8(value[0])
+}
+
+async fn gets(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let mut sum = 0u64;
+    for key in args.bytes().chunks(30) {
+        let value = db.get(args.table(), key).await?.ok_or(Error::NotFound)?;
+        sum += u64::from(value[0]);
+    }
+    reply.u64(sum)
+}
+
+async fn get_many(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let mut keys: [&[u8]; 64] = [&[]; 64];
+    for (index, key) in args.bytes().chunks(30).enumerate() {
+        keys[index] = key;
+    }
+    let mut records = [None; 64];
+    db.get_many(args.table(), &keys, &mut records).await?;
+    let mut sum = 0u64;
+    for record in records {
+        sum += u64::from(record.ok_or(Error::NotFound)?.value[0]);
+    }
+    reply.u64(sum)
+}
+
+async fn put(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    db.put(args.table(), args.key(), args.bytes()).await
+}
+"#;
+
+fn ticks_per_ns() -> f64 {
+    // SAFETY: reads the time stamp counter, as below.
+    let (start, ticks) = (Instant::now(), unsafe { _rdtsc() });
+    while start.elapsed() < Duration::from_millis(100) {}
+    // SAFETY: as above.
+    (unsafe { _rdtsc() } - ticks) as f64 / start.elapsed().as_nanos() as f64
+}
+
+/// Median nanoseconds of one of the `PER_ROUND` steps of a round. `between` rounds is not measured.
+fn median_ns(mut round: impl FnMut(u64), mut between: impl FnMut()) -> f64 {
+    let mut costs: Vec<f64> = (0..ROUNDS)
+        .map(|number| {
+            between();
+            // SAFETY: see above.
+            let before = unsafe { _rdtsc() };
+            round(number);
+            // SAFETY: see above.
+            (unsafe { _rdtsc() } - before) as f64 / PER_ROUND as f64
+        })
+        .collect();
+    costs.sort_by(f64::total_cmp);
+    costs[costs.len() / 2] / ticks_per_ns()
+}
+
+fn key(number: u64) -> [u8; KEY_BYTES] {
+    let mut key = [b'k'; KEY_BYTES];
+    key[..8].copy_from_slice(&(number % OBJECTS * 7919 % OBJECTS).to_le_bytes());
+    key
+}
+
+/// Median cost of one invocation, `batch` of them started before each turn of the queue.
+fn invocation_ns(
+    worker: &mut Worker,
+    extension: &Arc<Extension>,
+    function: &str,
+    arguments: impl Fn(u64) -> Vec<u8>,
+    batch: u64,
+) -> f64 {
+    let function = extension.function(wire::function_hash(function)).expect("a function of this name");
+    let arguments: Vec<Vec<u8>> = (0..PER_ROUND).map(arguments).collect();
+    let Worker { lent, invocations, .. } = worker;
+    let round = |round| {
+        let pin = lent.core.pin();
+        let environment = lent.environment(&pin);
+        for first in (0..PER_ROUND).step_by(batch as usize) {
+            for number in first..first + batch {
+                let (key, bytes) = (key(round * PER_ROUND + number), &arguments[number as usize]);
+                let started = invocations.start(&environment, extension, function, TABLE, &key, bytes, number);
+                assert!(started.is_ok());
+            }
+            invocations.run(&environment, &mut |_, status: Status, body: &[u8]| {
+                assert_eq!(status, Status::Ok);
+                black_box(body);
+            });
+        }
+    };
+    median_ns(round, || while lent.core.step() {})
+}
+
+#[test]
+#[ignore = "measures; run alone and in release"]
+fn what_an_invocation_costs() {
+    let cache = tempfile::tempdir().expect("a folder");
+    let registry = registry(cache.path());
+    let installed = install(&registry, "cost", SOURCE, 1, 1).unwrap_or_else(|error| panic!("{error}"));
+    let extension = &installed.extension;
+    let mut worker = Worker::new();
+    for number in 0..OBJECTS {
+        worker.put(&key(number), &[7; 100]);
+        while worker.lent.core.step() {}
+    }
+    let native = median_ns(
+        |round| {
+            let pin = worker.lent.core.pin();
+            for number in 0..PER_ROUND {
+                let key = key(round * PER_ROUND + number);
+                let object = pin.get(&worker.table, store::hash(&key), &key).expect("all are there");
+                black_box(object.value()[0]);
+            }
+        },
+        || {},
+    );
+    println!("native lookup, one after the other: {native:.1} ns");
+    for batch in [1, 32, 256] {
+        for function in ["noop", "noop_that_may_write", "get"] {
+            let cost = invocation_ns(&mut worker, extension, function, |_| Vec::new(), batch);
+            println!("{function}, {batch} to a turn: {cost:.1} ns");
+        }
+    }
+    let keys = |number: u64| (0..KEYS).flat_map(|at| key(number * KEYS * 37 + at * 41)).collect::<Vec<u8>>();
+    for function in ["gets", "get_many"] {
+        let cost = invocation_ns(&mut worker, extension, function, keys, 1);
+        println!("{function} of {KEYS}: {cost:.1} ns, {:.1} ns a key", cost / KEYS as f64);
+    }
+    let put = invocation_ns(&mut worker, extension, "put", |_| vec![8; 100], 1);
+    println!("put: {put:.1} ns");
+}
