@@ -3,7 +3,8 @@
 //! [`Client`] is the simple face: one call, one answer. Below it, [`Session`] pipelines: submit many
 //! requests, poll their completions; it packs what is ready into frames, sends again what got lost, moves
 //! to the stream what is too large for a datagram, and executes nothing twice. [`SessionGroup`] lets many
-//! sessions of one process share a socket and its frames. [`Admin`] is the operator's.
+//! sessions of one process share a socket and its frames. [`Local`] runs an extension's function at this
+//! end, over plain gets. [`Admin`] is the operator's.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), client::Error> {
@@ -27,6 +28,7 @@ mod exchange;
 mod group;
 mod kept;
 mod lane;
+pub mod local;
 mod session;
 mod statistics;
 
@@ -35,6 +37,7 @@ pub use client::{Client, Function, InstalledExtension, Object};
 pub use config::ClientConfig;
 pub use error::Error;
 pub use group::SessionGroup;
+pub use local::Local;
 pub use session::Session;
 pub use statistics::SessionStatistics;
 pub use wire::{

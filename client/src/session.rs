@@ -7,7 +7,6 @@
 //! [`Session::call`] waits for one answer. It may be mixed with submitting: what completes meanwhile is
 //! delivered by the next poll.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use net::{Batch, IdleAction, Outbox, Port, UdpPort};
@@ -17,7 +16,11 @@ use crate::config::{Identity, resolve};
 use crate::exchange::Exchange;
 use crate::{ClientConfig, Error, SessionStatistics};
 
-/// Tags from here on are of blocking calls; callers' are below.
+/// Bits of a tag that are the caller's; the two above tell whose it is.
+const TAG_BITS: u32 = 62;
+/// Tags of callers.
+const CALLERS_TAGS: u64 = 0;
+/// Tags of blocking calls.
 const OWN_TAGS: u64 = 1 << 63;
 /// Frames that one poll sends at most before it looks at what has arrived.
 const OUTBOX_FRAMES: usize = 64;
@@ -33,12 +36,12 @@ struct Parked {
 }
 
 /// Time since a waiting loop last found something.
-struct Idle {
+pub(crate) struct Idle {
     since: Instant,
 }
 
 impl Idle {
-    fn new() -> Idle {
+    pub(crate) fn new() -> Idle {
         Idle { since: Instant::now() }
     }
 
@@ -53,7 +56,7 @@ pub struct Session {
     port: Box<dyn Port>,
     batch: Batch,
     outbox: Outbox,
-    parked: VecDeque<Parked>,
+    parked: Vec<Parked>,
     /// Tags given to blocking calls so far.
     own_tags: u64,
     /// Requests of blocking calls without a completion.
@@ -105,7 +108,7 @@ impl Session {
             exchange,
             batch: Batch::new(),
             outbox: Outbox::with_frames(OUTBOX_FRAMES, frame_bytes_max),
-            parked: VecDeque::new(),
+            parked: Vec::new(),
             own_tags: 0,
             own_outstanding: 0,
             statistics: SessionStatistics::default(),
@@ -117,7 +120,7 @@ impl Session {
         })
     }
 
-    /// Queues a request. Its completion carries `tag`, which may be anything below 2^63. Copies the
+    /// Queues a request. Its completion carries `tag`, which may be anything below 2^62. Copies the
     /// request; nothing is sent before [`Session::poll`] or [`Session::flush`].
     ///
     /// # Errors
@@ -154,12 +157,7 @@ impl Session {
     #[inline]
     pub fn poll(&mut self, complete: &mut impl FnMut(Completion<'_>)) -> Result<usize, Error> {
         let mut completed = 0;
-        while let Some(parked) = self.parked.pop_front() {
-            let Parked { tag, sequence, status, body } = parked;
-            complete(Completion { tag, sequence, status, body: &body });
-            completed += 1;
-        }
-        self.advance(&mut |completion| {
+        self.poll_some(CALLERS_TAGS, &mut |completion| {
             completed += 1;
             complete(completion);
         })?;
@@ -197,7 +195,7 @@ impl Session {
         let idle = Idle::new();
         loop {
             let completed = self.poll(complete)?;
-            if completed > 0 || self.outstanding() == 0 {
+            if completed > 0 || self.exchange.outstanding() == 0 {
                 return Ok(completed);
             }
             self.idle(&idle)?;
@@ -323,7 +321,7 @@ impl Session {
     }
 
     /// Spins, yields or sleeps, by the time without work.
-    fn idle(&mut self, idle: &Idle) -> Result<(), Error> {
+    pub(crate) fn idle(&mut self, idle: &Idle) -> Result<(), Error> {
         match self.exchange.config().idle.next(idle.elapsed_us()) {
             IdleAction::Spin => std::hint::spin_loop(),
             IdleAction::Yield => std::thread::yield_now(),
@@ -361,21 +359,37 @@ impl Session {
 
     /// Advances for blocking calls: their completions go to `take`, those of others are parked.
     fn advance_own(&mut self, take: &mut impl FnMut(Completion<'_>)) -> Result<(), Error> {
-        let mut parked = std::mem::take(&mut self.parked);
         let mut taken = 0;
-        let advanced = self.advance(&mut |completion| {
-            let Completion { tag, sequence, status, body } = completion;
-            if tag >= OWN_TAGS {
-                taken += 1;
-                take(completion);
-            } else {
-                parked.push_back(Parked { tag, sequence, status, body: body.to_vec() });
-            }
+        let advanced = self.poll_some(OWN_TAGS, &mut |completion| {
+            taken += 1;
+            take(completion);
         });
-        self.parked = parked;
         self.own_outstanding = self.own_outstanding.saturating_sub(taken);
         // An answer that came is worth more than trouble that came with it.
         if taken > 0 { Ok(()) } else { advanced }
+    }
+
+    /// Advances: completions whose tags start like `tags` go to `take`, those of others are parked.
+    #[inline]
+    pub(crate) fn poll_some(
+        &mut self,
+        tags: u64,
+        take: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), Error> {
+        let mut parked = std::mem::take(&mut self.parked);
+        if !parked.is_empty() {
+            take_parked(&mut parked, tags, take);
+        }
+        let advanced = self.advance(&mut |completion| {
+            let Completion { tag, sequence, status, body } = completion;
+            if tag >> TAG_BITS == tags >> TAG_BITS {
+                take(completion);
+            } else {
+                parked.push(Parked { tag, sequence, status, body: body.to_vec() });
+            }
+        });
+        self.parked = parked;
+        advanced
     }
 
     #[inline]
@@ -405,5 +419,15 @@ impl Session {
             self.statistics.frames_sent += 1;
             self.statistics.bytes_sent += frame_bytes as u64;
         }
+    }
+}
+
+/// Delivers the parked completions whose tags start like `tags`.
+#[cold]
+fn take_parked(parked: &mut Vec<Parked>, tags: u64, take: &mut impl FnMut(Completion<'_>)) {
+    for Parked { tag, sequence, status, body } in
+        parked.extract_if(.., |it| it.tag >> TAG_BITS == tags >> TAG_BITS)
+    {
+        take(Completion { tag, sequence, status, body: &body });
     }
 }

@@ -124,8 +124,24 @@ fn administrator_sees_the_whole_server() {
     server.cut_streams();
     std::thread::sleep(std::time::Duration::from_millis(600));
     admin.session_revoke(client.session().client_id()).unwrap();
+    assert_eq!(server.world().sessions(), 0);
     client.put(1, b"k", b"v").unwrap();
     assert_eq!(admin.statistics().unwrap()[0].name, "executions");
+}
+
+#[test]
+fn cores_may_be_reached_elsewhere_than_the_server_says() {
+    let server = server();
+    let config = ClientConfig { core_addresses: vec![server.core], ..ClientConfig::default() };
+    let mut client = Client::connect_with(&server.address, TENANT, SECRET, config).unwrap();
+    client.ping().unwrap();
+    let nowhere = ClientConfig {
+        core_addresses: vec![([127, 0, 0, 1], 9).into()],
+        call_timeout: std::time::Duration::from_millis(50),
+        ..ClientConfig::default()
+    };
+    let mut client = Client::connect_with(&server.address, TENANT, SECRET, nowhere).unwrap();
+    assert!(matches!(client.ping(), Err(Error::TimedOut)));
 }
 
 #[test]

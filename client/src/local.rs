@@ -1,0 +1,441 @@
+//! Runs an extension's function at the client: the same code, its reads as plain gets over the session.
+//!
+//! [`Local::spawn`] starts an invocation, [`Local::poll`] advances all of them: a function runs until it
+//! waits for records, its gets join those of the others in shared frames, and it runs on when the replies
+//! are there. What it writes stays in its write set, where it reads it back; when the function ends well the
+//! writes are applied one after another, each on the condition that the object is still as the function read
+//! it.
+//!
+//! ```text
+//! spawn -> running -> waiting for records -> running .. -> applying writes -> finished
+//!             ^                                                |
+//!             +--------- the first write found a conflict -----+
+//! ```
+//! Weaker than at the server: several writes are not applied at one moment, and objects that were read but
+//! not written may have changed meanwhile. A conflict at the first write runs the function again; one at a
+//! later write is reported as [`Failure::PartlyApplied`].
+
+mod arena;
+mod host;
+mod task;
+mod write_set;
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use sandstorm::{Args, Db, Level, Reply};
+use wire::{AdminRequest, Completion, Request, Status, TableId};
+
+use self::task::{Ask, Sending, Task};
+use self::write_set::Write;
+use crate::client::read_answer;
+use crate::session::Idle;
+use crate::{Error, Session};
+
+/// Tags from here on, up to those of blocking calls, are of local invocations.
+const LOCAL_TAGS: u64 = 1 << 62;
+const OPERATION_BITS: u32 = 20;
+const GENERATION_BITS: u32 = 20;
+/// Runs of one invocation whose first write keeps finding a conflict.
+const RUNS_MAX: u32 = 8;
+/// The operation number of a write that is being applied.
+const APPLYING: usize = (1 << OPERATION_BITS) - 1;
+
+const _: () = assert!(task::OPERATIONS_MAX < APPLYING);
+
+type Run = Pin<Box<dyn Future<Output = Result<(), sandstorm::Error>>>>;
+type Start = Box<dyn Fn(&Rc<Task>) -> Run>;
+
+/// One invocation's place. Kept for the next one when it ends.
+struct Place {
+    task: Rc<Task>,
+    /// Tells late replies for an earlier invocation of this place.
+    generation: u64,
+    id: u64,
+    run: Option<Run>,
+    /// Starts the function again.
+    start: Option<Start>,
+    runs: u32,
+    round_trips: u32,
+    /// The write that is being applied.
+    applying: usize,
+}
+
+/// How an invocation ended.
+#[derive(Debug)]
+pub struct Finished<'a> {
+    /// The id that [`Local::spawn`] gave.
+    pub id: u64,
+    /// The reply, or why there is none.
+    pub result: Result<&'a [u8], Failure>,
+    /// How often it waited for records.
+    pub round_trips: u32,
+    /// Records that it asked the server for.
+    pub reads: u32,
+}
+
+/// Why an invocation failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The function ended with an error; nothing was written.
+    Function(sandstorm::Error),
+    /// The server did not answer, or refused.
+    Server(Error),
+    /// A write found a conflict after others had been applied.
+    PartlyApplied {
+        /// Writes that were applied.
+        applied: usize,
+        /// Writes in all.
+        of: usize,
+    },
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Function(error) => write!(to, "The function ended with an error: {error}."),
+            Failure::Server(error) => error.fmt(to),
+            Failure::PartlyApplied { applied, of } => {
+                write!(
+                    to,
+                    "Others changed what the function read; {applied} of its {of} writes were applied."
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Invocations at the client, over one session.
+pub struct Local {
+    session: Session,
+    places: Vec<Place>,
+    free: Vec<usize>,
+    runnable: VecDeque<usize>,
+    /// Places whose asks found the session's window full.
+    starved: VecDeque<usize>,
+    /// Places whose next write found the session's window full.
+    blocked: VecDeque<usize>,
+    /// Writes that were answered in the batch at hand.
+    ended: Vec<(usize, Result<(), Option<Error>>)>,
+    tables: HashMap<String, u32>,
+    log: Vec<(Level, String)>,
+    next_id: u64,
+}
+
+impl Local {
+    /// An executor over a session.
+    #[must_use]
+    pub fn new(session: Session) -> Local {
+        Local {
+            session,
+            places: Vec::new(),
+            free: Vec::new(),
+            runnable: VecDeque::new(),
+            starved: VecDeque::new(),
+            blocked: VecDeque::new(),
+            ended: Vec::new(),
+            tables: HashMap::new(),
+            log: Vec::new(),
+            next_id: 0,
+        }
+    }
+
+    /// The session, for requests besides; their completions are for [`Session::poll`].
+    pub fn session(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// Gives the session back; unfinished invocations are dropped, without their writes.
+    #[must_use]
+    pub fn into_session(self) -> Session {
+        self.session
+    }
+
+    /// Starts a function that may write, and returns the id of the invocation. It runs at the next
+    /// [`Local::poll`].
+    pub fn spawn<F>(&mut self, function: F, table: u32, key: &[u8], arguments: &[u8]) -> u64
+    where
+        F: AsyncFn(&Db<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), sandstorm::Error> + Clone + 'static,
+    {
+        self.spawn_as(true, function, table, key, arguments)
+    }
+
+    /// Starts a function that only reads: a write is [`sandstorm::Error::ReadOnly`].
+    pub fn spawn_read<F>(&mut self, function: F, table: u32, key: &[u8], arguments: &[u8]) -> u64
+    where
+        F: AsyncFn(&Db<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), sandstorm::Error> + Clone + 'static,
+    {
+        self.spawn_as(false, function, table, key, arguments)
+    }
+
+    fn spawn_as<F>(&mut self, may_write: bool, function: F, table: u32, key: &[u8], arguments: &[u8]) -> u64
+    where
+        F: AsyncFn(&Db<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), sandstorm::Error> + Clone + 'static,
+    {
+        let index = self.free.pop().unwrap_or_else(|| self.add_place());
+        self.next_id += 1;
+        let place = &mut self.places[index];
+        place.task.begin(may_write, table, key, arguments);
+        place.id = self.next_id;
+        (place.runs, place.round_trips) = (1, 0);
+        let start = move |task: &Rc<Task>| host::start(Rc::clone(task), function.clone());
+        place.run = Some(start(&place.task));
+        place.start = may_write.then(|| Box::new(start) as Start);
+        self.runnable.push_back(index);
+        self.next_id
+    }
+
+    fn add_place(&mut self) -> usize {
+        let reply_bytes_max = self.session.limits().reply_bytes_max as usize;
+        self.places.push(Place {
+            task: Rc::new(Task::new(reply_bytes_max)),
+            generation: 0,
+            id: 0,
+            run: None,
+            start: None,
+            runs: 0,
+            round_trips: 0,
+            applying: 0,
+        });
+        self.places.len() - 1
+    }
+
+    /// Invocations that have not finished.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// Runs what can run, sends what it asks for and takes what has arrived; hands each invocation that has
+    /// ended to `finished` and returns their number. Returns at once, but when a function looks a table up
+    /// by a new name.
+    ///
+    /// # Errors
+    /// As [`Session::poll`].
+    pub fn poll(&mut self, finished: &mut impl FnMut(Finished<'_>)) -> Result<usize, Error> {
+        let before = self.outstanding();
+        self.run_all(finished);
+        let Local { session, places, runnable, ended, .. } = self;
+        let polled = session.poll_some(LOCAL_TAGS, &mut |completion| {
+            let (index, generation, operation) = split_tag(completion.tag);
+            let Some(place) = places.get(index) else { return };
+            // The invocation that asked may be over.
+            if place.generation != generation {
+                return;
+            }
+            if operation == APPLYING {
+                ended.push((index, applied(&completion)));
+                return;
+            }
+            place.task.answer(operation, &completion);
+            if place.task.waiting() == 0 {
+                runnable.push_back(index);
+            }
+        });
+        for (index, outcome) in std::mem::take(&mut self.ended) {
+            self.go_on_applying(index, outcome, finished);
+        }
+        self.run_all(finished);
+        polled?;
+        Ok(before - self.outstanding())
+    }
+
+    /// Polls until something has finished; 0 when nothing is outstanding.
+    ///
+    /// # Errors
+    /// As [`Session::poll`].
+    pub fn poll_waiting(&mut self, finished: &mut impl FnMut(Finished<'_>)) -> Result<usize, Error> {
+        let idle = Idle::new();
+        loop {
+            let count = self.poll(finished)?;
+            if count > 0 || self.outstanding() == 0 {
+                return Ok(count);
+            }
+            if self.runnable.is_empty() {
+                self.session.idle(&idle)?;
+            }
+        }
+    }
+
+    /// Takes the lines that functions logged.
+    pub fn take_log(&mut self) -> Vec<(Level, String)> {
+        std::mem::take(&mut self.log)
+    }
+
+    /// Runs every invocation that can, once.
+    fn run_all(&mut self, finished: &mut impl FnMut(Finished<'_>)) {
+        for _ in 0..self.starved.len() {
+            let Some(index) = self.starved.pop_front() else { break };
+            self.send_asks(index);
+        }
+        for _ in 0..self.blocked.len() {
+            let Some(index) = self.blocked.pop_front() else { break };
+            self.apply(index, finished);
+        }
+        for _ in 0..self.runnable.len() {
+            let Some(index) = self.runnable.pop_front() else { break };
+            self.run_one(index, finished);
+        }
+    }
+
+    fn run_one(&mut self, index: usize, finished: &mut impl FnMut(Finished<'_>)) {
+        let place = &mut self.places[index];
+        let Some(run) = place.run.as_mut() else { return };
+        let polled = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        place.task.take_log(&mut self.log);
+        match polled {
+            Poll::Ready(Ok(())) if place.task.write_count() > 0 => {
+                place.run = None;
+                place.applying = 0;
+                self.apply(index, finished);
+            }
+            Poll::Ready(result) => {
+                let result = result.map_err(|error| place.task.failure_of(error));
+                self.finish(index, result, finished);
+            }
+            Poll::Pending if place.task.waiting() == 0 => self.runnable.push_back(index),
+            Poll::Pending => {
+                place.round_trips += 1;
+                self.send_asks(index);
+            }
+        }
+    }
+
+    /// Submits what an invocation asks for.
+    fn send_asks(&mut self, index: usize) {
+        let Local { session, places, tables, runnable, starved, .. } = self;
+        let Place { task, generation, .. } = &places[index];
+        let all_sent = task.send_asks(|operation, ask, table, key| {
+            if ask == Ask::Table {
+                return Sending::Table(find_table(session, tables, key));
+            }
+            match session.submit(&Request::Get { table, key }, tag_of(index, *generation, operation)) {
+                Ok(()) => Sending::Sent,
+                Err(Error::Full) => Sending::Full,
+                Err(error) => Sending::Failed(error),
+            }
+        });
+        if !all_sent {
+            starved.push_back(index);
+        } else if task.waiting() == 0 {
+            runnable.push_back(index);
+        }
+    }
+
+    /// Submits the next write of an invocation that ended well.
+    fn apply(&mut self, index: usize, finished: &mut impl FnMut(Finished<'_>)) {
+        let Local { session, places, .. } = self;
+        let place = &places[index];
+        let tag = tag_of(index, place.generation, APPLYING);
+        let submitted = place.task.with_write(place.applying, |write| {
+            let Write { table, key, value, condition } = write;
+            let (table, condition) = (*table, *condition);
+            let request = match value {
+                Some(value) => Request::Put { table, key, value, condition },
+                None => Request::Delete { table, key, condition },
+            };
+            session.submit(&request, tag)
+        });
+        match submitted {
+            None => self.finish(index, Ok(()), finished),
+            Some(Ok(())) => {}
+            // Tried again at the next poll.
+            Some(Err(Error::Full)) => self.blocked.push_back(index),
+            Some(Err(error)) => self.finish(index, Err(Failure::Server(error)), finished),
+        }
+    }
+
+    fn go_on_applying(
+        &mut self,
+        index: usize,
+        outcome: Result<(), Option<Error>>,
+        finished: &mut impl FnMut(Finished<'_>),
+    ) {
+        let place = &mut self.places[index];
+        let of = place.task.write_count();
+        match outcome {
+            Ok(()) => {
+                place.applying += 1;
+                if place.applying == of {
+                    return self.finish(index, Ok(()), finished);
+                }
+                self.apply(index, finished);
+            }
+            Err(None) if place.applying == 0 && place.runs < RUNS_MAX => self.run_again(index),
+            Err(None) if place.applying == 0 => {
+                self.finish(index, Err(Failure::Function(sandstorm::Error::Conflict)), finished);
+            }
+            Err(None) => {
+                let applied = place.applying;
+                self.finish(index, Err(Failure::PartlyApplied { applied, of }), finished);
+            }
+            Err(Some(error)) => self.finish(index, Err(Failure::Server(error)), finished),
+        }
+    }
+
+    fn run_again(&mut self, index: usize) {
+        let place = &mut self.places[index];
+        place.runs += 1;
+        place.generation = (place.generation + 1) & ((1 << GENERATION_BITS) - 1);
+        place.task.begin_again();
+        place.run = place.start.as_ref().map(|start| start(&place.task));
+        self.runnable.push_back(index);
+    }
+
+    fn finish(&mut self, index: usize, result: Result<(), Failure>, finished: &mut impl FnMut(Finished<'_>)) {
+        let place = &mut self.places[index];
+        // The future may hold what the task lent: it goes first.
+        place.run = None;
+        place.start = None;
+        place.generation = (place.generation + 1) & ((1 << GENERATION_BITS) - 1);
+        let (id, round_trips, reads) = (place.id, place.round_trips, place.task.reads());
+        let result = result.map(|()| place.task.reply());
+        finished(Finished { id, result, round_trips, reads });
+        self.free.push(index);
+    }
+}
+
+/// The tag of an operation.
+fn tag_of(index: usize, generation: u64, operation: usize) -> u64 {
+    LOCAL_TAGS
+        | (index as u64) << (GENERATION_BITS + OPERATION_BITS)
+        | generation << OPERATION_BITS
+        | operation as u64
+}
+
+/// Place, generation and operation of a tag.
+fn split_tag(tag: u64) -> (usize, u64, usize) {
+    let tag = tag & (LOCAL_TAGS - 1);
+    let index = tag >> (GENERATION_BITS + OPERATION_BITS);
+    let generation = (tag >> OPERATION_BITS) & ((1 << GENERATION_BITS) - 1);
+    (index as usize, generation, (tag & ((1 << OPERATION_BITS) - 1)) as usize)
+}
+
+/// What the answer to a write means: applied, `None` for a conflict, or why it failed.
+fn applied(completion: &Completion<'_>) -> Result<(), Option<Error>> {
+    match completion.status {
+        // Deleting what is not there is fine.
+        Ok(Status::Ok | Status::NotFound) => Ok(()),
+        Ok(Status::ConditionFailed) => Err(None),
+        _ => Err(Error::check(completion).err()),
+    }
+}
+
+/// Finds a table, asking the server at the first time only.
+fn find_table(session: &mut Session, tables: &mut HashMap<String, u32>, name: &[u8]) -> Result<u32, Error> {
+    let unknown = || Error::Refused { status: Status::UnknownTable, text: String::new() };
+    let name = str::from_utf8(name).map_err(|_| unknown())?;
+    if let Some(&id) = tables.get(name) {
+        return Ok(id);
+    }
+    let request = AdminRequest::TableOpen { name };
+    let body = request.encode().map_err(|_| unknown())?;
+    let TableId { id } = read_answer(session.administer(request.opcode(), &body, true)?)?;
+    tables.insert(name.to_owned(), id);
+    Ok(id)
+}

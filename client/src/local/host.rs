@@ -1,0 +1,228 @@
+//! The border between a function and its task: the host table, and the call that describes the invocation.
+//!
+//! The only file of this crate that contains `unsafe`. The context of every host call is the [`Task`] that
+//! [`start`] gave to the function's `Db`; the future owns a share of the task, so the task outlives it. What
+//! is lent lies in the task's arena, which is cleared only when no future of the task exists.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sandstorm::abi::{Call, Code, Host, OK, PENDING, RawCondition, RawRecord, RawReply, RawSlice};
+use sandstorm::{Args, Condition, Db, Level, Reply};
+
+use super::Run;
+use super::task::{NOTHING, Stop, Task};
+
+static HOST: Host = Host { get, get_many, put, delete, increment, table, log, now_ms };
+
+/// What the function's side sees of an invocation.
+pub(super) struct Border {
+    call: UnsafeCell<Call>,
+    /// Where the reply is written, through the call.
+    reply: Rc<[Cell<u8>]>,
+}
+
+impl Border {
+    /// A record that is not there.
+    pub(super) const NO_RECORD: RawRecord = RawRecord { value: NOTHING, version: 0 };
+
+    pub(super) fn new(reply_bytes_max: usize) -> Border {
+        let reply: Rc<[Cell<u8>]> = vec![Cell::new(0); reply_bytes_max].into();
+        let address = reply.as_ptr().cast_mut().cast();
+        let call = Call {
+            host: &raw const HOST,
+            context: std::ptr::null_mut(),
+            key: NOTHING,
+            arguments: NOTHING,
+            reply: RawReply { address, bytes: 0, capacity: reply_bytes_max },
+            future: std::ptr::null_mut(),
+            table: 0,
+            reserved: 0,
+        };
+        Border { call: UnsafeCell::new(call), reply }
+    }
+
+    /// Names the table of the invocation. No future of the task exists.
+    pub(super) fn set_table(&self, table: u32) {
+        // SAFETY: only futures of the task use the call besides, and there is none; one thread.
+        unsafe { (*self.call.get()).table = table };
+    }
+
+    /// Describes an invocation that is about to start, with an empty reply. No future of the task exists.
+    pub(super) fn begin(&self, key: RawSlice, arguments: RawSlice) {
+        // SAFETY: as in `set_table`.
+        let call = unsafe { &mut *self.call.get() };
+        call.key = key;
+        call.arguments = arguments;
+        call.reply.bytes = 0;
+    }
+
+    /// The reply that the function has written. No future of the task exists while it is borrowed.
+    pub(super) fn reply(&self) -> &[u8] {
+        // SAFETY: the first `bytes` bytes of the buffer were written by the function, through `Reply`, which
+        // never exceeds the buffer; nobody writes while no future exists.
+        unsafe {
+            let bytes = (*self.call.get()).reply.bytes;
+            std::slice::from_raw_parts(self.reply.as_ptr().cast(), bytes)
+        }
+    }
+
+    /// The bytes of a slice that a task of this module described.
+    pub(super) fn bytes<'a>(slice: RawSlice) -> &'a [u8] {
+        // SAFETY: only called with values of records, which lie in the arena of the running task.
+        unsafe { slice.as_slice() }
+    }
+}
+
+/// Starts a function on a task that has begun an invocation.
+pub(super) fn start<F>(task: Rc<Task>, function: F) -> Run
+where
+    F: AsyncFn(&Db<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), sandstorm::Error> + 'static,
+{
+    Box::pin(async move {
+        let call = task.border.call.get();
+        // SAFETY: the host calls take a Task as context; `task` lives in this future, hence over every use of
+        // db, args and reply. Key, arguments and records lie in the task's arena, which is cleared only when
+        // no future exists. The reply's buffer is the task's, and this future alone writes to it.
+        let (db, args, mut reply) = unsafe {
+            let context = Rc::as_ptr(&task).cast_mut().cast::<c_void>();
+            let reply = NonNull::new_unchecked(&raw mut (*call).reply);
+            (Db::from_raw(&HOST, context), Args::of(call), Reply::from_raw(reply))
+        };
+        function(&db, args, &mut reply).await
+    })
+}
+
+/// Makes a host call on the task behind `context`.
+///
+/// # Safety
+/// `context` is a live [`Task`], `ticket` is valid for the call.
+unsafe fn answer(
+    context: *mut c_void,
+    ticket: *mut u64,
+    operation: impl FnOnce(&Task, &mut u64) -> Result<(), Stop>,
+) -> Code {
+    // SAFETY: by contract; a task is only ever shared.
+    let (task, ticket) = unsafe { (&*context.cast::<Task>(), &mut *ticket) };
+    match operation(task, ticket) {
+        Ok(()) => OK,
+        Err(Stop::Pending) => PENDING,
+        Err(Stop::Failed(error)) => error.code(),
+    }
+}
+
+unsafe extern "C" fn get(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    key: RawSlice,
+    record: *mut RawRecord,
+) -> Code {
+    // SAFETY: called as the border says, with the context that `start` gave.
+    unsafe {
+        answer(context, ticket, |task, ticket| {
+            let keys = std::iter::once(key.as_slice());
+            task.read_many(ticket, table, keys, |_, found| record.write(found))
+        })
+    }
+}
+
+unsafe extern "C" fn get_many(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    keys: *const RawSlice,
+    count: usize,
+    records: *mut RawRecord,
+) -> Code {
+    // SAFETY: called as the border says, with the context that `start` gave; `keys` and `records` are arrays
+    // of `count`.
+    unsafe {
+        answer(context, ticket, |task, ticket| {
+            let keys = std::slice::from_raw_parts(keys, count).iter().map(|key| key.as_slice());
+            task.read_many(ticket, table, keys, |index, found| records.add(index).write(found))
+        })
+    }
+}
+
+unsafe extern "C" fn put(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    key: RawSlice,
+    value: RawSlice,
+    condition: RawCondition,
+) -> Code {
+    // SAFETY: called as the border says, with the context that `start` gave.
+    unsafe {
+        answer(context, ticket, |task, ticket| {
+            task.write(ticket, table, key.as_slice(), Some(value.as_slice()), known(condition)?)
+        })
+    }
+}
+
+unsafe extern "C" fn delete(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    key: RawSlice,
+    condition: RawCondition,
+) -> Code {
+    // SAFETY: called as the border says, with the context that `start` gave.
+    unsafe {
+        answer(context, ticket, |task, ticket| {
+            task.write(ticket, table, key.as_slice(), None, known(condition)?)
+        })
+    }
+}
+
+unsafe extern "C" fn increment(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    key: RawSlice,
+    delta: i64,
+    value: *mut i64,
+) -> Code {
+    // SAFETY: called as the border says, with the context that `start` gave.
+    unsafe {
+        answer(context, ticket, |task, ticket| {
+            value.write(task.increment(ticket, table, key.as_slice(), delta)?);
+            Ok(())
+        })
+    }
+}
+
+unsafe extern "C" fn table(context: *mut c_void, ticket: *mut u64, name: RawSlice, id: *mut u32) -> Code {
+    // SAFETY: called as the border says, with the context that `start` gave.
+    unsafe {
+        answer(context, ticket, |task, ticket| {
+            id.write(task.find_table(ticket, name.as_slice())?);
+            Ok(())
+        })
+    }
+}
+
+unsafe extern "C" fn log(context: *mut c_void, level: u32, text: RawSlice) {
+    // SAFETY: called as the border says, with the context that `start` gave.
+    let (task, text) = unsafe { (&*context.cast::<Task>(), text.as_slice()) };
+    let level = match level {
+        0 => Level::Error,
+        1 => Level::Warning,
+        2 => Level::Information,
+        _ => Level::Debug,
+    };
+    task.log(level, text);
+}
+
+unsafe extern "C" fn now_ms(_: *mut c_void) -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+fn known(condition: RawCondition) -> Result<Condition, sandstorm::Error> {
+    Condition::from_raw(condition).ok_or(sandstorm::Error::BadArguments)
+}

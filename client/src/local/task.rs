@@ -1,0 +1,450 @@
+//! One invocation as its host sees it: what it asked for, what it was lent, what it wants to write.
+//!
+//! Host calls come while the executor polls the function, so a task is only ever shared; its parts are cells
+//! that are borrowed for the length of one call. A ticket is the number of the first of the operations that
+//! a future waits for, counted from 1.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use sandstorm::abi::{RawRecord, RawSlice, VERSION_UNAPPLIED};
+use sandstorm::{Condition, Level};
+use wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use wire::{Completion, Status, reply};
+
+use super::Failure;
+use super::arena::Arena;
+use super::host::Border;
+use super::write_set::{Write, WriteSet};
+use crate::Error;
+
+/// Operations of one invocation.
+pub(super) const OPERATIONS_MAX: usize = 1 << 18;
+/// Bytes that one invocation may be lent.
+const LENT_BYTES_MAX: usize = 256 << 20;
+/// Log lines of one invocation that are kept.
+const LOG_LINES_MAX: usize = 100;
+
+/// What the executor has to find out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// The object of table and key.
+    Object,
+    /// The id of the table whose name is the key.
+    Table,
+}
+
+/// What became of an operation that was to be sent.
+pub(super) enum Sending {
+    /// Its answer will come.
+    Sent,
+    /// There is no place for it now.
+    Full,
+    /// It cannot be sent.
+    Failed(Error),
+    /// It has been answered: a table's id.
+    Table(Result<u32, Error>),
+}
+
+/// Why a host call does not succeed now.
+pub(super) enum Stop {
+    /// Its answer has not come.
+    Pending,
+    /// It fails.
+    Failed(sandstorm::Error),
+}
+
+impl From<sandstorm::Error> for Stop {
+    fn from(error: sandstorm::Error) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Waiting,
+    Done(RawRecord),
+    Failed(sandstorm::Error),
+}
+
+/// One read. Its buffer is used again by later invocations.
+struct Operation {
+    ask: Ask,
+    table: u32,
+    key: Vec<u8>,
+    state: State,
+}
+
+/// The operations of one invocation, those before `count`.
+#[derive(Default)]
+struct Operations {
+    list: Vec<Operation>,
+    count: usize,
+}
+
+/// What a function knows of an object.
+struct Seen {
+    record: RawRecord,
+    /// The version that the server said, 0 for none; `None` when it was not asked.
+    version: Option<u64>,
+}
+
+/// One invocation.
+pub(super) struct Task {
+    pub(super) border: Border,
+    arena: Arena,
+    may_write: Cell<bool>,
+    key: RefCell<Vec<u8>>,
+    arguments: RefCell<Vec<u8>>,
+    operations: RefCell<Operations>,
+    /// Operations to be sent.
+    asked: RefCell<VecDeque<usize>>,
+    waiting: Cell<usize>,
+    reads: Cell<u32>,
+    writes: RefCell<WriteSet>,
+    log: RefCell<Vec<(Level, String)>>,
+    /// Trouble with the server that the function was told of as "unavailable".
+    trouble: RefCell<Option<Error>>,
+}
+
+impl Task {
+    pub(super) fn new(reply_bytes_max: usize) -> Task {
+        Task {
+            border: Border::new(reply_bytes_max),
+            arena: Arena::new(),
+            may_write: Cell::new(false),
+            key: RefCell::default(),
+            arguments: RefCell::default(),
+            operations: RefCell::default(),
+            asked: RefCell::default(),
+            waiting: Cell::new(0),
+            reads: Cell::new(0),
+            writes: RefCell::default(),
+            log: RefCell::default(),
+            trouble: RefCell::default(),
+        }
+    }
+
+    /// Makes the task ready for an invocation. No function runs on it.
+    pub(super) fn begin(&self, may_write: bool, table: u32, key: &[u8], arguments: &[u8]) {
+        self.may_write.set(may_write);
+        self.key.replace_with(|old| refill(old, key));
+        self.arguments.replace_with(|old| refill(old, arguments));
+        self.reads.set(0);
+        self.border.set_table(table);
+        self.begin_again();
+    }
+
+    /// Makes the task ready for another run of the same invocation.
+    pub(super) fn begin_again(&self) {
+        self.arena.clear();
+        self.operations.borrow_mut().count = 0;
+        self.asked.borrow_mut().clear();
+        self.waiting.set(0);
+        self.writes.borrow_mut().clear();
+        self.trouble.replace(None);
+        self.border.begin(self.arena.copy(&self.key.borrow()), self.arena.copy(&self.arguments.borrow()));
+    }
+
+    /// Reads objects for a host call: what is known at once or has come since, else it is asked for.
+    pub(super) fn read_many<'k>(
+        &self,
+        ticket: &mut u64,
+        table: u32,
+        keys: impl ExactSizeIterator<Item = &'k [u8]>,
+        mut put: impl FnMut(usize, RawRecord),
+    ) -> Result<(), Stop> {
+        let count = keys.len();
+        if *ticket == 0 {
+            let first = self.operations.borrow().count;
+            for key in keys {
+                self.ask(Ask::Object, table, key)?;
+            }
+            *ticket = first as u64 + 1;
+        }
+        let first = *ticket as usize - 1;
+        for index in 0..count {
+            put(index, self.result(first + index)?);
+        }
+        Ok(())
+    }
+
+    /// Finds a table for a host call.
+    pub(super) fn find_table(&self, ticket: &mut u64, name: &[u8]) -> Result<u32, Stop> {
+        if *ticket == 0 {
+            *ticket = self.ask(Ask::Table, 0, name)? as u64 + 1;
+        }
+        self.result(*ticket as usize - 1).map(|record| record.version as u32)
+    }
+
+    /// Puts a write into the write set for a host call, if its condition holds; no value is a deletion.
+    pub(super) fn write(
+        &self,
+        ticket: &mut u64,
+        table: u32,
+        key: &[u8],
+        value: Option<&[u8]>,
+        condition: Condition,
+    ) -> Result<(), Stop> {
+        self.check_write(key, value)?;
+        let mut seen = self.seen(table, key);
+        if seen.is_none() && condition != Condition::Always {
+            seen = Some(self.look(ticket, table, key)?);
+        }
+        let there = seen.as_ref().map_or(0, |seen| seen.record.version);
+        let holds = match condition {
+            Condition::Always => true,
+            Condition::Absent => there == 0,
+            Condition::Present => there != 0,
+            Condition::Version(version) => there == version,
+        };
+        if !holds {
+            return Err(sandstorm::Error::ConditionFailed.into());
+        }
+        let version = seen.and_then(|seen| seen.version);
+        Ok(self.writes.borrow_mut().put(table, key, value, version)?)
+    }
+
+    /// Adds to a number for a host call.
+    pub(super) fn increment(
+        &self,
+        ticket: &mut u64,
+        table: u32,
+        key: &[u8],
+        delta: i64,
+    ) -> Result<i64, Stop> {
+        self.check_write(key, None)?;
+        let seen = match self.seen(table, key) {
+            Some(seen) => seen,
+            None => self.look(ticket, table, key)?,
+        };
+        let old = match (seen.record.version, Border::bytes(seen.record.value).try_into()) {
+            (0, _) => 0,
+            (_, Ok(bytes)) => i64::from_le_bytes(bytes),
+            (_, Err(_)) => return Err(sandstorm::Error::NotANumber.into()),
+        };
+        let sum = old.checked_add(delta).ok_or(sandstorm::Error::Overflow)?;
+        self.writes.borrow_mut().put(table, key, Some(&sum.to_le_bytes()), seen.version)?;
+        Ok(sum)
+    }
+
+    /// Keeps a log line.
+    pub(super) fn log(&self, level: Level, text: &[u8]) {
+        let mut log = self.log.borrow_mut();
+        if log.len() < LOG_LINES_MAX {
+            log.push((level, String::from_utf8_lossy(text).into_owned()));
+        }
+    }
+
+    fn check_write(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), sandstorm::Error> {
+        if !self.may_write.get() {
+            return Err(sandstorm::Error::ReadOnly);
+        }
+        if key.len() > KEY_BYTES_MAX {
+            return Err(sandstorm::Error::KeyTooLarge);
+        }
+        match value {
+            Some(value) if value.len() > VALUE_BYTES_MAX => Err(sandstorm::Error::ValueTooLarge),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds an operation; it is done at once when the invocation itself wrote the object.
+    fn ask(&self, ask: Ask, table: u32, key: &[u8]) -> Result<usize, sandstorm::Error> {
+        if key.len() > KEY_BYTES_MAX {
+            return Err(sandstorm::Error::KeyTooLarge);
+        }
+        let own = if ask == Ask::Object { self.own_write(table, key) } else { None };
+        let mut operations = self.operations.borrow_mut();
+        let index = operations.count;
+        if index == OPERATIONS_MAX {
+            return Err(sandstorm::Error::LimitExceeded);
+        }
+        let state = own.map_or(State::Waiting, State::Done);
+        if let Some(operation) = operations.list.get_mut(index) {
+            let key = refill(&mut operation.key, key);
+            *operation = Operation { ask, table, key, state };
+        } else {
+            operations.list.push(Operation { ask, table, key: key.to_vec(), state });
+        }
+        operations.count += 1;
+        if own.is_none() {
+            self.asked.borrow_mut().push_back(index);
+            self.waiting.set(self.waiting.get() + 1);
+            self.reads.set(self.reads.get() + 1);
+        }
+        Ok(index)
+    }
+
+    fn own_write(&self, table: u32, key: &[u8]) -> Option<RawRecord> {
+        let writes = self.writes.borrow();
+        let write = writes.find(table, key)?;
+        Some(match &write.value {
+            Some(value) => RawRecord { value: self.arena.copy(value), version: VERSION_UNAPPLIED },
+            None => Border::NO_RECORD,
+        })
+    }
+
+    fn result(&self, index: usize) -> Result<RawRecord, Stop> {
+        let operations = self.operations.borrow();
+        match operations.list[..operations.count].get(index).map(|operation| operation.state) {
+            Some(State::Done(record)) => Ok(record),
+            Some(State::Waiting) => Err(Stop::Pending),
+            Some(State::Failed(error)) => Err(error.into()),
+            None => Err(sandstorm::Error::Unknown.into()),
+        }
+    }
+
+    /// Reads an object that has to be known before it is written.
+    fn look(&self, ticket: &mut u64, table: u32, key: &[u8]) -> Result<Seen, Stop> {
+        if *ticket == 0 {
+            *ticket = self.ask(Ask::Object, table, key)? as u64 + 1;
+        }
+        let record = self.result(*ticket as usize - 1)?;
+        Ok(Seen { record, version: Some(record.version) })
+    }
+
+    /// What the invocation knows of an object: its own write, else what it read first.
+    fn seen(&self, table: u32, key: &[u8]) -> Option<Seen> {
+        let operations = self.operations.borrow();
+        let read = operations.list[..operations.count].iter().find_map(|operation| match operation.state {
+            State::Done(record)
+                if operation.ask == Ask::Object
+                    && record.version != VERSION_UNAPPLIED
+                    && operation.table == table
+                    && operation.key == key =>
+            {
+                Some(record)
+            }
+            _ => None,
+        });
+        let version = read.map(|record| record.version);
+        match self.own_write(table, key) {
+            Some(record) => Some(Seen { record, version }),
+            None => read.map(|record| Seen { record, version }),
+        }
+    }
+
+    /// Gives every operation that is to be sent to `send`, until one finds the window full: that stays the
+    /// next one. Returns whether all were taken.
+    pub(super) fn send_asks(&self, mut send: impl FnMut(usize, Ask, u32, &[u8]) -> Sending) -> bool {
+        loop {
+            let Some(index) = self.asked.borrow_mut().pop_front() else { return true };
+            let sending = {
+                let operation = &self.operations.borrow().list[index];
+                send(index, operation.ask, operation.table, &operation.key)
+            };
+            match sending {
+                Sending::Sent => {}
+                Sending::Full => {
+                    self.asked.borrow_mut().push_front(index);
+                    return false;
+                }
+                Sending::Failed(error) => {
+                    self.trouble.replace(Some(error));
+                    self.settle(index, State::Failed(sandstorm::Error::Unavailable));
+                }
+                Sending::Table(found) => self.answer_table(index, found),
+            }
+        }
+    }
+
+    /// Takes the answer to an operation.
+    pub(super) fn answer(&self, index: usize, completion: &Completion<'_>) {
+        let state = match completion.status {
+            Ok(Status::Ok) => match reply::Object::decode(completion.body) {
+                Ok(_) if self.arena.bytes() > LENT_BYTES_MAX => {
+                    State::Failed(sandstorm::Error::LimitExceeded)
+                }
+                Ok(object) => {
+                    State::Done(RawRecord { value: self.arena.copy(object.value), version: object.version })
+                }
+                Err(_) => State::Failed(sandstorm::Error::Unavailable),
+            },
+            Ok(Status::NotFound) => State::Done(Border::NO_RECORD),
+            Ok(Status::UnknownTable) => State::Failed(sandstorm::Error::UnknownTable),
+            Ok(Status::KeyTooLarge) => State::Failed(sandstorm::Error::KeyTooLarge),
+            Ok(Status::NotPermitted) => State::Failed(sandstorm::Error::NotPermitted),
+            Ok(_) | Err(_) => {
+                if let Err(error) = Error::check(completion) {
+                    self.trouble.replace(Some(error));
+                }
+                State::Failed(sandstorm::Error::Unavailable)
+            }
+        };
+        self.settle(index, state);
+    }
+
+    /// Takes the id of a table, or why there is none.
+    fn answer_table(&self, index: usize, found: Result<u32, Error>) {
+        let state = match found {
+            Ok(id) => State::Done(RawRecord { version: u64::from(id), ..Border::NO_RECORD }),
+            Err(Error::Refused { status: Status::UnknownTable | Status::NameInvalid, .. }) => {
+                State::Failed(sandstorm::Error::UnknownTable)
+            }
+            Err(error) => {
+                self.trouble.replace(Some(error));
+                State::Failed(sandstorm::Error::Unavailable)
+            }
+        };
+        self.settle(index, state);
+    }
+
+    fn settle(&self, index: usize, state: State) {
+        let mut operations = self.operations.borrow_mut();
+        if let Some(operation) = operations.list.get_mut(index)
+            && matches!(operation.state, State::Waiting)
+        {
+            operation.state = state;
+            self.waiting.set(self.waiting.get() - 1);
+        }
+    }
+
+    /// Operations whose answer has not come.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.get()
+    }
+
+    /// Objects asked for since the invocation began, over all its runs.
+    pub(super) fn reads(&self) -> u32 {
+        self.reads.get()
+    }
+
+    pub(super) fn write_count(&self) -> usize {
+        self.writes.borrow().len()
+    }
+
+    /// Lends a write of the write set.
+    pub(super) fn with_write<T>(&self, index: usize, apply: impl FnOnce(&Write) -> T) -> Option<T> {
+        self.writes.borrow().get(index).map(apply)
+    }
+
+    /// What a function's error means to its caller: trouble with the server, when that is behind it.
+    pub(super) fn failure_of(&self, error: sandstorm::Error) -> Failure {
+        match (error, self.trouble.take()) {
+            (sandstorm::Error::Unavailable, Some(trouble)) => Failure::Server(trouble),
+            _ => Failure::Function(error),
+        }
+    }
+
+    /// Moves the log lines to `log`.
+    pub(super) fn take_log(&self, log: &mut Vec<(Level, String)>) {
+        log.append(&mut self.log.borrow_mut());
+    }
+
+    /// The reply of a function that has ended.
+    pub(super) fn reply(&self) -> &[u8] {
+        self.border.reply()
+    }
+}
+
+/// The buffer of `old`, with other content.
+fn refill(old: &mut Vec<u8>, bytes: &[u8]) -> Vec<u8> {
+    let mut buffer = std::mem::take(old);
+    buffer.clear();
+    buffer.extend_from_slice(bytes);
+    buffer
+}
+
+/// Bytes that are nobody's.
+pub(super) const NOTHING: RawSlice = RawSlice { address: std::ptr::NonNull::dangling().as_ptr(), bytes: 0 };

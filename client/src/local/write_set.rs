@@ -1,0 +1,66 @@
+//! What an invocation wants to write, until it has ended well.
+//!
+//! A later write of an object replaces an earlier one, so each object is written once. Each write knows the
+//! version that the invocation saw, if it looked: it is applied on that condition.
+
+use wire::Condition;
+
+/// Objects that one invocation may write.
+const WRITES_MAX: usize = 1024;
+
+/// One write; no value is a deletion.
+pub(super) struct Write {
+    pub(super) table: u32,
+    pub(super) key: Vec<u8>,
+    pub(super) value: Option<Vec<u8>>,
+    pub(super) condition: Condition,
+}
+
+/// The writes of one invocation, in order of their first mention.
+#[derive(Default)]
+pub(super) struct WriteSet {
+    writes: Vec<Write>,
+}
+
+impl WriteSet {
+    pub(super) fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<&Write> {
+        self.writes.get(index)
+    }
+
+    /// The latest write of an object.
+    pub(super) fn find(&self, table: u32, key: &[u8]) -> Option<&Write> {
+        self.writes.iter().find(|write| write.table == table && write.key == key)
+    }
+
+    /// Adds a write. `seen`: the version that the invocation read, 0 for none, `None` when it did not look.
+    pub(super) fn put(
+        &mut self,
+        table: u32,
+        key: &[u8],
+        value: Option<&[u8]>,
+        seen: Option<u64>,
+    ) -> Result<(), sandstorm::Error> {
+        if let Some(write) = self.writes.iter_mut().find(|write| write.table == table && write.key == key) {
+            write.value = value.map(<[u8]>::to_vec);
+            return Ok(());
+        }
+        if self.writes.len() == WRITES_MAX {
+            return Err(sandstorm::Error::LimitExceeded);
+        }
+        let condition = match seen {
+            None => Condition::Always,
+            Some(0) => Condition::Absent,
+            Some(version) => Condition::Version(version),
+        };
+        self.writes.push(Write { table, key: key.to_vec(), value: value.map(<[u8]>::to_vec), condition });
+        Ok(())
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.writes.clear();
+    }
+}
