@@ -178,8 +178,7 @@ impl Store {
     /// Moves an entry to the survivors if something leads to it. `false`: there is no memory to move it to.
     fn relocate(&self, survivors: &mut Head, pinned: &Pinned<'_>, entry: &Entry) -> bool {
         let is_it = |location| (location == entry.location).then_some(());
-        let leads_here =
-            |table: &&Arc<Table>| table.index.find(&pinned.pin, entry.hash, is_it).is_some();
+        let leads_here = |table: &&Arc<Table>| table.index.find(&pinned.pin, entry.hash, is_it).is_some();
         let Some(table) = self.directory.listing(&pinned.pin).with_id(entry.table).find(leads_here) else {
             return true;
         };

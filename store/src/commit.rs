@@ -207,6 +207,3 @@ impl Scratch {
         }
     }
 }
-
-#[cfg(all(test, not(loom)))]
-mod tests;

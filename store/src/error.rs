@@ -62,7 +62,9 @@ pub enum WriteError {
 impl fmt::Display for WriteError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ConditionFailed { current } => write!(out, "condition failed, current version is {current}"),
+            Self::ConditionFailed { current } => {
+                write!(out, "condition failed, current version is {current}")
+            }
             Self::NotANumber => out.write_str("the value is not an eight-byte number"),
             Self::Overflow => out.write_str("the number would overflow"),
             Self::OutOfMemory => out.write_str("the store is full"),

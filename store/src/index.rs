@@ -36,7 +36,7 @@ use crate::index::generation::Generation;
 use crate::index::locked::LockedBucket;
 use crate::limits::CHAIN_BUCKETS_HARD_MAX;
 use crate::memory::prefetch;
-use crate::sync::{AtomicPtr, AtomicU64, Backoff, Exclusive, Ordering};
+use crate::sync::{AtomicPtr, AtomicU64, Backoff, Exclusive, Ordering, fence};
 
 /// Where an object is: its offset in the log's region in units of eight bytes. Never 0; 48 bits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -167,6 +167,8 @@ impl Index {
             if let Some(found) = scan_chain(generation, bucket, control, hash, &mut accept) {
                 return Some(found);
             }
+            // An empty slot was read relaxed: whoever emptied it has changed the control word before.
+            fence(Ordering::Acquire);
             if bucket.control() == control {
                 return None;
             }

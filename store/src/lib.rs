@@ -39,7 +39,9 @@ mod tests;
 pub use crate::commit::{ReadCheck, Write};
 pub use crate::epoch::HeldPin;
 pub use crate::error::{CommitError, Condition, StoreError, WriteError};
-pub use crate::limits::{COMMIT_OPERATIONS_MAX, KEY_BYTES_MAX, SEGMENT_BYTES_DEFAULT, VALUE_BYTES_MAX, VERSION_MAX};
+pub use crate::limits::{
+    COMMIT_OPERATIONS_MAX, KEY_BYTES_MAX, SEGMENT_BYTES_DEFAULT, VALUE_BYTES_MAX, VERSION_MAX,
+};
 pub use crate::object::{OBJECT_HEADER_BYTES, Object};
 pub use crate::pinned::Pinned;
 pub use crate::store::core::Core;

@@ -94,7 +94,12 @@ impl Log {
     }
 
     /// Makes sure that `bytes` fit behind the head; a new segment is taken only if more than `keep()` are free.
-    fn make_room(&self, head: &mut Head, bytes: usize, keep: impl FnOnce() -> u64) -> Result<SegmentId, NoSegment> {
+    fn make_room(
+        &self,
+        head: &mut Head,
+        bytes: usize,
+        keep: impl FnOnce() -> u64,
+    ) -> Result<SegmentId, NoSegment> {
         if let Some(segment) = head.segment
             && head.offset + bytes <= self.segment_bytes()
         {
@@ -196,7 +201,12 @@ impl Log {
     }
 
     /// Copies a whole object behind `head`, as it is. For the cleaner, which may use the reserve.
-    pub(crate) fn copy(&self, head: &mut Head, source: Location, bytes: usize) -> Result<Location, NoSegment> {
+    pub(crate) fn copy(
+        &self,
+        head: &mut Head,
+        source: Location,
+        bytes: usize,
+    ) -> Result<Location, NoSegment> {
         let segment = self.make_room(head, bytes, || 0)?;
         let offset = ((segment.0 as usize) << self.segment_shift) + head.offset;
         head.offset += bytes;

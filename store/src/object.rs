@@ -181,9 +181,17 @@ mod tests {
     fn header_round_trips_at_its_limits() {
         for kind in [Kind::Object, Kind::Tombstone] {
             for version in [1, 77, VERSION_MAX] {
-                for (key_bytes, value_bytes) in [(0, 0), (30, 100), (KEY_BYTES_MAX, VALUE_BYTES_MAX), (1, 65_536)] {
-                    let header =
-                        Header { checksum: 0xdead_beef, table: u32::MAX, version, kind, key_bytes, value_bytes };
+                for (key_bytes, value_bytes) in
+                    [(0, 0), (30, 100), (KEY_BYTES_MAX, VALUE_BYTES_MAX), (1, 65_536)]
+                {
+                    let header = Header {
+                        checksum: 0xdead_beef,
+                        table: u32::MAX,
+                        version,
+                        kind,
+                        key_bytes,
+                        value_bytes,
+                    };
                     assert_eq!(Header::decode(&header.encode()), Some(header));
                 }
             }

@@ -45,11 +45,14 @@ pub(crate) fn settle(core: &Core) {
 
 /// A put that waits for the cleaner as a client would.
 pub(crate) fn put_patiently(core: &Core, table: &Table, key: &[u8], value: &[u8]) -> Result<u64, WriteError> {
-    for _ in 0..10_000 {
+    for _ in 0..1_000_000 {
         let put = core.pin().put(table, crate::hash(key), key, value, crate::Condition::Always);
         match put {
             Err(WriteError::Retry { .. }) => {
-                core.step();
+                if !core.step() {
+                    // A pinned reader may be waiting for a processor.
+                    std::thread::yield_now();
+                }
             }
             other => return other,
         }

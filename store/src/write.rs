@@ -5,12 +5,12 @@
 //! no memory, so they work in a full store.
 
 use crate::error::{Condition, WriteError};
+use crate::index::Location;
 use crate::index::locked::{LockedBucket, NoRoom, SlotPlace};
 use crate::limits::{
     CHAIN_BUCKETS_MAX, GROWTH_BUCKETS_PER_INSERT, INSERTS_PER_LOAD_CHECK, KEY_BYTES_MAX, VALUE_BYTES_MAX,
     VERSION_MAX,
 };
-use crate::index::Location;
 use crate::log::Staged;
 use crate::object::{Object, object_bytes};
 use crate::pinned::Pinned;
@@ -26,7 +26,8 @@ impl From<NoRoom> for WriteError {
 }
 
 impl Pinned<'_> {
-    /// Stores `value` under `key` if the condition holds. Returns the object's new version.
+    /// Stores `value` under `key` if the condition holds. Returns the object's new version. `hash` is that of the
+    /// key ([`crate::hash`]), here as everywhere: the index computes it anew when it grows.
     pub fn put(
         &self,
         table: &Table,
@@ -135,7 +136,10 @@ impl Pinned<'_> {
     pub(crate) fn stage(&self, table: &Table, key: &[u8], value: &[u8]) -> Result<Staged, WriteError> {
         let store = &self.core.store;
         let mut head = self.core.head.borrow_mut();
-        store.log.stage(&mut head, || store.keep_for_writers(), table.id(), key, value).map_err(|_| self.no_memory())
+        store
+            .log
+            .stage(&mut head, || store.keep_for_writers(), table.id(), key, value)
+            .map_err(|_| self.no_memory())
     }
 
     pub(crate) fn unstage(&self, staged: &Staged) {
@@ -144,7 +148,11 @@ impl Pinned<'_> {
 
     /// The object at `location`, with it, if its key is `key`.
     #[inline]
-    pub(crate) fn with_location<'p>(&'p self, location: Location, key: &[u8]) -> Option<(Location, Object<'p>)> {
+    pub(crate) fn with_location<'p>(
+        &'p self,
+        location: Location,
+        key: &[u8],
+    ) -> Option<(Location, Object<'p>)> {
         self.object_of(location, key).map(|object| (location, object))
     }
 
@@ -203,7 +211,9 @@ impl Pinned<'_> {
     #[inline]
     pub(crate) fn help_growth(&self, table: &Table) {
         let inserts = table.count_insert(self.core.index);
-        if inserts.is_multiple_of(INSERTS_PER_LOAD_CHECK) && table.index.is_overloaded(&self.pin, table.objects()) {
+        if inserts.is_multiple_of(INSERTS_PER_LOAD_CHECK)
+            && table.index.is_overloaded(&self.pin, table.objects())
+        {
             let store = &self.core.store;
             if table.index.start_growth(&self.pin, store.config.huge_pages) {
                 store.note_growing(table);

@@ -2,7 +2,7 @@
 //! been moved to the next generation.
 //!
 //! ```text
-//!   mapping: [ n buckets │ room for n overflow buckets, touched only when used ]
+//!   mapping: [ n buckets │ room for n + 16 overflow buckets, touched only when used ]
 //! ```
 //!
 //! The memory is zero at first, which is an empty live bucket, so that a large generation costs nothing until
@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::epoch::EpochPin;
 use crate::index::bucket::{BUCKET_BYTES, Bucket, overflow_of, with_overflow};
+use crate::limits::CHAIN_BUCKETS_MAX;
 use crate::memory::Mapping;
 use crate::sync::{AtomicPtr, AtomicU64, Exclusive, Ordering};
 
@@ -40,8 +41,9 @@ impl Generation {
     /// A generation of `buckets` empty buckets.
     pub(crate) fn new(buckets: u64, huge_pages: bool) -> io::Result<Generation> {
         assert!(buckets > 0 && buckets < u64::from(u32::MAX));
-        // While the mean load is held, crafted keys can fill less than one overflow bucket per bucket.
-        let overflow_max = if cfg!(loom) { 2 } else { buckets as u32 };
+        // While the mean load is held, crafted keys can fill less than one overflow bucket per bucket; a small
+        // index must still have room for two chains of full length.
+        let overflow_max = if cfg!(loom) { 2 } else { buckets as u32 + 2 * CHAIN_BUCKETS_MAX as u32 };
         let memory = BucketArray::new(buckets as usize + overflow_max as usize, huge_pages)?;
         Ok(Generation {
             buckets,

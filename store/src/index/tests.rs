@@ -1,1 +1,185 @@
-//! x
+//! The index by itself: hash order, growth, churn.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::growth::Growth;
+use super::{Index, Location};
+use crate::epoch::{EpochPin, Epochs, LocalEpoch};
+use crate::limits::CHAIN_BUCKETS_MAX;
+use crate::reclaim::Reclaimer;
+use crate::sync::{AtomicU64, Ordering};
+use crate::tests::{budget, seed};
+
+/// An index whose locations are numbers of hashes in a list.
+struct Bed {
+    index: Index,
+    epochs: Arc<Epochs>,
+    reclaimer: Reclaimer,
+    charge: Arc<AtomicU64>,
+    hashes: Vec<u64>,
+}
+
+fn location(number: usize) -> Location {
+    Location::from_offset((number + 1) * 8)
+}
+
+fn number(location: Location) -> usize {
+    location.offset() / 8 - 1
+}
+
+impl Bed {
+    fn new(buckets: u64, hashes: Vec<u64>) -> Bed {
+        let epochs = Arc::new(Epochs::new(1));
+        let charge = Arc::new(AtomicU64::new(0));
+        let index = Index::new(buckets, Arc::clone(&charge)).expect("memory for a small index");
+        Bed { index, reclaimer: Reclaimer::new(Arc::clone(&epochs)), epochs, charge, hashes }
+    }
+
+    fn find(&self, pin: &EpochPin<'_>, wanted: usize) -> bool {
+        let found = self.index.find(pin, self.hashes[wanted], |at| (at == location(wanted)).then_some(()));
+        found.is_some()
+    }
+
+    fn insert(&self, pin: &EpochPin<'_>, wanted: usize) -> bool {
+        let mut bucket = self.index.lock(pin, self.hashes[wanted]).expect("the index is there");
+        bucket.insert(self.hashes[wanted], location(wanted), CHAIN_BUCKETS_MAX).is_ok()
+    }
+
+    fn remove(&self, pin: &EpochPin<'_>, wanted: usize) {
+        let mut bucket = self.index.lock(pin, self.hashes[wanted]).expect("the index is there");
+        let found = bucket.find(self.hashes[wanted], |at| (at == location(wanted)).then_some(()));
+        bucket.remove(found.expect("it is there").0);
+    }
+
+    fn grow(&self, pin: &EpochPin<'_>, buckets: u64) -> Growth {
+        self.index.grow(pin, buckets, &self.reclaimer, |at| self.hashes[number(at)], |_| {})
+    }
+
+    fn grow_whole(&self, pin: &EpochPin<'_>) {
+        assert!(self.index.start_growth(pin, false));
+        while self.grow(pin, 3) != Growth::Idle {}
+        assert!(!self.index.is_growing(pin));
+    }
+}
+
+#[test]
+fn every_entry_is_found_at_each_step_of_growth() {
+    let mut random = fastrand::Rng::with_seed(seed("every_entry_is_found_at_each_step_of_growth"));
+    let bed = Bed::new(1, (0..budget(600)).map(|_| random.u64(..)).collect());
+    let local = LocalEpoch::new(Arc::clone(&bed.epochs), 0);
+    let pin = local.pin();
+    let mut inserted = 0;
+    while inserted < bed.hashes.len() {
+        while inserted < bed.hashes.len() && !bed.index.is_overloaded(&pin, inserted as u64) {
+            assert!(bed.insert(&pin, inserted));
+            inserted += 1;
+        }
+        assert!(bed.index.start_growth(&pin, false));
+        assert!(!bed.index.start_growth(&pin, false), "one growth at a time");
+        while bed.grow(&pin, 1) == Growth::Unfinished {
+            assert!((0..inserted).all(|wanted| bed.find(&pin, wanted)));
+            assert!((inserted..bed.hashes.len()).all(|wanted| !bed.find(&pin, wanted)));
+        }
+    }
+}
+
+#[test]
+fn a_bucket_is_a_range_of_hashes_at_any_size() {
+    let bed = Bed::new(1, vec![0, u64::MAX]);
+    let local = LocalEpoch::new(Arc::clone(&bed.epochs), 0);
+    let pin = local.pin();
+    for _ in 0..24 {
+        let current = bed.index.current(&pin).expect("it is there");
+        let positions = (0..=u64::MAX / 977).map(|step| current.position(step * 977)).step_by(1 << 44);
+        assert!(positions.is_sorted());
+        assert_eq!((current.position(0), current.position(u64::MAX)), (0, current.buckets() - 1));
+        bed.grow_whole(&pin);
+        let next = bed.index.current(&pin).expect("it is there");
+        let mut covered = 0;
+        for position in 0..current.buckets() {
+            let overlap = next.overlap(current, position);
+            assert!(overlap.start <= covered && overlap.end > covered && overlap.end - overlap.start <= 3);
+            covered = overlap.end;
+        }
+        assert_eq!(covered, next.buckets());
+    }
+}
+
+#[test]
+fn growth_waits_for_a_locked_bucket_and_goes_on() {
+    let bed = Bed::new(4, (0..20_u64).map(|number| number << 59 | number).collect());
+    let local = LocalEpoch::new(Arc::clone(&bed.epochs), 0);
+    let pin = local.pin();
+    assert!((0..20).all(|wanted| bed.insert(&pin, wanted)));
+    assert!(bed.index.start_growth(&pin, false));
+    assert_eq!(bed.grow(&pin, 1), Growth::Unfinished);
+    // Locked in the new generation, where the second bucket must go.
+    let locked = bed.index.lock(&pin, (1 << 62) - 1).expect("the index is there");
+    assert_eq!(bed.grow(&pin, 1), Growth::Busy);
+    assert!((0..20).all(|wanted| bed.find(&pin, wanted)));
+    drop(locked);
+    assert_eq!(bed.grow(&pin, 1), Growth::Unfinished);
+    while bed.grow(&pin, 1) != Growth::Idle {}
+    assert!((0..20).all(|wanted| bed.find(&pin, wanted)));
+}
+
+#[test]
+fn crafted_hashes_survive_growth() {
+    // Sixty-three hashes on either side of a bucket's border, which growth puts into one bucket.
+    let border = 1_u64 << 62;
+    let left = (0..63).map(|number| border - 1 - number);
+    let bed = Bed::new(4, left.chain((0..63).map(|number| border + number)).collect());
+    let local = LocalEpoch::new(Arc::clone(&bed.epochs), 0);
+    let pin = local.pin();
+    assert!((0..126).all(|wanted| bed.insert(&pin, wanted)));
+    for _ in 0..20 {
+        bed.grow_whole(&pin);
+        assert!((0..126).all(|wanted| bed.find(&pin, wanted)));
+    }
+    (0..126).for_each(|wanted| bed.remove(&pin, wanted));
+    assert!((0..126).all(|wanted| !bed.find(&pin, wanted)));
+}
+
+#[test]
+fn churn_leaves_no_overflow_buckets_behind() {
+    let mut random = fastrand::Rng::with_seed(seed("churn_leaves_no_overflow_buckets_behind"));
+    let bed = Bed::new(64, (0..4096).map(|_| random.u64(..)).collect());
+    let local = LocalEpoch::new(Arc::clone(&bed.epochs), 0);
+    let pin = local.pin();
+    let mut present = BTreeMap::new();
+    for _ in 0..budget(60_000) {
+        let wanted = random.usize(0..bed.hashes.len());
+        if present.remove(&wanted).is_some() {
+            bed.remove(&pin, wanted);
+            assert!(!bed.find(&pin, wanted));
+        } else if present.len() < 300 && bed.insert(&pin, wanted) {
+            present.insert(wanted, ());
+            assert!(bed.find(&pin, wanted));
+        }
+    }
+    assert!(present.keys().all(|&wanted| bed.find(&pin, wanted)));
+    let current = bed.index.current(&pin).expect("it is there");
+    assert!(current.overflow_bytes() <= 64 * 64, "used at one time, not over time");
+}
+
+#[test]
+fn a_dismantled_index_finds_nothing_and_frees_its_memory() {
+    let bed = Bed::new(4, (0..40_u64).map(|number| number << 58).collect());
+    let local = LocalEpoch::new(Arc::clone(&bed.epochs), 0);
+    let mut dropped = Vec::new();
+    {
+        let pin = local.pin();
+        assert!((0..20).all(|wanted| bed.insert(&pin, wanted)));
+        assert!(bed.index.start_growth(&pin, false));
+        assert_eq!(bed.grow(&pin, 2), Growth::Unfinished);
+        while !bed.index.dismantle(&pin, 1, &bed.reclaimer, |at| dropped.push(number(at))) {}
+        assert!((0..20).all(|wanted| !bed.find(&pin, wanted)));
+        assert!(bed.index.lock(&pin, 0).is_none());
+        assert!(!bed.reclaimer.step(), "the pin may still see it");
+    }
+    dropped.sort_unstable();
+    assert_eq!(dropped, (0..20).collect::<Vec<_>>());
+    assert_eq!(bed.charge.load(Ordering::Relaxed), 0);
+    while bed.reclaimer.step() {}
+}

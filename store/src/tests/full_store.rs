@@ -1,1 +1,105 @@
-//! x
+//! A store that is full: what still works, and overwriting at high load for long.
+
+use std::collections::BTreeMap;
+
+use crate::tests::{budget, get, put_patiently, seed, settle, store};
+use crate::{Condition, Core, Table, WriteError, hash};
+
+const VALUE: [u8; 100] = [9; 100];
+
+fn fill(core: &Core, table: &Table) -> u64 {
+    for number in 0_u64.. {
+        match put_patiently(core, table, &number.to_le_bytes(), &VALUE) {
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error, WriteError::OutOfMemory);
+                return number;
+            }
+        }
+    }
+    unreachable!("memory is finite")
+}
+
+#[test]
+fn a_full_store_serves_reads_and_deletes_and_takes_writes_again() {
+    let store = store(1 << 20, 16 << 10, 1);
+    let (core, table) = (store.core(0), store.table(1));
+    let count = fill(&core, &table);
+    assert!(count * 128 > 850 << 10, "{count} objects of 128 bytes are all that fits");
+    for number in 0..count {
+        assert_eq!(get(&core, &table, &number.to_le_bytes()), Some((1, VALUE.to_vec())));
+    }
+    let overwrite = put_patiently(&core, &table, &0_u64.to_le_bytes(), &VALUE);
+    assert_eq!(overwrite, Err(WriteError::OutOfMemory));
+    for number in (0..count).step_by(4) {
+        let key = number.to_le_bytes();
+        let deleted = core.pin().delete(&table, hash(&key), &key, Condition::Always);
+        assert_eq!(deleted, Ok(Some(1)));
+    }
+    assert_eq!(table.objects(), count - count.div_ceil(4));
+    for number in (0..count).step_by(8) {
+        put_patiently(&core, &table, &number.to_le_bytes(), &VALUE).expect("deletes made room");
+    }
+    for number in 0..count {
+        let there = get(&core, &table, &number.to_le_bytes()).is_some();
+        assert_eq!(there, number % 4 != 0 || number % 8 == 0);
+    }
+}
+
+#[test]
+fn deleting_all_makes_all_memory_free_again() {
+    let store = store(1 << 20, 16 << 10, 1);
+    let (core, table) = (store.core(0), store.table(1));
+    let first = fill(&core, &table);
+    for number in 0..first {
+        let key = number.to_le_bytes();
+        core.pin().delete(&table, hash(&key), &key, Condition::Always).expect("deletes need no memory");
+    }
+    assert_eq!((table.objects(), table.bytes()), (0, 0));
+    assert_eq!(fill(&core, &table), first);
+}
+
+/// Overwrites at 80 % of the memory, uniformly and skewed, with values of several sizes.
+fn overwrite_at_80_percent(seed: u64, writes: usize, skewed: bool) {
+    let memory_bytes = 8 << 20;
+    let store = store(memory_bytes, 32 << 10, 1);
+    let (core, table) = (store.core(0), store.table(1));
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut model = BTreeMap::new();
+    let mut keys = 0_u32;
+    while (store.statistics().object_bytes + store.statistics().index_bytes) * 10 < memory_bytes as u64 * 8 {
+        put_patiently(&core, &table, &keys.to_le_bytes(), &VALUE).expect("80 % fits");
+        model.insert(keys, VALUE.to_vec());
+        keys += 1;
+    }
+    for _ in 0..writes {
+        let key = if skewed {
+            random.u32(0..keys).min(random.u32(0..keys)).min(random.u32(0..keys))
+        } else {
+            random.u32(0..keys)
+        };
+        let value = vec![random.u8(..); random.usize(95..=105)];
+        put_patiently(&core, &table, &key.to_le_bytes(), &value).expect("overwriting needs no more");
+        model.insert(key, value);
+        core.step();
+    }
+    settle(&core);
+    for (key, value) in &model {
+        let found = get(&core, &table, &key.to_le_bytes()).expect("nothing is lost");
+        assert_eq!(found.1, *value);
+    }
+    let statistics = store.statistics();
+    let copied = statistics.bytes_relocated / (writes as u64 * 128).max(1);
+    println!("{} segments cleaned, {copied} bytes copied per byte written", statistics.segments_cleaned);
+    assert!(cfg!(miri) || statistics.segments_cleaned > 0);
+}
+
+#[test]
+fn overwriting_at_80_percent_goes_on() {
+    overwrite_at_80_percent(seed("overwriting_at_80_percent_goes_on"), budget(300_000), false);
+}
+
+#[test]
+fn skewed_overwriting_at_80_percent_goes_on() {
+    overwrite_at_80_percent(seed("skewed_overwriting_at_80_percent_goes_on"), budget(300_000), true);
+}

@@ -130,19 +130,21 @@ impl Run {
                 assert!(!stale);
                 let before: Vec<_> = writes.iter().map(|(key, _)| self.current(key)).collect();
                 assert!(before.iter().all(|&before| before < version));
-                for (key, value) in writes {
+                // Of several writes of one key only the last takes place.
+                for (key, value) in writes.into_iter().collect::<BTreeMap<_, _>>() {
                     match value {
                         Some(value) => drop(self.model.insert(key, (version, value))),
-                        None => {
-                            if self.model.remove(&key).is_some() {
-                                self.deleted_version = self.deleted_version.max(version);
-                            }
+                        None if self.model.remove(&key).is_some() => {
+                            self.deleted_version = self.deleted_version.max(version);
                         }
+                        None => {}
                     }
                 }
             }
             Err(crate::CommitError::Conflict { read }) => assert!(stale && read == 0),
-            Err(error) => assert!(matches!(error, crate::CommitError::Write(WriteError::Retry { .. })), "{error}"),
+            Err(error) => {
+                assert!(matches!(error, crate::CommitError::Write(WriteError::Retry { .. })), "{error}")
+            }
         }
     }
 
@@ -150,8 +152,11 @@ impl Run {
         for (key, expected) in &self.model {
             assert_eq!(get(&self.core, &self.table, key).as_ref(), Some(expected));
         }
-        let bytes: usize =
-            self.model.iter().map(|(key, (_, value))| (20 + key.len() + value.len()).next_multiple_of(8)).sum();
+        let bytes: usize = self
+            .model
+            .iter()
+            .map(|(key, (_, value))| (20 + key.len() + value.len()).next_multiple_of(8))
+            .sum();
         assert_eq!(self.table.objects(), self.model.len() as u64);
         assert_eq!(self.table.bytes(), bytes as u64);
     }

@@ -1,1 +1,142 @@
-//! x
+//! Figures of lookups, writes and memory, printed. Run on a quiet machine:
+//! `cargo test --release -p store speed -- --ignored --nocapture --test-threads 1`
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use crate::{Condition, Config, Core, Store, Table, WriteError, hash};
+
+const OBJECTS: u64 = 1_000_000;
+const BATCH: usize = 32;
+
+fn key_of(number: u64) -> [u8; 30] {
+    let mut key = *b"user-0000000000000000-abcdefgh";
+    key[5..13].copy_from_slice(&number.to_le_bytes());
+    key
+}
+
+fn big_store() -> std::sync::Arc<Store> {
+    let config = Config { memory_bytes: 1 << 30, ..Config::default() };
+    Store::new(config).expect("1 GiB can be reserved")
+}
+
+fn report(what: &str, count: u64, since: Instant) {
+    let ns = since.elapsed().as_nanos() as f64 / count as f64;
+    println!("{what}: {ns:.1} ns, {:.2} M/s", 1e3 / ns);
+}
+
+/// Resident bytes of this process.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").expect("/proc is there");
+    let pages = status.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.expect("statm has numbers") * 4096
+}
+
+fn put_batches(core: &Core, table: &Table, numbers: impl Iterator<Item = u64>) -> u64 {
+    let value = [7; 100];
+    let (mut done, mut retries) = (0, 0);
+    let mut batch = Vec::with_capacity(BATCH);
+    let mut numbers = numbers.peekable();
+    while numbers.peek().is_some() {
+        batch.clear();
+        batch.extend(numbers.by_ref().take(BATCH).map(|number| {
+            let key = key_of(number);
+            (hash(&key), key)
+        }));
+        let pinned = core.pin();
+        batch.iter().for_each(|(hash, _)| pinned.prefetch_bucket(table, *hash));
+        batch.iter().for_each(|(hash, _)| pinned.prefetch_object(table, *hash));
+        for (hash, key) in &batch {
+            match pinned.put(table, *hash, key, &value, Condition::Always) {
+                Ok(_) => done += 1,
+                Err(WriteError::Retry { .. }) => retries += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        drop(pinned);
+        core.step();
+    }
+    if retries > 0 {
+        println!("  ({retries} puts were told to retry)");
+    }
+    done
+}
+
+#[test]
+#[ignore = "prints figures"]
+fn speed_of_gets_and_puts() {
+    let store = big_store();
+    let (core, table) = (store.core(0), store.table(1));
+    let start = Instant::now();
+    report("insert, batches of 32", put_batches(&core, &table, 0..OBJECTS), start);
+    let start = Instant::now();
+    let mut random = fastrand::Rng::with_seed(1);
+    let numbers = (0..4 * OBJECTS).map(|_| random.u64(0..OBJECTS));
+    report("overwrite, batches of 32", put_batches(&core, &table, numbers), start);
+
+    let mut lookups = Vec::with_capacity(4 << 20);
+    lookups.extend((0..4 << 20).map(|_| {
+        let key = key_of(random.u64(0..OBJECTS));
+        (hash(&key), key)
+    }));
+    let mut sum = 0;
+    let start = Instant::now();
+    for batch in lookups.chunks(BATCH) {
+        let pinned = core.pin();
+        batch.iter().for_each(|(hash, _)| pinned.prefetch_bucket(&table, *hash));
+        batch.iter().for_each(|(hash, _)| pinned.prefetch_object(&table, *hash));
+        for (hash, key) in batch {
+            let object = pinned.get(&table, *hash, key).expect("it was put");
+            sum += u64::from(object.value()[50]) + object.version();
+        }
+    }
+    report("get, batches of 32", lookups.len() as u64, start);
+    let start = Instant::now();
+    for (hash, key) in &lookups[..1 << 20] {
+        let pinned = core.pin();
+        sum += pinned.get(&table, *hash, key).expect("it was put").version();
+    }
+    report("get, one at a time", 1 << 20, start);
+    let start = Instant::now();
+    let hot: Vec<_> = lookups[..64].to_vec();
+    for _ in 0..1 << 16 {
+        let pinned = core.pin();
+        for (hash, key) in &hot {
+            sum += pinned.get(&table, *hash, key).expect("it was put").version();
+        }
+    }
+    report("get, all in the cache", 64 << 16, start);
+    black_box(sum);
+    let start = Instant::now();
+    for _ in 0..10_000_000 {
+        black_box(core.pin());
+    }
+    report("pin and unpin", 10_000_000, start);
+}
+
+#[test]
+#[ignore = "prints figures"]
+fn speed_memory_per_object() {
+    let before = resident_bytes();
+    let store = big_store();
+    let (core, table) = (store.core(0), store.table(1));
+    let mut worst = (0, 0.0);
+    for number in 0..1_300_000 {
+        let key = key_of(number);
+        core.pin().put(&table, hash(&key), &key, &[7; 100], Condition::Always).expect("there is memory");
+        if number % 20 == 0 {
+            core.step();
+        }
+        let objects = number + 1;
+        if objects >= 900_000 && objects % 10_000 == 0 {
+            let bytes = (resident_bytes() - before) as f64 / objects as f64;
+            if bytes > worst.1 {
+                worst = (objects, bytes);
+            }
+            if objects == OBJECTS {
+                println!("resident at a million: {bytes:.1} B per object, {:?}", store.statistics());
+            }
+        }
+    }
+    println!("worst from 0.9 to 1.3 million objects: {:.1} B at {}", worst.1, worst.0);
+}

@@ -1,0 +1,184 @@
+//! The index's smallest cases under loom: every interleaving of two threads.
+//!
+//! Run: `RUSTFLAGS="--cfg loom" cargo test --release -p store loom`
+
+use std::sync::Arc;
+
+use super::{Index, Location};
+use crate::epoch::{EpochPin, Epochs, LocalEpoch};
+use crate::limits::CHAIN_BUCKETS_MAX;
+use crate::reclaim::Reclaimer;
+use crate::sync::AtomicU64;
+
+/// A hash in the lower half, so in the first of two buckets.
+const HASH: u64 = 0x1111_2222_3333_4444;
+const FIRST: usize = 8;
+const SECOND: usize = 16;
+
+struct Bed {
+    index: Index,
+    reclaimer: Reclaimer,
+    epochs: Arc<Epochs>,
+}
+
+impl Bed {
+    fn new() -> Arc<Bed> {
+        let epochs = Arc::new(Epochs::new(2));
+        let index = Index::new(1, Arc::new(AtomicU64::new(0))).expect("memory for one bucket");
+        Arc::new(Bed { index, reclaimer: Reclaimer::new(Arc::clone(&epochs)), epochs })
+    }
+
+    fn local(&self, core: usize) -> LocalEpoch {
+        LocalEpoch::new(Arc::clone(&self.epochs), core)
+    }
+
+    fn find(&self, pin: &EpochPin<'_>, hash: u64) -> Option<usize> {
+        self.index.find(pin, hash, |location| Some(location.offset()))
+    }
+
+    fn insert(&self, pin: &EpochPin<'_>, hash: u64, offset: usize) {
+        let mut bucket = self.index.lock(pin, hash).expect("the index is there");
+        bucket.insert(hash, Location::from_offset(offset), CHAIN_BUCKETS_MAX).expect("there is room");
+    }
+
+    fn replace(&self, pin: &EpochPin<'_>, hash: u64, offset: usize) {
+        let mut bucket = self.index.lock(pin, hash).expect("the index is there");
+        let (place, ()) = bucket.find(hash, |_| Some(())).expect("it is there");
+        bucket.replace(place, hash, Location::from_offset(offset));
+    }
+
+    fn grow(&self, pin: &EpochPin<'_>) {
+        self.index.start_growth(pin, false);
+        self.index.grow(pin, 2, &self.reclaimer, |_| HASH, |_| {});
+    }
+}
+
+fn beside(
+    bed: &Arc<Bed>,
+    work: impl Fn(&Bed, &EpochPin<'_>) + Send + 'static,
+) -> loom::thread::JoinHandle<()> {
+    let bed = Arc::clone(bed);
+    loom::thread::spawn(move || {
+        let local = bed.local(1);
+        work(&bed, &local.pin());
+    })
+}
+
+fn explore(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+#[test]
+fn loom_a_published_entry_is_found_by_whoever_comes_later() {
+    explore(|| {
+        let bed = Bed::new();
+        let reader = beside(&bed, |bed, pin| {
+            let first = bed.find(pin, HASH);
+            let second = bed.find(pin, HASH);
+            assert!(first.is_none() || second == first, "what was found stays");
+        });
+        let local = bed.local(0);
+        bed.insert(&local.pin(), HASH, FIRST);
+        assert_eq!(bed.find(&local.pin(), HASH), Some(FIRST));
+        reader.join().expect("the reader does not panic");
+    });
+}
+
+#[test]
+fn loom_an_entry_is_found_while_the_index_grows() {
+    explore(|| {
+        let bed = Bed::new();
+        let local = bed.local(0);
+        bed.insert(&local.pin(), HASH, FIRST);
+        let reader = beside(&bed, |bed, pin| assert_eq!(bed.find(pin, HASH), Some(FIRST)));
+        bed.grow(&local.pin());
+        assert_eq!(bed.find(&local.pin(), HASH), Some(FIRST));
+        reader.join().expect("the reader does not panic");
+    });
+}
+
+#[test]
+fn loom_a_replacement_is_not_lost_while_the_index_grows() {
+    explore(|| {
+        let bed = Bed::new();
+        let local = bed.local(0);
+        bed.insert(&local.pin(), HASH, FIRST);
+        let writer = beside(&bed, |bed, pin| {
+            bed.replace(pin, HASH, SECOND);
+            assert_eq!(bed.find(pin, HASH), Some(SECOND));
+        });
+        bed.grow(&local.pin());
+        writer.join().expect("the writer does not panic");
+        assert_eq!(bed.find(&local.pin(), HASH), Some(SECOND));
+    });
+}
+
+#[test]
+fn loom_an_entry_that_moves_within_its_chain_is_found() {
+    explore(|| {
+        let bed = Bed::new();
+        let local = bed.local(0);
+        {
+            // Seven entries of another hash fill the bucket; ours is in the overflow bucket behind it.
+            let pin = local.pin();
+            (2..9).for_each(|number| bed.insert(&pin, HASH + 1, number * 8));
+            bed.insert(&pin, HASH, 800);
+        }
+        let reader = beside(&bed, |bed, pin| assert_eq!(bed.find(pin, HASH), Some(800)));
+        {
+            // Removing one makes ours move into its place.
+            let pin = local.pin();
+            let mut bucket = bed.index.lock(&pin, HASH).expect("the index is there");
+            let (place, ()) = bucket.find(HASH + 1, |_| Some(())).expect("it is there");
+            bucket.remove(place);
+        }
+        reader.join().expect("the reader does not panic");
+    });
+}
+
+#[test]
+fn loom_two_writers_of_one_bucket_both_succeed() {
+    explore(|| {
+        let bed = Bed::new();
+        let writer = beside(&bed, |bed, pin| bed.insert(pin, HASH, FIRST));
+        let local = bed.local(0);
+        bed.insert(&local.pin(), HASH + 1, SECOND);
+        writer.join().expect("the writer does not panic");
+        assert_eq!(bed.find(&local.pin(), HASH), Some(FIRST));
+        assert_eq!(bed.find(&local.pin(), HASH + 1), Some(SECOND));
+    });
+}
+
+#[test]
+fn loom_readers_of_two_buckets_do_not_see_half_a_commit() {
+    explore(|| {
+        let (low, high) = (HASH, HASH | 1 << 63);
+        let bed = Bed::new();
+        let local = bed.local(0);
+        {
+            // Two buckets: of one and a half, rounded up.
+            let pin = local.pin();
+            bed.grow(&pin);
+            bed.insert(&pin, low, FIRST);
+            bed.insert(&pin, high, FIRST);
+        }
+        let reader = beside(&bed, move |bed, pin| {
+            let first = bed.find(pin, low);
+            let second = bed.find(pin, high);
+            assert!(first == Some(FIRST) || second == Some(SECOND), "the second is read later");
+        });
+        let pin = local.pin();
+        let lock = |hash| bed.index.lock(&pin, hash).expect("the index is there");
+        let mut buckets = [(low, lock(low)), (high, lock(high))];
+        buckets.iter_mut().for_each(|(_, bucket)| bucket.begin_commit());
+        for (hash, bucket) in &mut buckets {
+            let (place, ()) = bucket.find(*hash, |_| Some(())).expect("it is there");
+            bucket.replace(place, *hash, Location::from_offset(SECOND));
+        }
+        drop(buckets);
+        drop(pin);
+        reader.join().expect("the reader does not panic");
+    });
+}
