@@ -124,8 +124,9 @@ impl Access {
         unsafe { ptr::copy(text.address, self.last_words, self.last_words_bytes) };
     }
 
-    /// Reads one object.
-    #[inline]
+    /// Reads one object. Inlined into the host call with all below it: a place handed on through memory costs
+    /// as much as the lookup.
+    #[inline(always)]
     pub fn get(&mut self, table: u32, key: &[u8], record: &mut RawRecord) -> Result<(), Error> {
         self.spend_reads(1)?;
         let environment = self.environment();
@@ -234,7 +235,7 @@ impl Access {
         unsafe { &*self.extension }
     }
 
-    #[inline]
+    #[inline(always)]
     fn place<'e>(
         &mut self,
         environment: &'e WorkerEnvironment<'e>,
@@ -244,13 +245,20 @@ impl Access {
         let table = match self.table {
             // SAFETY: found in the tables of this environment, which do not change during a poll.
             Some((known, table)) if known == id => unsafe { table.as_ref() },
-            _ => {
-                let entry = environment.tables.get(self.extension().tenant, id).ok_or(Error::UnknownTable)?;
-                self.table = Some((id, NonNull::from(&*entry.table)));
-                &*entry.table
-            }
+            _ => self.find_table(environment, id)?,
         };
         Ok(Place { id, table, hash: store::hash(key), key: checked_key(key)? })
+    }
+
+    #[inline(never)]
+    fn find_table<'e>(
+        &mut self,
+        environment: &'e WorkerEnvironment<'e>,
+        id: u32,
+    ) -> Result<&'e Table, Error> {
+        let entry = environment.tables.get(self.extension().tenant, id).ok_or(Error::UnknownTable)?;
+        self.table = Some((id, NonNull::from(&*entry.table)));
+        Ok(&entry.table)
     }
 
     #[inline]

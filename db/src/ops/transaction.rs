@@ -10,7 +10,7 @@
 pub mod write_set;
 
 use sandstorm::abi::VERSION_UNAPPLIED;
-use store::{CommitError, Condition, Pinned, ReadCheck, Table, Write};
+use store::{CommitError, Condition, Object, Pinned, ReadCheck, Table, Write};
 
 use crate::limits::{TRANSACTION_READS_KEPT, TRANSACTION_READS_MAX};
 use crate::sched::arena::Arena;
@@ -108,7 +108,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `LimitExceeded` when one more read cannot be noted.
-    #[inline]
+    #[inline(always)]
     pub fn get(&mut self, pin: &Pinned<'_>, place: Place<'_>) -> Result<Option<Found>, TransactionError> {
         if let Some(write) = self.writes.find(place.id, place.hash, place.key) {
             return Ok(write.value.map(|value| Found { value, version: VERSION_UNAPPLIED }));
@@ -116,12 +116,7 @@ impl Transaction {
         let object = pin.get(place.table, place.hash, place.key);
         let found = object.map(|object| Found { value: Lent::of(object.value()), version: object.version() });
         if self.notes_reads {
-            let key = match object {
-                Some(object) => Lent::of(object.key()),
-                None => self.writes.copy(place.key)?,
-            };
-            let version = found.map_or(0, |found| found.version);
-            self.note(Read { hash: place.hash, version, table: place.id, key })?;
+            self.note(place, object)?;
         }
         Ok(found)
     }
@@ -218,11 +213,16 @@ impl Transaction {
         if condition.holds(version) { Ok(()) } else { Err(TransactionError::ConditionFailed(version)) }
     }
 
-    fn note(&mut self, read: Read) -> Result<(), TransactionError> {
+    #[inline(never)]
+    fn note(&mut self, place: Place<'_>, object: Option<Object<'_>>) -> Result<(), TransactionError> {
         if self.reads.len() == TRANSACTION_READS_MAX {
             return Err(TransactionError::LimitExceeded);
         }
-        self.reads.push(read);
+        let (version, key) = match object {
+            Some(object) => (object.version(), Lent::of(object.key())),
+            None => (0, self.writes.copy(place.key)?),
+        };
+        self.reads.push(Read { hash: place.hash, version, table: place.id, key });
         Ok(())
     }
 }

@@ -1,0 +1,231 @@
+//! Frames and records that are wrong in every way: answered or counted, never fatal, nobody else disturbed.
+
+use wire::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use wire::{
+    Body, Condition, FrameReader, FrameWriter, OpenRequest, RecordHeader, Request, Status, VersionRange, opcode,
+};
+
+use super::Site;
+use super::client::{Client, ControlStream};
+
+/// A frame of one group with one message.
+fn frame(token: u64, view: u64, code: u8, sequence: u32, body: &[u8]) -> Vec<u8> {
+    let mut buffer = [0; 1472];
+    let mut writer = FrameWriter::new();
+    writer.start(&mut buffer, view);
+    assert!(writer.group(&mut buffer, token, 0, 0));
+    let place = writer.message(&mut buffer, code, 0, sequence, body.len()).expect("room");
+    place.copy_from_slice(body);
+    let bytes = writer.finish(&mut buffer);
+    buffer[..bytes].to_vec()
+}
+
+/// Status and sequence of each message of frames.
+fn statuses(frames: &[Vec<u8>]) -> Vec<(Status, u32)> {
+    let mut found = Vec::new();
+    for frame in frames {
+        for group in FrameReader::new(frame).expect("a good frame").groups() {
+            for message in group.expect("a good group").messages() {
+                let message = message.expect("a good message");
+                found.push((Status::from_u8(message.code).expect("a status"), message.sequence_low));
+            }
+        }
+    }
+    found
+}
+
+fn still_serves(client: &mut Client, table: u32) {
+    let put = Request::Put { table, key: b"alive", value: b"v", condition: Condition::Always };
+    assert_eq!(client.status(&put), Status::Ok);
+    assert_eq!(client.status(&Request::Get { table, key: b"alive" }), Status::Ok);
+}
+
+#[test]
+fn every_wrong_request_is_answered_with_its_status() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut client, mut other, table) = site.two_clients("ann");
+    let (token, view) = (other.opened.token, other.opened.view);
+    let mut ask = |view, code, body: &[u8]| {
+        let frames = other.exchange_frame(&frame(token, view, code, 77, body));
+        statuses(&frames)
+    };
+    assert_eq!(ask(view, 0, &[]), [(Status::UnknownOpcode, 77)]);
+    assert_eq!(ask(view, 255, &[]), [(Status::UnknownOpcode, 77)]);
+    assert_eq!(ask(view, opcode::TENANT_LIST, &[]), [(Status::UnknownOpcode, 77)]);
+    assert_eq!(ask(view, opcode::GET, &[1]), [(Status::Malformed, 77)]);
+    assert_eq!(ask(view, opcode::PUT, &[0; 7]), [(Status::Malformed, 77)]);
+    assert_eq!(ask(view, opcode::PING, &[9; 3]), [(Status::Malformed, 77)]);
+    assert_eq!(ask(view, opcode::INVOKE, &[0; 20]), [(Status::UnknownExtension, 77)]);
+    assert_eq!(ask(view + 1, opcode::PING, &[]), [(Status::WrongView, 77)]);
+    assert_eq!(ask(view, opcode::PING, &[]), [(Status::Ok, 77)]);
+    still_serves(&mut client, table);
+}
+
+#[test]
+fn a_stranger_gets_no_more_than_it_sent_and_not_often() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut client, table) = site.tenant_with_table("ann");
+    for token in [0, 1, u64::MAX, client.opened.token ^ 1] {
+        let request = frame(token, client.opened.view, opcode::PING, 3, &[]);
+        let answer = client.exchange_frame(&request);
+        assert_eq!(statuses(&answer), [(Status::BadToken, 3)]);
+        assert!(answer[0].len() <= request.len());
+        let group = FrameReader::new(&answer[0]).expect("a frame").groups().next().expect("a group");
+        assert_eq!(group.expect("a good group").token, token);
+    }
+    let stranger = frame(12, client.opened.view, opcode::PING, 3, &[]);
+    let answers: usize = (0..10)
+        .map(|_| {
+            for _ in 0..199 {
+                client.send_frame(&stranger);
+            }
+            client.exchange_frame(&stranger).len()
+        })
+        .sum();
+    assert!(answers < 1_000, "{answers} answers to 2,000 strange frames");
+    still_serves(&mut client, table);
+}
+
+#[test]
+fn frames_that_are_none_are_dropped_without_an_answer() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut client, mut other, table) = site.two_clients("ann");
+    let good = frame(other.opened.token, other.opened.view, opcode::PING, 3, &[]);
+    let mut wrong = vec![vec![0], vec![0xff; 1472], good[..good.len() - 1].to_vec()];
+    for at in [0, 2, 3, 4, 6] {
+        let mut frame = good.clone();
+        frame[at] ^= 0x40;
+        wrong.push(frame);
+    }
+    for frame in &wrong {
+        assert!(other.exchange_frame(frame).iter().all(|answer| statuses(&[answer.clone()]).len() <= 1));
+    }
+    still_serves(&mut client, table);
+}
+
+#[test]
+fn random_damage_harms_nobody() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut client, mut other, table) = site.two_clients("ann");
+    let mut random = fastrand::Rng::with_seed(7);
+    let good = frame(other.opened.token, other.opened.view, opcode::PUT, 3, &[0; 64]);
+    for round in 0..20_000 {
+        let mut damaged = good.clone();
+        for _ in 0..random.usize(1..6) {
+            let at = random.usize(..damaged.len());
+            damaged[at] = random.u8(..);
+        }
+        damaged.truncate(random.usize(1..=damaged.len()));
+        other.send_frame(&damaged);
+        if round % 1_000 == 0 {
+            still_serves(&mut client, table);
+        }
+    }
+    let replayed = frame(other.opened.token, other.opened.view, opcode::PING, 3, &[]);
+    for _ in 0..1_000 {
+        other.send_frame(&replayed);
+    }
+    still_serves(&mut client, table);
+}
+
+#[test]
+fn a_message_whose_length_lies_ends_its_group_alone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut client, mut other, table) = site.two_clients("ann");
+    let mut lie = frame(other.opened.token, other.opened.view, opcode::PING, 3, &[]);
+    lie[FRAME_HEADER_BYTES + GROUP_HEADER_BYTES] = 200;
+    assert!(other.exchange_frame(&lie).is_empty());
+    still_serves(&mut client, table);
+}
+
+#[test]
+fn sizes_at_and_beyond_the_limits_get_their_status() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut client, mut other, table) = site.two_clients("ann");
+    let key = vec![b'k'; KEY_BYTES_MAX];
+    let value = vec![7; VALUE_BYTES_MAX];
+    let put = Request::Put { table, key: &key, value: &value, condition: Condition::Always };
+    other.control.request(1, &put).expect("exactly at the limits");
+    let answer = other.control.request(2, &Request::Get { table, key: &key }).expect("an object");
+    assert_eq!(answer[8..], value);
+    // A value one byte longer, and a key one byte longer, encoded by hand.
+    let mut body = vec![0; put.body_bytes()];
+    put.encode(&mut body);
+    body.push(7);
+    let refused = other.control.exchange(opcode::PUT, 3, &body);
+    assert_eq!(refused.expect_err("too long").0, Status::ValueTooLarge);
+    let mut body = table.to_le_bytes().to_vec();
+    body.extend(vec![b'k'; KEY_BYTES_MAX + 1]);
+    let refused = other.control.exchange(opcode::GET, 4, &body);
+    assert_eq!(refused.expect_err("too long").0, Status::KeyTooLarge);
+    still_serves(&mut client, table);
+}
+
+#[test]
+fn a_record_beyond_every_limit_is_refused_and_the_stream_closed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut client, table) = site.tenant_with_table("ann");
+    let mut header = RecordHeader { code: opcode::PUT, ..RecordHeader::default() }.encode_record(&[]);
+    header[..4].copy_from_slice(&u32::MAX.to_le_bytes());
+    client.control.write_raw(&header);
+    let (answer, _) = client.control.read().expect("one answer");
+    assert_eq!(Status::from_u8(answer.code), Some(Status::LimitExceeded));
+    assert!(client.control.read().is_none(), "then the stream is closed");
+    still_serves(&mut client, table);
+}
+
+#[test]
+fn openings_that_are_none_are_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let good = OpenRequest::Session { tenant: "ann", secret: "x" }.encode(VersionRange::OURS);
+    let mut magic = good.clone();
+    magic[0] ^= 1;
+    let future = OpenRequest::Attach { token: 1 }.encode(VersionRange { min: 200, max: 201 });
+    let long = OpenRequest::Session { tenant: &"n".repeat(60_000), secret: "x" }.encode(VersionRange::OURS);
+    let climbing = OpenRequest::Session { tenant: "../etc", secret: "x" }.encode(VersionRange::OURS);
+    let cases = [
+        (opcode::OPEN_SESSION, magic, Status::Malformed),
+        (opcode::OPEN_SESSION, good[..5].to_vec(), Status::Malformed),
+        (opcode::OPEN_SESSION, long, Status::Malformed),
+        (opcode::OPEN_SESSION, climbing, Status::NameInvalid),
+        (opcode::ATTACH, future, Status::UnsupportedVersion),
+        (opcode::TABLE_CREATE, good.clone(), Status::UnknownOpcode),
+        (opcode::PUT, good, Status::UnknownOpcode),
+    ];
+    for (code, body, status) in cases {
+        let mut stream = ControlStream::connect(site.server.tcp());
+        let refused = stream.exchange(code, 0, &body).expect_err("no opening");
+        assert_eq!(refused.0, status);
+        if status == Status::UnsupportedVersion {
+            assert_eq!(VersionRange::decode(&refused.1), Ok(VersionRange::OURS));
+        }
+        assert!(stream.read().is_none(), "then the stream is closed");
+    }
+}
+
+#[test]
+fn names_that_may_not_be_are_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut client, table) = site.tenant_with_table("ann");
+    let long = "n".repeat(10_000);
+    for name in ["", "..", "../t", "a/b", "-t", long.as_str()] {
+        for code in [opcode::TABLE_CREATE, opcode::TABLE_DROP, opcode::EXTENSION_REMOVE] {
+            let mut body = (name.len() as u16).to_le_bytes().to_vec();
+            body.extend(name.as_bytes());
+            let refused = client.control.exchange(code, 0, &body).expect_err("no name");
+            assert_eq!(refused.0, Status::NameInvalid, "{name}");
+        }
+    }
+    let refused = client.control.exchange(opcode::TABLE_CREATE, 0, &[2, 0, 0xff, 0xfe]).expect_err("no text");
+    assert_eq!(refused.0, Status::NameInvalid);
+    still_serves(&mut client, table);
+}

@@ -1,0 +1,104 @@
+//! A disk that fills up: changes are refused with a typed status, nothing is half-made, and all else goes on.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use builder::BuildError;
+use db::cluster::metadata::Metadata;
+use redb::backends::InMemoryBackend;
+use redb::{Builder, StorageBackend};
+use wire::{AdminRequest, Body, Condition, ExtensionEntry, Request, Status, TableEntry};
+
+use super::Site;
+use super::extensions::{COUNTER, install, package};
+
+/// A disk that has `room` bytes, whatever is written to it.
+#[derive(Clone, Debug)]
+struct SmallDisk {
+    disk: Arc<InMemoryBackend>,
+    room: Arc<AtomicU64>,
+}
+
+impl SmallDisk {
+    fn new(room: u64) -> Self {
+        Self { disk: Arc::new(InMemoryBackend::new()), room: Arc::new(AtomicU64::new(room)) }
+    }
+
+    fn metadata(&self) -> Metadata {
+        let disk = self.clone();
+        let opener = move || Builder::new().create_with_backend(disk.clone());
+        Metadata::open_with(Box::new(opener)).expect("room for an empty file")
+    }
+}
+
+impl StorageBackend for SmallDisk {
+    fn len(&self) -> io::Result<u64> {
+        self.disk.len()
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.disk.read(offset, out)
+    }
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        if bytes > self.room.load(Ordering::Relaxed) {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        self.disk.set_len(bytes)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.disk.sync_data()
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.disk.write(offset, data)
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_an_installation_and_leaves_no_half() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = SmallDisk::new(4 << 20);
+    let site = Site::start_compiling(directory.path(), 1, disk.metadata());
+    let (mut client, table) = site.tenant_with_table("ann");
+    let mut files = package(COUNTER);
+    // Text that the compiler skips and the disk has no room for.
+    let padding = format!("\n// {}\n", "x".repeat(200)).repeat(30_000);
+    files[1].1.extend(padding.as_bytes());
+    let refused = install(&mut client, "counter", &files).expect_err("no room");
+    assert_eq!(refused.0, Status::StorageFull, "{}", String::from_utf8_lossy(&refused.1));
+    let list = client.control.ask(&AdminRequest::ExtensionList).expect("a list");
+    assert_eq!(Vec::<ExtensionEntry>::decode(&list), Ok(Vec::new()));
+    let put = Request::Put { table, key: b"k", value: b"v", condition: Condition::Always };
+    assert_eq!(client.status(&put), Status::Ok, "data is not on this disk");
+
+    disk.room.store(64 << 20, Ordering::Relaxed);
+    let installed = install(&mut client, "counter", &files).expect("there is room now");
+    assert_eq!(installed.version, 1);
+}
+
+#[test]
+fn a_full_disk_refuses_tables_and_heals() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = SmallDisk::new(4 << 20);
+    let no_toolchain = || Err(BuildError::ToolchainMissing { why: "this test needs none".to_owned() });
+    let site = Site::start_with(directory.path(), 1, 1, disk.metadata(), Box::new(no_toolchain));
+    let (mut client, table) = site.tenant_with_table("ann");
+    // The file shrinks when it can, so what it has now is all that it gets.
+    disk.room.store(0, Ordering::Relaxed);
+    let mut refused = None;
+    for number in 0..200 {
+        let name = format!("{}{number}", "n".repeat(60));
+        if let Err((status, _)) = client.control.ask(&AdminRequest::TableCreate { name: &name }) {
+            refused = Some((name, status));
+            break;
+        }
+    }
+    assert_eq!(client.status(&Request::Get { table, key: b"k" }), Status::NotFound);
+    if let Some((name, status)) = refused {
+        assert_eq!(status, Status::StorageFull);
+        let list = client.control.ask(&AdminRequest::TableList).expect("a list");
+        let list = Vec::<TableEntry>::decode(&list).expect("tables");
+        assert!(list.iter().all(|entry| entry.name != name));
+        disk.room.store(64 << 20, Ordering::Relaxed);
+        client.control.ask(&AdminRequest::TableCreate { name: &name }).expect("there is room now");
+    }
+}

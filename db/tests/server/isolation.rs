@@ -1,0 +1,186 @@
+//! Nobody reaches what is not his: wrong secrets, tokens, tenants, tables, roles.
+
+use wire::{AdminRequest, Body, Condition, OpenRequest, Request, SessionEntry, Statistic, Status, opcode};
+
+use super::Site;
+use super::client::{Client, ControlStream};
+
+fn refused_opening(site: &Site, request: &OpenRequest<'_>) -> Status {
+    match ControlStream::open(site.server.tcp(), request) {
+        Ok(_) => Status::Ok,
+        Err((status, _)) => status,
+    }
+}
+
+#[test]
+fn wrong_secrets_tenants_and_tokens_open_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let ann = site.create_tenant("ann");
+    let bob = site.create_tenant("bob");
+    let session = |tenant, secret| OpenRequest::Session { tenant, secret };
+    assert_eq!(refused_opening(&site, &session("ann", &bob)), Status::BadSecret);
+    assert_eq!(refused_opening(&site, &session("ann", "")), Status::BadSecret);
+    assert_eq!(refused_opening(&site, &session("carl", &ann)), Status::UnknownTenant);
+    assert_eq!(refused_opening(&site, &OpenRequest::Attach { token: 7 }), Status::BadToken);
+    assert_eq!(refused_opening(&site, &OpenRequest::Admin { secret: &ann }), Status::BadSecret);
+    assert_eq!(refused_opening(&site, &session("ann", &ann)), Status::Ok);
+}
+
+#[test]
+fn whoever_guesses_is_slowed_down_and_the_right_secret_still_opens() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let secret = site.create_tenant("ann");
+    let guess = OpenRequest::Session { tenant: "ann", secret: "0123" };
+    let statuses: Vec<Status> = (0..100).map(|_| refused_opening(&site, &guess)).collect();
+    assert_eq!(statuses[0], Status::BadSecret);
+    assert!(statuses.contains(&Status::Retry));
+    let right = OpenRequest::Session { tenant: "ann", secret: &secret };
+    assert_eq!(refused_opening(&site, &right), Status::Ok);
+}
+
+#[test]
+fn a_table_of_another_tenant_is_unknown() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut ann, table) = site.tenant_with_table("ann");
+    let (mut bob, own) = site.tenant_with_table("bob");
+    let put = Request::Put { table, key: b"k", value: b"v", condition: Condition::Always };
+    assert_eq!(ann.status(&put), Status::Ok);
+    let keys: [&[u8]; 1] = [b"k"];
+    let requests = [
+        Request::Get { table, key: b"k" },
+        put,
+        Request::Delete { table, key: b"k", condition: Condition::Always },
+        Request::Increment { table, key: b"k", delta: 1 },
+        Request::MultiGet { table, keys: wire::Keys::from_slices(&keys) },
+        Request::Get { table: 0, key: b"k" },
+        Request::Get { table: u32::MAX, key: b"k" },
+    ];
+    for request in &requests {
+        assert_eq!(bob.status(request), Status::UnknownTable, "{request:?}");
+        let sequence = bob.requester.reserve_sequence().expect("a sequence");
+        let answer = bob.control.request(sequence, request);
+        assert_eq!(answer.expect_err("not over a stream either").0, Status::UnknownTable);
+        bob.requester.release(sequence);
+    }
+    assert_eq!(bob.status(&Request::Get { table: own, key: b"k" }), Status::NotFound);
+    assert_eq!(ann.status(&Request::Get { table, key: b"k" }), Status::Ok);
+}
+
+#[test]
+fn tenants_do_not_administer_tenants_nor_the_administrator_tables() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let secret = site.create_tenant("ann");
+    let mut ann = site.client("ann", &secret);
+    for request in [
+        AdminRequest::TenantCreate { name: "eve" },
+        AdminRequest::TenantList,
+        AdminRequest::TenantDrop { name: "ann" },
+    ] {
+        assert_eq!(ann.control.ask(&request).expect_err("a tenant asked").0, Status::NotPermitted);
+    }
+    let mut administrator = site.administrator();
+    let refused = administrator.ask(&AdminRequest::TableCreate { name: "t" });
+    assert_eq!(refused.expect_err("no tenant").0, Status::NotPermitted);
+    let refused = administrator.exchange(opcode::PING, 1, &[]);
+    assert_eq!(refused.expect_err("no session").0, Status::UnknownOpcode);
+}
+
+#[test]
+fn a_revoked_session_is_over_everywhere() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 2);
+    let secret = site.create_tenant("ann");
+    let mut first = site.client("ann", &secret);
+    let mut second = site.client("ann", &secret);
+    let table = first.create_table("t");
+    let list = Vec::<SessionEntry>::decode(&first.control.ask(&AdminRequest::SessionList).expect("a list"));
+    assert_eq!(list.expect("entries").len(), 2);
+    let client_id = second.opened.client_id;
+    first.control.ask(&AdminRequest::SessionRevoke { client_id }).expect("one's own tenant's");
+    assert_eq!(second.status(&Request::Get { table, key: b"k" }), Status::BadToken);
+    let over = second.control.exchange(opcode::PING, 1, &[]);
+    assert_eq!(over.expect_err("the stream too").0, Status::BadToken);
+    assert_eq!(first.status(&Request::Get { table, key: b"k" }), Status::NotFound);
+    assert_eq!(refused_opening(&site, &OpenRequest::Attach { token: second.opened.token }), Status::BadToken);
+}
+
+#[test]
+fn a_tenant_sees_and_revokes_no_session_of_another() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (ann, _) = site.tenant_with_table("ann");
+    let (mut bob, _) = site.tenant_with_table("bob");
+    let list = Vec::<SessionEntry>::decode(&bob.control.ask(&AdminRequest::SessionList).expect("a list"));
+    assert!(list.expect("entries").iter().all(|entry| entry.tenant == "bob"));
+    let request = AdminRequest::SessionRevoke { client_id: ann.opened.client_id };
+    assert_eq!(bob.control.ask(&request).expect_err("not bob's").0, Status::NotFound);
+}
+
+#[test]
+fn a_dropped_tenant_is_gone_at_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut ann, table) = site.tenant_with_table("ann");
+    let (mut bob, bobs) = site.tenant_with_table("bob");
+    site.administrator().ask(&AdminRequest::TenantDrop { name: "ann" }).expect("a tenant");
+    assert_eq!(ann.status(&Request::Get { table, key: b"k" }), Status::BadToken);
+    assert_eq!(bob.status(&Request::Get { table: bobs, key: b"k" }), Status::NotFound);
+    let secret = site.create_tenant("ann");
+    let mut ann = site.client("ann", &secret);
+    assert_eq!(ann.status(&Request::Get { table, key: b"k" }), Status::UnknownTable);
+    assert_ne!(ann.create_table("t"), table);
+}
+
+#[test]
+fn a_dropped_table_is_unknown_and_its_name_is_free() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut ann, table) = site.tenant_with_table("ann");
+    let put = Request::Put { table, key: b"k", value: b"v", condition: Condition::Always };
+    assert_eq!(ann.status(&put), Status::Ok);
+    let taken = ann.control.ask(&AdminRequest::TableCreate { name: "t" });
+    assert_eq!(taken.expect_err("taken").0, Status::AlreadyExists);
+    ann.control.ask(&AdminRequest::TableDrop { name: "t" }).expect("a table");
+    assert_eq!(ann.status(&put), Status::UnknownTable);
+    for request in [AdminRequest::TableDrop { name: "t" }, AdminRequest::TableStat { name: "t" }] {
+        assert_eq!(ann.control.ask(&request).expect_err("dropped").0, Status::UnknownTable);
+    }
+    let fresh = ann.create_table("t");
+    assert_eq!(ann.status(&Request::Get { table: fresh, key: b"k" }), Status::NotFound);
+}
+
+#[test]
+fn statistics_show_a_tenant_its_own_alone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut ann, table) = site.tenant_with_table("ann");
+    assert_eq!(ann.status(&Request::Get { table, key: b"k" }), Status::NotFound);
+    let read = |answer: Vec<u8>| Vec::<Statistic>::decode(&answer).expect("statistics");
+    let value = |list: &[Statistic], name: &str| {
+        list.iter().find(|statistic| statistic.name == name).map(|statistic| statistic.value)
+    };
+    let own = read(ann.control.ask(&AdminRequest::Statistics).expect("statistics"));
+    assert_eq!((value(&own, "tables"), value(&own, "gets")), (Some(1), None));
+    let all = read(site.administrator().ask(&AdminRequest::Statistics).expect("statistics"));
+    assert_eq!((value(&all, "gets"), value(&all, "store_tables")), (Some(1), Some(1)));
+}
+
+#[test]
+fn a_secret_opens_the_tenant_from_many_clients() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 2);
+    let secret = site.create_tenant("ann");
+    let mut clients: Vec<Client> = (0..20).map(|_| site.client("ann", &secret)).collect();
+    let table = clients[0].create_table("t");
+    for client in &mut clients {
+        assert_eq!(client.status(&Request::Increment { table, key: b"k", delta: 1 }), Status::Ok);
+    }
+    let mut tokens: Vec<u64> = clients.iter().map(|client| client.opened.token).collect();
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 20);
+}

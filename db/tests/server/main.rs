@@ -1,0 +1,121 @@
+//! A whole server inside this process: real control threads over TCP, workers over a loopback network that
+//! loses, doubles and reorders frames from a seed, a disk that may fill up.
+
+mod client;
+mod damage;
+mod disk;
+mod exactly_once;
+mod extensions;
+mod isolation;
+mod restart;
+mod streams;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use builder::{BuildError, Toolchain};
+use db::cluster::metadata::Metadata;
+use db::config::Config;
+use db::extension::registry::Prepare;
+use db::server::administrator;
+use db::server::boot::{Devices, Server};
+use net::{Faults, Listener, LoopbackClock, LoopbackNetwork, LoopbackPort, Port};
+use wire::{AdminRequest, Body, OpenRequest, TenantCreated};
+
+use client::{Client, ControlStream};
+
+/// A server over a loopback network, with its data in a directory of the test's.
+struct Site {
+    server: Server,
+    network: LoopbackNetwork,
+    /// Where each core takes frames.
+    cores: Vec<SocketAddr>,
+    administrator: String,
+}
+
+impl Site {
+    /// A server that cannot compile: most tests need no extension.
+    fn start(directory: &Path, seed: u64, cores: usize) -> Self {
+        let no_toolchain = || Err(BuildError::ToolchainMissing { why: "this test needs none".to_owned() });
+        Self::start_with(directory, seed, cores, file(directory), Box::new(no_toolchain))
+    }
+
+    /// A server that compiles; the check of sources runs in the server's own program.
+    fn start_compiling(directory: &Path, seed: u64, metadata: Metadata) -> Self {
+        let artefacts: PathBuf = directory.join("extensions");
+        let checker = Path::new(env!("CARGO_BIN_EXE_splinter-server"));
+        let prepare = move || Toolchain::prepare_with_checker(&artefacts, checker);
+        Self::start_with(directory, seed, 1, metadata, Box::new(prepare))
+    }
+
+    fn start_with(directory: &Path, seed: u64, cores: usize, metadata: Metadata, prepare: Prepare) -> Self {
+        let network = LoopbackNetwork::new(seed, Faults::default(), LoopbackClock::Real);
+        let ports: Vec<LoopbackPort> = (0..cores).map(|_| network.port().expect("a port")).collect();
+        let addresses = ports.iter().map(LoopbackPort::local).collect();
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a listener");
+        let config = Config {
+            cores,
+            memory_bytes: 64 << 20,
+            segment_bytes: 4 << 20,
+            huge_pages: false,
+            ..Config::new(directory.to_owned())
+        };
+        let devices = Devices { listener, ports, metadata, prepare };
+        let server = Server::start_over(&config, devices).expect("a server");
+        let secret = std::fs::read_to_string(directory.join(administrator::FILE_NAME)).expect("the secret");
+        Self { server, network, cores: addresses, administrator: secret.trim().to_owned() }
+    }
+
+    fn administrator(&self) -> ControlStream {
+        let request = OpenRequest::Admin { secret: &self.administrator };
+        ControlStream::open(self.server.tcp(), &request).expect("the right secret").0
+    }
+
+    fn create_tenant(&self, name: &str) -> String {
+        let answer = self.administrator().ask(&AdminRequest::TenantCreate { name }).expect("a fresh name");
+        TenantCreated::decode(&answer).expect("a secret").secret
+    }
+
+    fn client(&self, tenant: &str, secret: &str) -> Client {
+        Client::open(self, tenant, secret).expect("the right secret")
+    }
+
+    /// A client of a fresh tenant with one table.
+    fn tenant_with_table(&self, tenant: &str) -> (Client, u32) {
+        let secret = self.create_tenant(tenant);
+        let mut client = self.client(tenant, &secret);
+        let table = client.create_table("t");
+        (client, table)
+    }
+
+    /// Two sessions of a fresh tenant with one table: one to work with, one whose sequences a test makes up.
+    fn two_clients(&self, tenant: &str) -> (Client, Client, u32) {
+        let secret = self.create_tenant(tenant);
+        let mut client = self.client(tenant, &secret);
+        let table = client.create_table("t");
+        let other = self.client(tenant, &secret);
+        (client, other, table)
+    }
+}
+
+/// The metadata in a file of the directory.
+fn file(directory: &Path) -> Metadata {
+    Metadata::open(&directory.join("metadata.redb")).expect("metadata")
+}
+
+/// The seed of a random test: `SPLINTER_SEED` or a fresh one, printed.
+fn seed() -> u64 {
+    let given = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("SPLINTER_SEED={seed}");
+    seed
+}
+
+/// What a bad day on the network does to frames.
+const BAD_NETWORK: Faults = Faults {
+    drop_ppm: 100_000,
+    duplicate_ppm: 150_000,
+    reorder_ppm: 200_000,
+    delay_us_min: 0,
+    delay_us_max: 4_000,
+};

@@ -1,0 +1,147 @@
+//! What does not fit a frame goes over streams, under the same sequences and executed as often: once.
+
+use std::time::{Duration, Instant};
+
+use wire::{AdminRequest, Body, Condition, Keys, OpenRequest, Opened, Request, Status, TableStatistics, reply};
+
+use super::Site;
+use super::client::ControlStream;
+
+#[test]
+fn a_large_value_goes_in_and_out_over_the_stream() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut client, table) = site.tenant_with_table("ann");
+    let value: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+    let put = Request::Put { table, key: b"large", value: &value, condition: Condition::Always };
+    let sequence = client.requester.reserve_sequence().expect("a sequence");
+    client.control.request(sequence, &put).expect("room");
+    client.requester.release(sequence);
+    let get = Request::Get { table, key: b"large" };
+    assert_eq!(client.status(&get), Status::UseStream);
+    let answer = client.control.request(sequence + 1, &get).expect("an object");
+    assert_eq!(reply::Object::decode(&answer).expect("an object").value, value);
+}
+
+#[test]
+fn a_copy_over_the_stream_is_answered_from_the_ring() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut client, table) = site.tenant_with_table("ann");
+    let request = Request::Increment { table, key: b"k", delta: 5 };
+    let (status, first) = client.call(&request);
+    assert_eq!(status, Ok(Status::Ok));
+    // The requester gave it sequence 1 and has not yet acknowledged it to the server.
+    let copy = client.control.request(1, &request).expect("the stored reply");
+    assert_eq!(copy, first);
+    let mut attached = attach(&site, client.opened.token).0;
+    assert_eq!(attached.request(1, &request).expect("over any stream of the session"), first);
+}
+
+#[test]
+fn an_attached_stream_learns_where_sequences_stand() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut client, table) = site.tenant_with_table("ann");
+    for _ in 0..10 {
+        assert_eq!(client.status(&Request::Increment { table, key: b"k", delta: 1 }), Status::Ok);
+    }
+    let (_, opened) = attach(&site, client.opened.token);
+    assert_eq!((opened.token, opened.next_sequence), (client.opened.token, 11));
+}
+
+fn attach(site: &Site, token: u64) -> (ControlStream, Opened) {
+    let request = OpenRequest::Attach { token };
+    let (stream, answer) = ControlStream::open(site.server.tcp(), &request).expect("an open session");
+    (stream, Opened::decode(&answer).expect("an opened session"))
+}
+
+#[test]
+fn a_multi_get_keeps_its_order_and_says_what_is_absent() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut client, table) = site.tenant_with_table("ann");
+    let names: Vec<[u8; 2]> = (0..200_u16).map(u16::to_be_bytes).collect();
+    for name in names.iter().step_by(2) {
+        let put = Request::Put { table, key: name, value: name, condition: Condition::Always };
+        assert_eq!(client.status(&put), Status::Ok);
+    }
+    let keys: Vec<&[u8]> = names.iter().map(<[u8; 2]>::as_slice).collect();
+    for count in [0, 1, 33, 64] {
+        let request = Request::MultiGet { table, keys: Keys::from_slices(&keys[..count]) };
+        let (status, body) = client.call(&request);
+        assert_eq!(status, Ok(Status::Ok));
+        check_entries(&body, &names[..count]);
+    }
+    let request = Request::MultiGet { table, keys: Keys::from_slices(&keys) };
+    assert_eq!(client.status(&request), Status::UseStream);
+    let body = client.control.request(1_000, &request).expect("objects");
+    check_entries(&body, &names);
+}
+
+fn check_entries(body: &[u8], names: &[[u8; 2]]) {
+    let entries: Vec<_> = reply::Objects::decode(body).expect("entries").collect();
+    assert_eq!(entries.len(), names.len());
+    for (index, (entry, name)) in entries.iter().zip(names).enumerate() {
+        match index % 2 {
+            0 => assert_eq!((entry.status, entry.value), (Status::Ok, name.as_slice())),
+            _ => assert_eq!((entry.status, entry.version), (Status::NotFound, 0)),
+        }
+    }
+}
+
+#[test]
+fn a_multi_get_beyond_the_reply_limit_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut client, table) = site.tenant_with_table("ann");
+    let value = vec![1; 600_000];
+    for (sequence, key) in [(1, b"a"), (2, b"b")] {
+        let put = Request::Put { table, key, value: &value, condition: Condition::Always };
+        client.control.request(sequence, &put).expect("room");
+    }
+    let keys: [&[u8]; 2] = [b"a", b"b"];
+    let request = Request::MultiGet { table, keys: Keys::from_slices(&keys) };
+    assert_eq!(client.status(&request), Status::ReplyTooLarge);
+}
+
+#[test]
+fn a_full_store_refuses_writes_and_serves_reads_and_deletes() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut client, mut other, table) = site.two_clients("ann");
+    let value = vec![1; 1_000_000];
+    let mut stored = 0_u64;
+    let refused = loop {
+        let key = stored.to_le_bytes();
+        let put = Request::Put { table, key: &key, value: &value, condition: Condition::Always };
+        match other.control.request(stored + 1, &put) {
+            Ok(_) => stored += 1,
+            Err((Status::Retry, _)) => std::thread::sleep(Duration::from_millis(1)),
+            Err((status, _)) => break status,
+        }
+        assert!(stored < 70, "64 MiB hold no 70 MB");
+    };
+    assert_eq!(refused, Status::OutOfMemory);
+    let first = 0_u64.to_le_bytes();
+    assert_eq!(client.status(&Request::Get { table, key: &first }), Status::UseStream);
+    assert_eq!(client.status(&Request::Delete { table, key: &first, condition: Condition::Present }), Status::Ok);
+    let answer = client.control.ask(&AdminRequest::TableStat { name: "t" }).expect("a table");
+    assert_eq!(TableStatistics::decode(&answer).expect("counts").objects, stored - 1);
+}
+
+#[test]
+fn a_client_that_vanishes_in_the_middle_of_a_record_disturbs_nobody() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut client, table) = site.tenant_with_table("ann");
+    for _ in 0..20 {
+        let (mut stream, _) = attach(&site, client.opened.token);
+        stream.write_raw(&[200, 0, 0, 0, 3, 0, 0]);
+    }
+    let put = Request::Put { table, key: b"k", value: b"v", condition: Condition::Always };
+    assert_eq!(client.status(&put), Status::Ok);
+    let started = Instant::now();
+    drop(site);
+    assert!(started.elapsed() < Duration::from_secs(5), "and the server stops at once");
+}
