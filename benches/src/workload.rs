@@ -52,7 +52,8 @@ impl Workload {
     /// The extension whose functions the workload invokes.
     pub fn extension(self) -> Option<&'static str> {
         match self {
-            Self::Noop | Self::InvokeGet => Some("get"),
+            Self::Noop => Some("noop"),
+            Self::InvokeGet => Some("get"),
             Self::Aggregate => Some("aggregate"),
             Self::Tao => Some("tao"),
             _ => None,
@@ -194,7 +195,8 @@ impl Generator {
         self.key.clear();
         self.key.extend_from_slice(&lists::key(self.records, list));
         let sum = lists::members(self.records, list, self.data.keys()).sum();
-        send(&invoke(self, "aggregate", &self.key, &[]), Expected::Sum(sum))
+        let key_bytes = self.data.key_bytes() as u32;
+        send(&invoke(self, "aggregate", &self.key, &key_bytes.to_le_bytes()), Expected::Sum(sum))
     }
 
     fn question<R>(&mut self, send: impl FnOnce(&Request<'_>, Expected) -> R) -> R {
