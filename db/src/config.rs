@@ -74,7 +74,10 @@ impl Config {
             return refuse(format!("{} CPUs to pin {} workers to", self.pin.len(), self.cores));
         }
         if self.memory_bytes < MEMORY_BYTES_MIN {
-            return refuse(format!("{} bytes of memory: at least {MEMORY_BYTES_MIN} are needed", self.memory_bytes));
+            return refuse(format!(
+                "{} bytes of memory: at least {MEMORY_BYTES_MIN} are needed",
+                self.memory_bytes
+            ));
         }
         let last_port = usize::from(self.listen.port()) + self.cores - 1;
         if self.listen.port() != 0 && last_port > usize::from(u16::MAX) {

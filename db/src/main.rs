@@ -101,7 +101,8 @@ fn run(arguments: Arguments) -> Result<(), String> {
     let secret = config.data_directory.join(administrator::FILE_NAME);
     let server = Server::start(&config).map_err(|error| error.to_string())?;
     eprintln!("the administrator's secret is in {}", secret.display());
-    announce(&server, ready_file.as_deref()).map_err(|error| format!("cannot say that it is ready: {error}"))?;
+    announce(&server, ready_file.as_deref())
+        .map_err(|error| format!("cannot say that it is ready: {error}"))?;
     loop {
         let signal = signals.wait(LOOK).map_err(|error| format!("cannot wait for signals: {error}"))?;
         if let Some(signal) = signal {

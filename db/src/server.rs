@@ -23,6 +23,3 @@ pub mod process;
 pub mod refusal;
 pub mod stream_request;
 pub mod worker;
-
-#[cfg(test)]
-mod tests;

@@ -11,7 +11,6 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -56,6 +55,18 @@ impl fmt::Display for BootError {
 
 impl std::error::Error for BootError {}
 
+/// What a server works on besides memory and threads.
+pub struct Devices<P: Port> {
+    /// Accepts streams.
+    pub listener: Listener,
+    /// Move frames, one per core.
+    pub ports: Vec<P>,
+    /// What survives a restart.
+    pub metadata: Metadata,
+    /// Makes the toolchain that builds extensions.
+    pub prepare: Prepare,
+}
+
 /// A running server. Ends with [`Server::stop`] or when it is dropped.
 pub struct Server {
     control: Arc<Control>,
@@ -82,28 +93,24 @@ impl Server {
                     .map_err(|error| BootError::new(&format!("cannot listen on UDP {address}"), error))
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let directory = artefact_directory(config);
-        Self::start_over(config, listener, ports, Box::new(move || Toolchain::prepare(&directory)))
+        let artefacts = config.data_directory.join("extensions");
+        fs::create_dir_all(&artefacts)
+            .map_err(|error| BootError::new(&format!("cannot make {}", artefacts.display()), error))?;
+        let metadata = Metadata::open(&config.data_directory.join("metadata.redb"))
+            .map_err(|error| BootError::new("cannot open the metadata", error))?;
+        let prepare = Box::new(move || Toolchain::prepare(&artefacts));
+        Self::start_over(config, Devices { listener, ports, metadata, prepare })
     }
 
-    /// Starts a server over any ports, one per core. `prepare` makes the toolchain that builds extensions.
+    /// Starts a server over whatever devices it is given. The data directory exists.
     ///
     /// # Errors
     /// Says which part failed and why.
-    pub fn start_over<P: Port + 'static>(
-        config: &Config,
-        listener: Listener,
-        ports: Vec<P>,
-        prepare: Prepare,
-    ) -> Result<Self, BootError> {
+    pub fn start_over<P: Port + 'static>(config: &Config, devices: Devices<P>) -> Result<Self, BootError> {
+        let Devices { listener, ports, metadata, prepare } = devices;
         let clock = Clock::new();
         let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
-        let directory = &config.data_directory;
-        fs::create_dir_all(artefact_directory(config))
-            .map_err(|error| BootError::new(&format!("cannot make {}", directory.display()), error))?;
-        let metadata = Metadata::open(&directory.join("metadata.redb"))
-            .map_err(|error| BootError::new("cannot open the metadata", error))?;
-        let administrator = administrator::open(directory)
+        let administrator = administrator::open(&config.data_directory)
             .map_err(|error| BootError::new("the administrator's secret", error))?;
         let store = Store::new(store::Config {
             memory_bytes: config.memory_bytes,
@@ -114,8 +121,9 @@ impl Server {
         .map_err(|error| BootError::new("cannot make the store", error))?;
         let registry = Registry::open_with(prepare)
             .map_err(|error| BootError::new("cannot open the registry of extensions", error))?;
-        let client_ids =
-            metadata.reserve_client_ids().map_err(|error| BootError::new("cannot write the metadata", error))?;
+        let client_ids = metadata
+            .reserve_client_ids()
+            .map_err(|error| BootError::new("cannot write the metadata", error))?;
         let frame_ports = ports.iter().map(|port| port.local().port()).collect();
         let started = start_workers(config, &store, ports, clock)?;
         let control = Arc::new(Control {
@@ -211,11 +219,6 @@ impl Drop for Server {
     }
 }
 
-/// Where compiled extensions are kept.
-fn artefact_directory(config: &Config) -> PathBuf {
-    config.data_directory.join("extensions")
-}
-
 struct StartedWorkers {
     senders: Vec<ChangeSender>,
     metrics: Vec<Arc<WorkerMetrics>>,
@@ -233,8 +236,15 @@ fn start_workers<P: Port + 'static>(
         let (sender, changes) = change_queue(port.waker());
         let metrics = Arc::new(WorkerMetrics::new());
         let core = store.core(index);
-        let parts =
-            WorkerParts { core, port, changes, metrics: Arc::clone(&metrics), clock, idle: config.idle, view: VIEW };
+        let parts = WorkerParts {
+            core,
+            port,
+            changes,
+            metrics: Arc::clone(&metrics),
+            clock,
+            idle: config.idle,
+            view: VIEW,
+        };
         let cpu = config.pin.get(index).copied();
         let thread = thread::Builder::new()
             .name(format!("worker-{index}"))

@@ -172,7 +172,15 @@ impl<'w, P: Port> Dispatch<'w, P> {
             sequence_low: pending.sequence as u32,
         };
         if let Request::Invoke { .. } = pending.request {
-            invocation::start(&environment, catalog, invocations, session, pending.sequence, &pending.request, &mut place);
+            invocation::start(
+                &environment,
+                catalog,
+                invocations,
+                session,
+                pending.sequence,
+                &pending.request,
+                &mut place,
+            );
         } else {
             native::execute(&environment, caller, &pending.request, pending.entry, pending.hash, &mut place);
         }

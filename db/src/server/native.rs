@@ -61,7 +61,9 @@ pub fn execute(
         }
         Request::Put { key, value, condition, .. } => {
             metrics.count(Counter::Puts);
-            mutate(metrics, caller, entry, place, |entry| write::put(pin, entry, hash, key, value, condition));
+            mutate(metrics, caller, entry, place, |entry| {
+                write::put(pin, entry, hash, key, value, condition)
+            });
         }
         Request::Delete { key, condition, .. } => {
             metrics.count(Counter::Deletes);
@@ -165,7 +167,9 @@ fn multi_get(
     let found = &mut found[..count];
     let value_bytes_max = wire::limits::REPLY_BYTES_MAX - heads_bytes;
     match read::get_many(environment.pin, entry, keys, value_bytes_max, found) {
-        Ok(value_bytes) => place.reply(Status::Ok, heads_bytes + value_bytes, |body| encode_objects(found, body)),
+        Ok(value_bytes) => {
+            place.reply(Status::Ok, heads_bytes + value_bytes, |body| encode_objects(found, body))
+        }
         Err(status) => refuse(environment.metrics, place, status),
     }
 }

@@ -27,7 +27,12 @@ pub enum Role {
 ///
 /// # Errors
 /// The refusal to answer before the stream is closed.
-pub fn open(control: &Control, opcode: u8, body: &[u8], peer: SocketAddr) -> Result<(Role, Vec<u8>), Refusal> {
+pub fn open(
+    control: &Control,
+    opcode: u8,
+    body: &[u8],
+    peer: SocketAddr,
+) -> Result<(Role, Vec<u8>), Refusal> {
     let (version, request) = OpenRequest::decode(opcode, body)?;
     match request {
         OpenRequest::Session { tenant, secret } => {

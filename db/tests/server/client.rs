@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use net::{Batch, LoopbackPort, Outbox, Port, Stream};
 use wire::{
-    AdminRequest, Body, CompletionError, OpenRequest, Opened, RecordHeader, Request, Requester, RequesterConfig,
-    Status, TableId, VersionRange,
+    AdminRequest, Body, CompletionError, OpenRequest, Opened, RecordHeader, Request, Requester,
+    RequesterConfig, Status, TableId, VersionRange,
 };
 
 use super::Site;

@@ -2,7 +2,8 @@
 
 use wire::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use wire::{
-    Body, Condition, FrameReader, FrameWriter, OpenRequest, RecordHeader, Request, Status, VersionRange, opcode,
+    Body, Condition, FrameReader, FrameWriter, OpenRequest, RecordHeader, Request, Status, VersionRange,
+    opcode,
 };
 
 use super::Site;
@@ -101,7 +102,7 @@ fn frames_that_are_none_are_dropped_without_an_answer() {
         wrong.push(frame);
     }
     for frame in &wrong {
-        assert!(other.exchange_frame(frame).iter().all(|answer| statuses(&[answer.clone()]).len() <= 1));
+        assert!(statuses(&other.exchange_frame(frame)).len() <= 1);
     }
     still_serves(&mut client, table);
 }

@@ -3,8 +3,8 @@
 use net::Faults;
 use wire::{Condition, Request, Status, reply};
 
-use super::{BAD_NETWORK, Site, seed};
 use super::client::{Client, Ended};
+use super::{BAD_NETWORK, Site, seed};
 
 fn add(client: &mut Client, table: u32, key: &[u8], count: u64) {
     let (mut submitted, mut done, mut sum) = (0, 0, 0_u64);

@@ -1,8 +1,8 @@
 //! Extensions from source to answer, through the whole server: installed over a stream, invoked over frames.
 
 use wire::{
-    AdminRequest, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, PackageFile,
-    Request, Status, function_hash, reply,
+    AdminRequest, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved,
+    PackageFile, Request, Status, function_hash, reply,
 };
 
 use super::client::{Client, Ended, Refused};
@@ -191,11 +191,13 @@ fn a_new_version_takes_over_and_survives_a_restart() {
     let list = client.control.ask(&AdminRequest::ExtensionList).expect("a list");
     let list = Vec::<ExtensionEntry>::decode(&list).expect("extensions");
     assert_eq!((list.len(), list[0].extension, list[0].version), (1, first.extension, 2));
-    let resolved = client.control.ask(&AdminRequest::ExtensionResolve { name: "counter" }).expect("installed");
+    let resolved =
+        client.control.ask(&AdminRequest::ExtensionResolve { name: "counter" }).expect("installed");
     let resolved = ExtensionResolved::decode(&resolved).expect("functions");
     let names: Vec<_> = resolved.functions.iter().map(|function| function.name.as_str()).collect();
     assert_eq!(names, ["add", "length", "repeat", "fails", "panics"]);
-    let described = client.control.ask(&AdminRequest::ExtensionDescribe { name: "counter" }).expect("installed");
+    let described =
+        client.control.ask(&AdminRequest::ExtensionDescribe { name: "counter" }).expect("installed");
     let described = ExtensionDescription::decode(&described).expect("a description");
     assert!(described.functions[0].doc.contains("Adds the arguments"));
     assert_eq!(client.call(&request), (Ok(Status::Ok), vec![8]));

@@ -46,7 +46,8 @@ fn a_server_stops_under_load() {
         let mut clients: Vec<Client> =
             (0..3).map(|_| site.client(&format!("tenant{round}"), &secret)).collect();
         let table = clients[0].create_table("t");
-        let loads: Vec<_> = clients.drain(..).map(|client| thread::spawn(move || load(client, table))).collect();
+        let loads: Vec<_> =
+            clients.drain(..).map(|client| thread::spawn(move || load(client, table))).collect();
         thread::sleep(Duration::from_millis(100));
         site.server.stop();
         for load in loads {

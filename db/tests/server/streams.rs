@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use wire::{AdminRequest, Body, Condition, Keys, OpenRequest, Opened, Request, Status, TableStatistics, reply};
+use wire::{
+    AdminRequest, Body, Condition, Keys, OpenRequest, Opened, Request, Status, TableStatistics, reply,
+};
 
 use super::Site;
 use super::client::ControlStream;
@@ -125,7 +127,10 @@ fn a_full_store_refuses_writes_and_serves_reads_and_deletes() {
     assert_eq!(refused, Status::OutOfMemory);
     let first = 0_u64.to_le_bytes();
     assert_eq!(client.status(&Request::Get { table, key: &first }), Status::UseStream);
-    assert_eq!(client.status(&Request::Delete { table, key: &first, condition: Condition::Present }), Status::Ok);
+    assert_eq!(
+        client.status(&Request::Delete { table, key: &first, condition: Condition::Present }),
+        Status::Ok
+    );
     let answer = client.control.ask(&AdminRequest::TableStat { name: "t" }).expect("a table");
     assert_eq!(TableStatistics::decode(&answer).expect("counts").objects, stored - 1);
 }

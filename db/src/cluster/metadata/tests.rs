@@ -31,7 +31,10 @@ fn everything_survives_a_restart() {
 
     let metadata = Metadata::open(&path).expect("the file");
     assert_eq!(metadata.tenants().expect("rows").len(), 1);
-    assert_eq!(metadata.tenant_find("ann").expect("a row").map(|row| (row.id, row.secret)), Some((ann, SECRET)));
+    assert_eq!(
+        metadata.tenant_find("ann").expect("a row").map(|row| (row.id, row.secret)),
+        Some((ann, SECRET))
+    );
     assert_eq!(metadata.tables().expect("rows")[0].id, table);
     assert_eq!(metadata.extensions().expect("rows"), vec![extension(id, 1, b"source")]);
     assert_eq!(metadata.extension_reserve(ann, "tao"), Ok((id, 2)));
@@ -71,7 +74,8 @@ fn a_dropped_tenant_takes_its_things_and_nothing_else() {
     for tenant in [ann, bob] {
         metadata.table_create(tenant, "t").expect("room");
         let (id, version) = metadata.extension_reserve(tenant, "e").expect("room");
-        let row = ExtensionRow { id, tenant, name: "e".to_owned(), version, installed_ms: 5, package: Vec::new() };
+        let row =
+            ExtensionRow { id, tenant, name: "e".to_owned(), version, installed_ms: 5, package: Vec::new() };
         metadata.extension_store(&row).expect("room");
     }
     assert_eq!(metadata.tenant_drop("ann"), Ok(ann));
@@ -82,7 +86,7 @@ fn a_dropped_tenant_takes_its_things_and_nothing_else() {
     assert!(again > bob);
 }
 
-/// A disk that has `room` bytes, whatever is written to it.
+/// A disk on which a file grows to `room` bytes and no further.
 #[derive(Debug)]
 struct SmallDisk {
     disk: Arc<InMemoryBackend>,
@@ -97,7 +101,7 @@ impl StorageBackend for SmallDisk {
         self.disk.read(offset, out)
     }
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        if bytes > self.room.load(Ordering::Relaxed) {
+        if bytes > self.disk.len()? && bytes > self.room.load(Ordering::Relaxed) {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
         }
         self.disk.set_len(bytes)

@@ -33,7 +33,14 @@ pub(super) fn install(
         }
         let (id, version) = control.metadata.extension_reserve(tenant, name)?;
         let (name, package) = (name.to_owned(), package.to_vec());
-        control.metadata.extension_store(&ExtensionRow { id, tenant, name, version, installed_ms, package })?;
+        control.metadata.extension_store(&ExtensionRow {
+            id,
+            tenant,
+            name,
+            version,
+            installed_ms,
+            package,
+        })?;
         Ok((id, version))
     };
     let installed =

@@ -35,7 +35,8 @@ fn of_server(control: &Control) -> Vec<Statistic> {
         statistic("sessions", lock(&control.sessions).len() as u64),
     ];
     let workers = || control.metrics.iter().map(|metrics| &**metrics);
-    statistics.extend(Counter::ALL.iter().map(|counter| statistic(counter.name(), total(workers(), *counter))));
+    statistics
+        .extend(Counter::ALL.iter().map(|counter| statistic(counter.name(), total(workers(), *counter))));
     let store = control.store.statistics();
     statistics.extend([
         statistic("store_memory_bytes", store.memory_bytes),
