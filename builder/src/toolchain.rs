@@ -40,7 +40,7 @@ const FLAGS: [&str; 10] = [
     "-Cdebuginfo=0",
     "-Cembed-bitcode=no",
     "--color=never",
-    "--cap-lints=allow",
+    "-Awarnings",
     "-Ldependency=/sdk",
 ];
 /// How the tenant's crates are compiled besides.

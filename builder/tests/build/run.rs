@@ -1,0 +1,109 @@
+//! A built artefact at work: glue, border and SDK as they meet in a server.
+
+use std::fs;
+use std::process::Command;
+
+use super::host::End;
+use super::host::Loaded;
+use crate::extension;
+use crate::toolchain;
+
+const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/good/probe.rs");
+/// Set in a process that is to overflow a stack.
+const OVERFLOW: &str = "SPLINTER_TEST_OVERFLOW";
+
+fn probe() -> Loaded {
+    let text = fs::read_to_string(PROBE).unwrap();
+    let artefact = toolchain().build(&extension(&text)).unwrap();
+    Loaded::open(&artefact.path, toolchain().sdk_hash())
+}
+
+fn returned(end: End) -> (u64, u32, Vec<u8>, Vec<String>) {
+    match end {
+        End::Returned { code, pending, reply, done } => (code, pending, reply, done),
+        End::Abandoned { kind, text } => panic!("abandoned: {kind} {text}"),
+    }
+}
+
+fn abandoned(end: End) -> (u32, String) {
+    match end {
+        End::Abandoned { kind, text } => (kind, text),
+        returned => panic!("{returned:?}"),
+    }
+}
+
+#[test]
+fn functions_run_and_wait_for_the_host() {
+    let probe = probe();
+    assert_eq!(probe.functions()[0], ("copy", 0));
+    assert!(probe.functions().contains(&("sum", 1)));
+    for stalls in [0, 3] {
+        let (code, pending, reply, done) = returned(probe.invoke("copy", b"", stalls));
+        assert_eq!((code, pending, &reply[..]), (0, stalls as u32, &b"the value"[..]));
+        assert_eq!(done, ["get 7 key", "log 2 9 bytes"]);
+        let (code, pending, reply, done) = returned(probe.invoke("many", b"", stalls));
+        assert_eq!((code, pending, reply.len()), (0, 3 * stalls as u32, 70));
+        assert_eq!(
+            (reply[9], reply[10], &done[..]),
+            (1, 2, &["get_many 7 32", "get_many 7 32", "get_many 7 6"].map(String::from)[..])
+        );
+        let (code, _, reply, done) = returned(probe.invoke("sum", b"text", stalls));
+        assert_eq!((code, &reply[..]), (0, &(-10i64).to_le_bytes()[..]));
+        assert_eq!(done, ["put 7 written text 0", "delete 7 gone", "increment 7 key -5"]);
+    }
+    let (_, pending, reply, _) = returned(probe.invoke("poll_by_hand", b"", 1));
+    assert_eq!((pending, &reply[..]), (0, &[0, 1, 0, 1, 0, 1][..]));
+}
+
+#[test]
+fn errors_keep_their_numbers_and_messages() {
+    let (code, _, reply, _) = returned(probe().invoke("fail", &4_000_000_000u32.to_le_bytes(), 0));
+    assert_eq!((code, &reply[..]), (4_000_000_000 << 32 | 1, &b"no luck"[..]));
+    let (code, ..) = returned(probe().invoke("fail", b"", 0));
+    assert_eq!(code, 2, "bad arguments");
+}
+
+#[test]
+fn panics_tell_where_and_why() {
+    let (kind, text) = abandoned(probe().invoke("panic_here", b"xyz", 0));
+    let line =
+        fs::read_to_string(PROBE).unwrap().lines().position(|line| line.contains("with {} bytes")).unwrap();
+    assert_eq!(kind, 0);
+    assert!(text.starts_with(&format!("src/lib.rs:{}: with 3 bytes [7, 7,", line + 1)), "{text}");
+    assert!(text.len() <= 512);
+    let (kind, text) = abandoned(probe().invoke("out_of_bounds", b"", 0));
+    assert!(kind == 0 && text.contains("index out of bounds: the len is 0 but the index is 0"), "{text}");
+}
+
+#[test]
+fn a_panic_in_a_panic_ends_at_once() {
+    let (kind, text) = abandoned(probe().invoke("panic_twice", b"", 0));
+    assert_eq!((kind, &*text), (0, "a panic while the text of a panic was written"));
+}
+
+#[test]
+fn memory_that_is_used_up_ends_the_invocation() {
+    let (kind, text) = abandoned(probe().invoke("use_up_memory", b"", 0));
+    assert_eq!((kind, &*text), (1, "the invocation's memory is used up"));
+}
+
+/// A frame larger than stack and guard page must touch the guard page on its way, not what lies behind it.
+#[test]
+fn large_frames_are_probed() {
+    if std::env::var_os(OVERFLOW).is_some() {
+        let probe = probe();
+        let small = std::thread::Builder::new().stack_size(64 << 10);
+        let overflow = small.spawn(move || probe.invoke_here("deep_frame", &[0; 1000])).unwrap();
+        let _ = overflow.join();
+        return;
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "build::run::large_frames_are_probed", "--nocapture"])
+        .env(OVERFLOW, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains("has overflowed its stack"), "{text}");
+    let (code, _, reply, _) = returned(probe().invoke("deep_frame", &[0; 1000], 0));
+    assert_eq!((code, &reply[..]), (0, &[1][..]));
+}
