@@ -5,50 +5,27 @@
 //!        \-> courier  --> stream           UseStream: the same request and sequence over the stream
 //!                                          BadToken: the session is over; open it anew
 //! ```
-//! After a lost session, what only reads is made again in the new one. What may write is made again only
-//! when it cannot have been executed: the server refused it, and there was no time for a second transmission
-//! whose first might have reached the server before. All else completes as closed, outcome unknown.
-//!
 //! No sockets here but the stream: [`crate::Session`] and [`crate::SessionGroup`] move the frames.
+
+mod lost;
+mod second_step;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use net::Waker;
 use wire::{
-    Completion, CompletionError, FrameError, FrameWriter, Group, OpenRequest, Opened, Request, Requester,
-    RequesterConfig, SessionLimits, Status, SubmitError,
+    Completion, FrameError, FrameWriter, Group, OpenRequest, Opened, Request, Requester, RequesterConfig,
+    SessionLimits, Status, SubmitError,
 };
 
+use self::lost::{Again, Standing};
 use crate::config::Identity;
 use crate::connection::Connection;
-use crate::courier::{Courier, Done, Job};
-use crate::kept::{self, Kept};
+use crate::courier::{Courier, Job};
+use crate::kept::Kept;
 use crate::lane::{Door, Lane};
 use crate::{ClientConfig, Error, SessionStatistics};
-
-/// Pause between attempts to open a lost session.
-const REOPEN_PAUSE: Duration = Duration::from_millis(50);
-
-/// A request to make again.
-struct Again {
-    tag: u64,
-    code: u8,
-    body: Vec<u8>,
-}
-
-/// How a session stands.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    /// Open, as far as known.
-    Open,
-    /// The server does not know it any more.
-    Lost,
-    /// It could not be opened anew; the next request tries again.
-    Closed,
-}
 
 /// One session.
 pub(crate) struct Exchange {
@@ -64,6 +41,8 @@ pub(crate) struct Exchange {
     courier: Courier,
     /// Requests under way on the stream.
     on_stream: usize,
+    /// How many of them are of earlier sessions.
+    orphans: usize,
     /// Answers that ask for a second step, until the batch that brought them is through.
     troubles: Vec<(u64, Status)>,
     again: VecDeque<Again>,
@@ -91,6 +70,7 @@ impl Exchange {
             kept: Kept::new(opened.credits),
             courier: Courier::new(lane, waker),
             on_stream: 0,
+            orphans: 0,
             troubles: Vec::new(),
             again: VecDeque::new(),
             standing: Standing::Open,
@@ -168,7 +148,7 @@ impl Exchange {
     /// Requests without a completion.
     #[inline]
     pub(crate) fn outstanding(&self) -> usize {
-        self.requester.outstanding() + self.again.len()
+        self.requester.outstanding() + self.again.len() + self.orphans
     }
 
     /// Fills one frame; `None` when nothing is to be sent.
@@ -236,135 +216,7 @@ impl Exchange {
         if self.troubles.is_empty() && self.on_stream == 0 && self.again.is_empty() {
             return Ok(());
         }
-        self.settle_troubles(now_us, statistics, complete)
-    }
-
-    #[cold]
-    fn settle_troubles(
-        &mut self,
-        now_us: u64,
-        statistics: &mut SessionStatistics,
-        complete: &mut impl FnMut(Completion<'_>),
-    ) -> Result<(), Error> {
-        for (sequence, status) in std::mem::take(&mut self.troubles) {
-            let kept = self.kept.get(sequence);
-            let (tag, code, body) = (kept.tag, kept.code, kept.body().to_vec());
-            if status == Status::UseStream {
-                self.send_over_stream(sequence, tag, code, body, statistics);
-                continue;
-            }
-            self.standing = Standing::Lost;
-            // Sent once, and refused: it was not executed.
-            let sent_once = now_us.saturating_sub(kept.submitted_us) < self.settings.resend_min_us;
-            if kept.is_read() || sent_once {
-                self.again.push_back(Again { tag, code, body });
-            } else {
-                complete(closed(tag, sequence));
-            }
-        }
-        if self.on_stream > 0 {
-            for done in self.courier.take_done() {
-                self.settle_done(done, statistics, complete);
-            }
-        }
-        if self.standing == Standing::Lost {
-            self.reopen(statistics, complete)?;
-        }
-        self.submit_again(now_us, statistics);
-        Ok(())
-    }
-
-    /// The stream has done its part of a request.
-    fn settle_done(
-        &mut self,
-        done: Done,
-        statistics: &mut SessionStatistics,
-        complete: &mut impl FnMut(Completion<'_>),
-    ) {
-        let Done { job, answer } = done;
-        self.on_stream -= 1;
-        let Job { token, tag, sequence, code, body, .. } = job;
-        if token == self.opened.token {
-            self.requester.release(sequence);
-        }
-        let lost = matches!(answer, Err(Error::SessionLost) | Ok((Status::BadToken, _)));
-        if lost && token == self.opened.token {
-            self.standing = Standing::Lost;
-        }
-        match answer {
-            _ if lost && kept::is_read(code) => self.again.push_back(Again { tag, code, body }),
-            _ if lost => complete(closed(tag, sequence)),
-            Ok((status, body)) => {
-                statistics.stream_bytes += body.len() as u64;
-                complete(Completion { tag, sequence, status: Ok(status), body: &body });
-            }
-            Err(Error::Overloaded) => complete(failed(tag, sequence, CompletionError::Overloaded)),
-            Err(_) => complete(failed(tag, sequence, CompletionError::TimedOut)),
-        }
-    }
-
-    /// Opens the session anew and sorts what was outstanding.
-    fn reopen(
-        &mut self,
-        statistics: &mut SessionStatistics,
-        complete: &mut impl FnMut(Completion<'_>),
-    ) -> Result<(), Error> {
-        let Exchange { requester, kept, again, .. } = self;
-        requester.close(&mut |completion| {
-            let kept = kept.get(completion.sequence);
-            if kept.is_read() {
-                again.push_back(Again { tag: kept.tag, code: kept.code, body: kept.body().to_vec() });
-            } else {
-                complete(completion);
-            }
-        });
-        let deadline = Instant::now() + self.config.call_timeout;
-        let (connection, opened) = loop {
-            match open(&self.identity, &self.config) {
-                Ok(opened) => break opened,
-                Err(Error::Unreachable { .. }) if Instant::now() + REOPEN_PAUSE < deadline => {
-                    thread::sleep(REOPEN_PAUSE);
-                }
-                Err(error) => {
-                    self.standing = Standing::Closed;
-                    for again in self.again.drain(..) {
-                        complete(failed(again.tag, 0, CompletionError::TimedOut));
-                    }
-                    return Err(error);
-                }
-            }
-        };
-        self.requester = Requester::new(opened.token, opened.next_sequence, opened.credits, self.settings);
-        self.kept = Kept::new(opened.credits);
-        let door = Door::Session { token: opened.token };
-        self.courier.replace(Lane::new(connection, self.identity.server, door, self.config.clone()));
-        self.view = opened.view;
-        self.home = core_address(&self.identity, &self.config, &opened, opened.home_core);
-        self.home_core = opened.home_core;
-        self.opened = opened;
-        self.standing = Standing::Open;
-        statistics.reopened += 1;
-        Ok(())
-    }
-
-    /// Submits what is to be made again, as far as the window allows.
-    fn submit_again(&mut self, now_us: u64, statistics: &mut SessionStatistics) {
-        while let Some(Again { tag, code, body }) = self.again.front_mut() {
-            let (tag, code, body) = (*tag, *code, std::mem::take(body));
-            let accepted = match Request::decode(code, &body) {
-                Ok(request) => self.submit(now_us, tag, &request, statistics).is_ok(),
-                // What was encoded here is decoded here.
-                Err(_) => true,
-            };
-            if !accepted {
-                if let Some(first) = self.again.front_mut() {
-                    first.body = body;
-                }
-                return;
-            }
-            statistics.requests -= 1;
-            self.again.pop_front();
-        }
+        self.take_second_steps(now_us, statistics, complete)
     }
 
     /// The address of the tenant's home core, as the latest reply named it.
@@ -413,17 +265,6 @@ impl Exchange {
     pub(crate) fn round_trip_us(&self) -> Option<u64> {
         self.requester.round_trip_us()
     }
-
-    /// Makes an administrative request over the session's stream.
-    pub(crate) fn administer(
-        &mut self,
-        code: u8,
-        body: &[u8],
-        repeatable: bool,
-        timeout: Duration,
-    ) -> Result<(Status, Vec<u8>), Error> {
-        self.courier.administer(code, body, repeatable, timeout)
-    }
 }
 
 /// Passes a completion on, or keeps it for a second step.
@@ -439,14 +280,6 @@ fn sift(
         }
         _ => complete(completion),
     }
-}
-
-fn closed(tag: u64, sequence: u64) -> Completion<'static> {
-    failed(tag, sequence, CompletionError::Closed)
-}
-
-fn failed(tag: u64, sequence: u64, error: CompletionError) -> Completion<'static> {
-    Completion { tag, sequence, status: Err(error), body: &[] }
 }
 
 fn open(identity: &Identity, config: &ClientConfig) -> Result<(Connection, Opened), Error> {

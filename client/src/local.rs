@@ -15,7 +15,9 @@
 //! not written may have changed meanwhile. A conflict at the first write runs the function again; one at a
 //! later write is reported as [`Failure::PartlyApplied`].
 
+mod applying;
 mod arena;
+mod finished;
 mod host;
 mod task;
 mod write_set;
@@ -27,10 +29,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use sandstorm::{Args, Db, Level, Reply};
-use wire::{AdminRequest, Completion, Request, Status, TableId};
+use wire::{AdminRequest, Request, Status, TableId};
 
+use self::applying::applied;
+pub use self::finished::{Failure, Finished};
 use self::task::{Ask, Sending, Task};
-use self::write_set::Write;
 use crate::client::read_answer;
 use crate::session::Idle;
 use crate::{Error, Session};
@@ -39,8 +42,6 @@ use crate::{Error, Session};
 const LOCAL_TAGS: u64 = 1 << 62;
 const OPERATION_BITS: u32 = 20;
 const GENERATION_BITS: u32 = 20;
-/// Runs of one invocation whose first write keeps finding a conflict.
-const RUNS_MAX: u32 = 8;
 /// The operation number of a write that is being applied.
 const APPLYING: usize = (1 << OPERATION_BITS) - 1;
 
@@ -63,52 +64,6 @@ struct Place {
     /// The write that is being applied.
     applying: usize,
 }
-
-/// How an invocation ended.
-#[derive(Debug)]
-pub struct Finished<'a> {
-    /// The id that [`Local::spawn`] gave.
-    pub id: u64,
-    /// The reply, or why there is none.
-    pub result: Result<&'a [u8], Failure>,
-    /// How often it waited for records.
-    pub round_trips: u32,
-    /// Records that it asked the server for.
-    pub reads: u32,
-}
-
-/// Why an invocation failed.
-#[derive(Debug)]
-pub enum Failure {
-    /// The function ended with an error; nothing was written.
-    Function(sandstorm::Error),
-    /// The server did not answer, or refused.
-    Server(Error),
-    /// A write found a conflict after others had been applied.
-    PartlyApplied {
-        /// Writes that were applied.
-        applied: usize,
-        /// Writes in all.
-        of: usize,
-    },
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Failure::Function(error) => write!(to, "The function ended with an error: {error}."),
-            Failure::Server(error) => error.fmt(to),
-            Failure::PartlyApplied { applied, of } => {
-                write!(
-                    to,
-                    "Others changed what the function read; {applied} of its {of} writes were applied."
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
 
 /// Invocations at the client, over one session.
 pub struct Local {
@@ -327,66 +282,6 @@ impl Local {
         }
     }
 
-    /// Submits the next write of an invocation that ended well.
-    fn apply(&mut self, index: usize, finished: &mut impl FnMut(Finished<'_>)) {
-        let Local { session, places, .. } = self;
-        let place = &places[index];
-        let tag = tag_of(index, place.generation, APPLYING);
-        let submitted = place.task.with_write(place.applying, |write| {
-            let Write { table, key, value, condition } = write;
-            let (table, condition) = (*table, *condition);
-            let request = match value {
-                Some(value) => Request::Put { table, key, value, condition },
-                None => Request::Delete { table, key, condition },
-            };
-            session.submit(&request, tag)
-        });
-        match submitted {
-            None => self.finish(index, Ok(()), finished),
-            Some(Ok(())) => {}
-            // Tried again at the next poll.
-            Some(Err(Error::Full)) => self.blocked.push_back(index),
-            Some(Err(error)) => self.finish(index, Err(Failure::Server(error)), finished),
-        }
-    }
-
-    fn go_on_applying(
-        &mut self,
-        index: usize,
-        outcome: Result<(), Option<Error>>,
-        finished: &mut impl FnMut(Finished<'_>),
-    ) {
-        let place = &mut self.places[index];
-        let of = place.task.write_count();
-        match outcome {
-            Ok(()) => {
-                place.applying += 1;
-                if place.applying == of {
-                    return self.finish(index, Ok(()), finished);
-                }
-                self.apply(index, finished);
-            }
-            Err(None) if place.applying == 0 && place.runs < RUNS_MAX => self.run_again(index),
-            Err(None) if place.applying == 0 => {
-                self.finish(index, Err(Failure::Function(sandstorm::Error::Conflict)), finished);
-            }
-            Err(None) => {
-                let applied = place.applying;
-                self.finish(index, Err(Failure::PartlyApplied { applied, of }), finished);
-            }
-            Err(Some(error)) => self.finish(index, Err(Failure::Server(error)), finished),
-        }
-    }
-
-    fn run_again(&mut self, index: usize) {
-        let place = &mut self.places[index];
-        place.runs += 1;
-        place.generation = (place.generation + 1) & ((1 << GENERATION_BITS) - 1);
-        place.task.begin_again();
-        place.run = place.start.as_ref().map(|start| start(&place.task));
-        self.runnable.push_back(index);
-    }
-
     fn finish(&mut self, index: usize, result: Result<(), Failure>, finished: &mut impl FnMut(Finished<'_>)) {
         let place = &mut self.places[index];
         // The future may hold what the task lent: it goes first.
@@ -414,16 +309,6 @@ fn split_tag(tag: u64) -> (usize, u64, usize) {
     let index = tag >> (GENERATION_BITS + OPERATION_BITS);
     let generation = (tag >> OPERATION_BITS) & ((1 << GENERATION_BITS) - 1);
     (index as usize, generation, (tag & ((1 << OPERATION_BITS) - 1)) as usize)
-}
-
-/// What the answer to a write means: applied, `None` for a conflict, or why it failed.
-fn applied(completion: &Completion<'_>) -> Result<(), Option<Error>> {
-    match completion.status {
-        // Deleting what is not there is fine.
-        Ok(Status::Ok | Status::NotFound) => Ok(()),
-        Ok(Status::ConditionFailed) => Err(None),
-        _ => Err(Error::check(completion).err()),
-    }
 }
 
 /// Finds a table, asking the server at the first time only.

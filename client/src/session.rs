@@ -7,48 +7,24 @@
 //! [`Session::call`] waits for one answer. It may be mixed with submitting: what completes meanwhile is
 //! delivered by the next poll.
 
+mod waiting;
+
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use net::{Batch, IdleAction, Outbox, Port, UdpPort};
-use wire::{Completion, CompletionError, Request, SessionLimits, Status};
+use net::{Batch, Outbox, Port, UdpPort};
+use wire::{Completion, Request, SessionLimits};
+
+pub(crate) use self::waiting::Idle;
+use self::waiting::{CALLERS_TAGS, Parked};
 
 use crate::config::{Identity, resolve};
 use crate::exchange::Exchange;
+
 use crate::{ClientConfig, Error, SessionStatistics};
 
-/// Bits of a tag that are the caller's; the two above tell whose it is.
-const TAG_BITS: u32 = 62;
-/// Tags of callers.
-const CALLERS_TAGS: u64 = 0;
-/// Tags of blocking calls.
-const OWN_TAGS: u64 = 1 << 63;
 /// Frames that one poll sends at most before it looks at what has arrived.
 const OUTBOX_FRAMES: usize = 64;
-/// Longest sleep of a blocking call, in case its waker is lost with a thread.
-const SLEEP_MAX: Duration = Duration::from_millis(20);
-
-/// A completion that came while a blocking call waited for another.
-struct Parked {
-    tag: u64,
-    sequence: u64,
-    status: Result<Status, CompletionError>,
-    body: Vec<u8>,
-}
-
-/// Time since a waiting loop last found something.
-pub(crate) struct Idle {
-    since: Instant,
-}
-
-impl Idle {
-    pub(crate) fn new() -> Idle {
-        Idle { since: Instant::now() }
-    }
-
-    fn elapsed_us(&self) -> u64 {
-        self.since.elapsed().as_micros() as u64
-    }
-}
 
 /// An open session of a tenant.
 pub struct Session {
@@ -67,7 +43,7 @@ pub struct Session {
     now_us: u64,
     clock_is_fresh: bool,
     /// The port knows its peer.
-    peer: std::net::SocketAddr,
+    peer: SocketAddr,
 }
 
 impl Session {
@@ -79,8 +55,8 @@ impl Session {
     pub fn open(address: &str, tenant: &str, secret: &str, config: ClientConfig) -> Result<Session, Error> {
         let server = resolve(address)?;
         let any = match server {
-            std::net::SocketAddr::V4(_) => "0.0.0.0:0",
-            std::net::SocketAddr::V6(_) => "[::]:0",
+            SocketAddr::V4(_) => "0.0.0.0:0",
+            SocketAddr::V6(_) => "[::]:0",
         };
         let local = resolve(any)?;
         let port = UdpPort::bind(local, config.udp).map_err(|error| Error::Port { error })?;
@@ -187,88 +163,6 @@ impl Session {
         self.port.wait(timeout.min(due)).map_err(|error| Error::Port { error })
     }
 
-    /// Polls until something is completed, as [`Session::poll`] says it; 0 when nothing is outstanding.
-    ///
-    /// # Errors
-    /// As [`Session::poll`].
-    pub fn poll_waiting(&mut self, complete: &mut impl FnMut(Completion<'_>)) -> Result<usize, Error> {
-        let idle = Idle::new();
-        loop {
-            let completed = self.poll(complete)?;
-            if completed > 0 || self.exchange.outstanding() == 0 {
-                return Ok(completed);
-            }
-            self.idle(&idle)?;
-        }
-    }
-
-    /// Submits a request and waits for its answer: the status, and the body in `body`.
-    ///
-    /// # Errors
-    /// When there is no answer; a refusal is an answer.
-    pub fn call(&mut self, request: &Request<'_>, body: &mut Vec<u8>) -> Result<Status, Error> {
-        let tag = self.own_tags(1);
-        let mut answer = None;
-        let mut take = |completion: Completion<'_>| {
-            if completion.tag == tag {
-                body.clear();
-                body.extend_from_slice(completion.body);
-                answer = Some(completion.status);
-            }
-        };
-        self.submit_own(request, tag, &mut take)?;
-        self.await_own(&mut take)?;
-        match answer {
-            Some(status) => Ok(status?),
-            None => Err(Error::NotSent),
-        }
-    }
-
-    /// The first of `count` tags for a blocking call.
-    pub(crate) fn own_tags(&mut self, count: usize) -> u64 {
-        let first = OWN_TAGS | self.own_tags;
-        self.own_tags += count as u64;
-        first
-    }
-
-    /// Submits under a tag of [`Session::own_tags`], waiting for a place if there is none.
-    pub(crate) fn submit_own(
-        &mut self,
-        request: &Request<'_>,
-        tag: u64,
-        take: &mut impl FnMut(Completion<'_>),
-    ) -> Result<(), Error> {
-        self.clock_is_fresh = false;
-        let idle = Idle::new();
-        loop {
-            match self.submit(request, tag) {
-                Ok(()) => {
-                    self.own_outstanding += 1;
-                    return Ok(());
-                }
-                Err(Error::Full) => self.advance_own(take)?,
-                Err(error) => return Err(error),
-            }
-            self.idle(&idle)?;
-        }
-    }
-
-    /// Waits until all that was submitted by [`Session::submit_own`] is complete.
-    pub(crate) fn await_own(&mut self, take: &mut impl FnMut(Completion<'_>)) -> Result<(), Error> {
-        let mut idle = Idle::new();
-        loop {
-            let received = self.statistics.frames_received;
-            self.advance_own(take)?;
-            if self.own_outstanding == 0 {
-                return Ok(());
-            }
-            if self.statistics.frames_received != received {
-                idle = Idle::new();
-            }
-            self.idle(&idle)?;
-        }
-    }
-
     /// What this session has moved.
     #[must_use]
     pub fn statistics(&self) -> SessionStatistics {
@@ -305,31 +199,6 @@ impl Session {
         self.port.drops()
     }
 
-    /// Makes an administrative request over the session's stream.
-    pub(crate) fn administer(
-        &mut self,
-        code: u8,
-        body: &[u8],
-        repeatable: bool,
-    ) -> Result<(Status, Vec<u8>), Error> {
-        let config = self.exchange.config();
-        let timeout = match code {
-            wire::opcode::EXTENSION_INSTALL => config.install_timeout,
-            _ => config.admin_timeout,
-        };
-        self.exchange.administer(code, body, repeatable, timeout)
-    }
-
-    /// Spins, yields or sleeps, by the time without work.
-    pub(crate) fn idle(&mut self, idle: &Idle) -> Result<(), Error> {
-        match self.exchange.config().idle.next(idle.elapsed_us()) {
-            IdleAction::Spin => std::hint::spin_loop(),
-            IdleAction::Yield => std::thread::yield_now(),
-            IdleAction::Sleep => self.wait(SLEEP_MAX)?,
-        }
-        Ok(())
-    }
-
     fn read_clock(&mut self) {
         self.now_us = self.started.elapsed().as_micros() as u64;
     }
@@ -355,41 +224,6 @@ impl Session {
             self.peer = home;
         }
         settled
-    }
-
-    /// Advances for blocking calls: their completions go to `take`, those of others are parked.
-    fn advance_own(&mut self, take: &mut impl FnMut(Completion<'_>)) -> Result<(), Error> {
-        let mut taken = 0;
-        let advanced = self.poll_some(OWN_TAGS, &mut |completion| {
-            taken += 1;
-            take(completion);
-        });
-        self.own_outstanding = self.own_outstanding.saturating_sub(taken);
-        // An answer that came is worth more than trouble that came with it.
-        if taken > 0 { Ok(()) } else { advanced }
-    }
-
-    /// Advances: completions whose tags start like `tags` go to `take`, those of others are parked.
-    #[inline]
-    pub(crate) fn poll_some(
-        &mut self,
-        tags: u64,
-        take: &mut impl FnMut(Completion<'_>),
-    ) -> Result<(), Error> {
-        let mut parked = std::mem::take(&mut self.parked);
-        if !parked.is_empty() {
-            take_parked(&mut parked, tags, take);
-        }
-        let advanced = self.advance(&mut |completion| {
-            let Completion { tag, sequence, status, body } = completion;
-            if tag >> TAG_BITS == tags >> TAG_BITS {
-                take(completion);
-            } else {
-                parked.push(Parked { tag, sequence, status, body: body.to_vec() });
-            }
-        });
-        self.parked = parked;
-        advanced
     }
 
     #[inline]
@@ -419,15 +253,5 @@ impl Session {
             self.statistics.frames_sent += 1;
             self.statistics.bytes_sent += frame_bytes as u64;
         }
-    }
-}
-
-/// Delivers the parked completions whose tags start like `tags`.
-#[cold]
-fn take_parked(parked: &mut Vec<Parked>, tags: u64, take: &mut impl FnMut(Completion<'_>)) {
-    for Parked { tag, sequence, status, body } in
-        parked.extract_if(.., |it| it.tag >> TAG_BITS == tags >> TAG_BITS)
-    {
-        take(Completion { tag, sequence, status, body: &body });
     }
 }

@@ -44,8 +44,11 @@ impl Rig {
     }
 }
 
-/// Runs everything to its end; replies by id.
-fn finish(local: &mut Local) -> Vec<(u64, Result<Vec<u8>, Failure>, u32, u32)> {
+/// Id, reply, round trips and reads of an invocation.
+type Ended = (u64, Result<Vec<u8>, Failure>, u32, u32);
+
+/// Runs everything to its end.
+fn finish(local: &mut Local) -> Vec<Ended> {
     let mut ended = Vec::new();
     while local.outstanding() > 0 {
         local

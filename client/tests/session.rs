@@ -252,3 +252,35 @@ fn blocking_calls_leave_the_completions_of_others_to_the_next_poll() {
     tags.sort_unstable();
     assert_eq!(tags, [0, 1, 2, 3, 4]);
 }
+
+#[test]
+fn administration_after_a_restart_reopens_the_session_by_itself() {
+    let rig = Rig::new(12, Faults::default());
+    let mut client = Client::over(rig.session());
+    client.table_create("before").unwrap();
+    rig.server.restart();
+    std::thread::sleep(Duration::from_millis(600));
+    client.table_create("after").unwrap();
+    assert_eq!(client.table_list().unwrap().len(), 2);
+    assert_eq!(client.session().statistics().reopened, 1);
+}
+
+#[test]
+fn large_requests_of_a_lost_session_are_each_completed_too() {
+    let rig = Rig::new(13, Faults::default());
+    let mut session = rig.session();
+    let large = vec![1; 50_000];
+    let put = Request::Put { table: 1, key: b"large", value: &large, condition: Condition::Always };
+    session.submit(&put, 1).unwrap();
+    assert!(finish(&mut session)[&1].is_ok());
+    rig.server.restart();
+    session.submit(&Request::Get { table: 1, key: b"large" }, 2).unwrap();
+    session.submit(&put, 3).unwrap();
+    session.submit(&put, 4).unwrap();
+    let answers = finish(&mut session);
+    assert!(answers[&2].as_ref().unwrap()[8..] == large[..]);
+    for tag in [3, 4] {
+        assert!(matches!(answers[&tag], Ok(_) | Err(Error::SessionLost)), "{:?}", answers[&tag]);
+    }
+    assert_eq!((answers.len(), session.outstanding()), (3, 0));
+}

@@ -4,24 +4,23 @@
 //! that are borrowed for the length of one call. A ticket is the number of the first of the operations that
 //! a future waits for, counted from 1.
 
+mod answers;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use sandstorm::abi::{RawRecord, RawSlice, VERSION_UNAPPLIED};
 use sandstorm::{Condition, Level};
 use wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use wire::{Completion, Status, reply};
 
-use super::Failure;
+pub(super) use self::answers::Sending;
 use super::arena::Arena;
 use super::host::Border;
-use super::write_set::{Write, WriteSet};
+use super::write_set::WriteSet;
 use crate::Error;
 
 /// Operations of one invocation.
 pub(super) const OPERATIONS_MAX: usize = 1 << 18;
-/// Bytes that one invocation may be lent.
-const LENT_BYTES_MAX: usize = 256 << 20;
 /// Log lines of one invocation that are kept.
 const LOG_LINES_MAX: usize = 100;
 
@@ -32,18 +31,6 @@ pub(super) enum Ask {
     Object,
     /// The id of the table whose name is the key.
     Table,
-}
-
-/// What became of an operation that was to be sent.
-pub(super) enum Sending {
-    /// Its answer will come.
-    Sent,
-    /// There is no place for it now.
-    Full,
-    /// It cannot be sent.
-    Failed(Error),
-    /// It has been answered: a table's id.
-    Table(Result<u32, Error>),
 }
 
 /// Why a host call does not succeed now.
@@ -323,118 +310,6 @@ impl Task {
             Some(record) => Some(Seen { record, version }),
             None => read.map(|record| Seen { record, version }),
         }
-    }
-
-    /// Gives every operation that is to be sent to `send`, until one finds the window full: that stays the
-    /// next one. Returns whether all were taken.
-    pub(super) fn send_asks(&self, mut send: impl FnMut(usize, Ask, u32, &[u8]) -> Sending) -> bool {
-        loop {
-            let Some(index) = self.asked.borrow_mut().pop_front() else { return true };
-            let sending = {
-                let operation = &self.operations.borrow().list[index];
-                send(index, operation.ask, operation.table, &operation.key)
-            };
-            match sending {
-                Sending::Sent => {}
-                Sending::Full => {
-                    self.asked.borrow_mut().push_front(index);
-                    return false;
-                }
-                Sending::Failed(error) => {
-                    self.trouble.replace(Some(error));
-                    self.settle(index, State::Failed(sandstorm::Error::Unavailable));
-                }
-                Sending::Table(found) => self.answer_table(index, found),
-            }
-        }
-    }
-
-    /// Takes the answer to an operation.
-    pub(super) fn answer(&self, index: usize, completion: &Completion<'_>) {
-        let state = match completion.status {
-            Ok(Status::Ok) => match reply::Object::decode(completion.body) {
-                Ok(_) if self.arena.bytes() > LENT_BYTES_MAX => {
-                    State::Failed(sandstorm::Error::LimitExceeded)
-                }
-                Ok(object) => {
-                    State::Done(RawRecord { value: self.arena.copy(object.value), version: object.version })
-                }
-                Err(_) => State::Failed(sandstorm::Error::Unavailable),
-            },
-            Ok(Status::NotFound) => State::Done(Border::NO_RECORD),
-            Ok(Status::UnknownTable) => State::Failed(sandstorm::Error::UnknownTable),
-            Ok(Status::KeyTooLarge) => State::Failed(sandstorm::Error::KeyTooLarge),
-            Ok(Status::NotPermitted) => State::Failed(sandstorm::Error::NotPermitted),
-            Ok(_) | Err(_) => {
-                if let Err(error) = Error::check(completion) {
-                    self.trouble.replace(Some(error));
-                }
-                State::Failed(sandstorm::Error::Unavailable)
-            }
-        };
-        self.settle(index, state);
-    }
-
-    /// Takes the id of a table, or why there is none.
-    fn answer_table(&self, index: usize, found: Result<u32, Error>) {
-        let state = match found {
-            Ok(id) => State::Done(RawRecord { version: u64::from(id), ..Border::NO_RECORD }),
-            Err(Error::Refused { status: Status::UnknownTable | Status::NameInvalid, .. }) => {
-                State::Failed(sandstorm::Error::UnknownTable)
-            }
-            Err(error) => {
-                self.trouble.replace(Some(error));
-                State::Failed(sandstorm::Error::Unavailable)
-            }
-        };
-        self.settle(index, state);
-    }
-
-    fn settle(&self, index: usize, state: State) {
-        let mut operations = self.operations.borrow_mut();
-        if let Some(operation) = operations.list.get_mut(index)
-            && matches!(operation.state, State::Waiting)
-        {
-            operation.state = state;
-            self.waiting.set(self.waiting.get() - 1);
-        }
-    }
-
-    /// Operations whose answer has not come.
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting.get()
-    }
-
-    /// Objects asked for since the invocation began, over all its runs.
-    pub(super) fn reads(&self) -> u32 {
-        self.reads.get()
-    }
-
-    pub(super) fn write_count(&self) -> usize {
-        self.writes.borrow().len()
-    }
-
-    /// Lends a write of the write set.
-    pub(super) fn with_write<T>(&self, index: usize, apply: impl FnOnce(&Write) -> T) -> Option<T> {
-        self.writes.borrow().get(index).map(apply)
-    }
-
-    /// What a function's error means to its caller: trouble with the server, when that is behind it.
-    pub(super) fn failure_of(&self, error: sandstorm::Error) -> Failure {
-        match (error, self.trouble.take()) {
-            (sandstorm::Error::Unavailable, Some(trouble)) => Failure::Server(trouble),
-            _ => Failure::Function(error),
-        }
-    }
-
-    /// Moves the log lines to `log`.
-    pub(super) fn take_log(&self, log: &mut Vec<(Level, String)>) {
-        log.append(&mut self.log.borrow_mut());
-    }
-
-    /// The reply of a function that has ended.
-    pub(super) fn reply(&self) -> &[u8] {
-        self.border.reply()
     }
 }
 

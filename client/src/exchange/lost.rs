@@ -1,0 +1,144 @@
+//! When the server does not know the session any more: it was restarted, or the session was revoked.
+//!
+//! What only reads is made again in a new session. What may write is made again only when it cannot have
+//! been executed: the server refused it, and there was no time for a second transmission whose first might
+//! have reached the server before. All else completes as closed: its outcome is unknown.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wire::{Completion, CompletionError, Opened, Request, Requester, Status};
+
+use super::Exchange;
+use crate::connection::Connection;
+use crate::kept::Kept;
+use crate::lane::{Door, Lane};
+use crate::{Error, SessionStatistics};
+
+/// Pause between attempts to open a lost session.
+const REOPEN_PAUSE: Duration = Duration::from_millis(50);
+
+/// How a session stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Open, as far as known.
+    Open,
+    /// The server does not know it any more.
+    Lost,
+    /// It could not be opened anew; the next request tries again.
+    Closed,
+}
+
+/// A request to make again.
+pub(super) struct Again {
+    pub(super) tag: u64,
+    pub(super) code: u8,
+    pub(super) body: Vec<u8>,
+}
+
+impl Exchange {
+    /// Opens the session anew and sorts what was outstanding.
+    pub(super) fn reopen(
+        &mut self,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), Error> {
+        let Exchange { requester, kept, again, .. } = self;
+        requester.close(&mut |completion| {
+            let kept = kept.get(completion.sequence);
+            if kept.is_read() {
+                again.push_back(Again { tag: kept.tag, code: kept.code, body: kept.body().to_vec() });
+            } else {
+                complete(completion);
+            }
+        });
+        self.orphans = self.on_stream;
+        let (connection, opened) = match self.open_patiently() {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.standing = Standing::Closed;
+                for again in self.again.drain(..) {
+                    complete(failed(again.tag, 0, CompletionError::TimedOut));
+                }
+                return Err(error);
+            }
+        };
+        self.requester = Requester::new(opened.token, opened.next_sequence, opened.credits, self.settings);
+        self.kept = Kept::new(opened.credits);
+        let door = Door::Session { token: opened.token };
+        self.courier.replace(Lane::new(connection, self.identity.server, door, self.config.clone()));
+        self.view = opened.view;
+        self.home = super::core_address(&self.identity, &self.config, &opened, opened.home_core);
+        self.home_core = opened.home_core;
+        self.opened = opened;
+        self.standing = Standing::Open;
+        statistics.reopened += 1;
+        Ok(())
+    }
+
+    /// Submits what is to be made again, as far as the window allows.
+    pub(super) fn submit_again(&mut self, now_us: u64, statistics: &mut SessionStatistics) {
+        while let Some(Again { tag, code, body }) = self.again.front_mut() {
+            let (tag, code, body) = (*tag, *code, std::mem::take(body));
+            let accepted = match Request::decode(code, &body) {
+                Ok(request) => self.submit(now_us, tag, &request, statistics).is_ok(),
+                // What was encoded here is decoded here.
+                Err(_) => true,
+            };
+            if !accepted {
+                if let Some(first) = self.again.front_mut() {
+                    first.body = body;
+                }
+                return;
+            }
+            statistics.requests -= 1;
+            self.again.pop_front();
+        }
+    }
+
+    /// Opens a session, waiting for the server for as long as a call may take.
+    fn open_patiently(&self) -> Result<(Connection, Opened), Error> {
+        let deadline = Instant::now() + self.config.call_timeout;
+        loop {
+            match super::open(&self.identity, &self.config) {
+                Err(Error::Unreachable { .. }) if Instant::now() + REOPEN_PAUSE < deadline => {
+                    thread::sleep(REOPEN_PAUSE);
+                }
+                opened => return opened,
+            }
+        }
+    }
+
+    /// Makes an administrative request over the session's stream. When the session turns out to be lost, it
+    /// is opened anew and the request, which was refused unseen, made again.
+    pub(crate) fn administer(
+        &mut self,
+        code: u8,
+        body: &[u8],
+        repeatable: bool,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(Status, Vec<u8>), Error> {
+        let timeout = match code {
+            wire::opcode::EXTENSION_INSTALL => self.config.install_timeout,
+            _ => self.config.admin_timeout,
+        };
+        match self.courier.administer(code, body, repeatable, timeout) {
+            Err(Error::SessionLost) | Ok((Status::BadToken, _)) => {
+                self.reopen(statistics, complete)?;
+                self.courier.administer(code, body, repeatable, timeout)
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// The completion of a request whose session is over.
+pub(super) fn closed(tag: u64, sequence: u64) -> Completion<'static> {
+    failed(tag, sequence, CompletionError::Closed)
+}
+
+/// A completion without an answer.
+pub(super) fn failed(tag: u64, sequence: u64, error: CompletionError) -> Completion<'static> {
+    Completion { tag, sequence, status: Err(error), body: &[] }
+}

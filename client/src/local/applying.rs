@@ -1,0 +1,84 @@
+//! After the good end of a function: its writes, one after another.
+//!
+//! Each write is made on the condition that its object is as the function saw it, if it looked. A conflict
+//! at the first write has changed nothing yet: the function runs again, on what is there now.
+
+use wire::{Completion, Request, Status};
+
+use super::write_set::Write;
+use super::{APPLYING, Failure, Finished, GENERATION_BITS, Local, tag_of};
+use crate::Error;
+
+/// Runs of one invocation whose first write keeps finding a conflict.
+const RUNS_MAX: u32 = 8;
+impl Local {
+    /// Submits the next write of an invocation that ended well.
+    pub(super) fn apply(&mut self, index: usize, finished: &mut impl FnMut(Finished<'_>)) {
+        let Local { session, places, .. } = self;
+        let place = &places[index];
+        let tag = tag_of(index, place.generation, APPLYING);
+        let submitted = place.task.with_write(place.applying, |write| {
+            let Write { table, key, value, condition } = write;
+            let (table, condition) = (*table, *condition);
+            let request = match value {
+                Some(value) => Request::Put { table, key, value, condition },
+                None => Request::Delete { table, key, condition },
+            };
+            session.submit(&request, tag)
+        });
+        match submitted {
+            None => self.finish(index, Ok(()), finished),
+            Some(Ok(())) => {}
+            // Tried again at the next poll.
+            Some(Err(Error::Full)) => self.blocked.push_back(index),
+            Some(Err(error)) => self.finish(index, Err(Failure::Server(error)), finished),
+        }
+    }
+
+    pub(super) fn go_on_applying(
+        &mut self,
+        index: usize,
+        outcome: Result<(), Option<Error>>,
+        finished: &mut impl FnMut(Finished<'_>),
+    ) {
+        let place = &mut self.places[index];
+        let of = place.task.write_count();
+        match outcome {
+            Ok(()) => {
+                place.applying += 1;
+                if place.applying == of {
+                    return self.finish(index, Ok(()), finished);
+                }
+                self.apply(index, finished);
+            }
+            Err(None) if place.applying == 0 && place.runs < RUNS_MAX => self.run_again(index),
+            Err(None) if place.applying == 0 => {
+                self.finish(index, Err(Failure::Function(sandstorm::Error::Conflict)), finished);
+            }
+            Err(None) => {
+                let applied = place.applying;
+                self.finish(index, Err(Failure::PartlyApplied { applied, of }), finished);
+            }
+            Err(Some(error)) => self.finish(index, Err(Failure::Server(error)), finished),
+        }
+    }
+
+    fn run_again(&mut self, index: usize) {
+        let place = &mut self.places[index];
+        place.runs += 1;
+        place.generation = (place.generation + 1) & ((1 << GENERATION_BITS) - 1);
+        place.task.begin_again();
+        place.run = place.start.as_ref().map(|start| start(&place.task));
+        self.runnable.push_back(index);
+    }
+}
+
+/// What the answer to a write means: applied, `None` for a conflict, or why it failed.
+pub(super) fn applied(completion: &Completion<'_>) -> Result<(), Option<Error>> {
+    match completion.status {
+        // Deleting what is not there is fine.
+        Ok(Status::Ok | Status::NotFound) => Ok(()),
+        Ok(Status::ConditionFailed) => Err(None),
+        _ => Err(Error::check(completion).err()),
+    }
+}

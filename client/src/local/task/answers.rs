@@ -1,0 +1,143 @@
+//! The executor's side of a task: what is to be sent, and the answers that come.
+
+use sandstorm::Level;
+use sandstorm::abi::RawRecord;
+use wire::{Completion, Status, reply};
+
+use super::{Ask, State, Task};
+use crate::Error;
+use crate::local::Failure;
+use crate::local::host::Border;
+use crate::local::write_set::Write;
+
+/// Bytes that one invocation may be lent.
+const LENT_BYTES_MAX: usize = 256 << 20;
+
+/// What became of an operation that was to be sent.
+pub(in crate::local) enum Sending {
+    /// Its answer will come.
+    Sent,
+    /// There is no place for it now.
+    Full,
+    /// It cannot be sent.
+    Failed(Error),
+    /// It has been answered: a table's id.
+    Table(Result<u32, Error>),
+}
+
+impl Task {
+    /// Gives every operation that is to be sent to `send`, until one finds the window full: that stays the
+    /// next one. Returns whether all were taken.
+    pub(in crate::local) fn send_asks(
+        &self,
+        mut send: impl FnMut(usize, Ask, u32, &[u8]) -> Sending,
+    ) -> bool {
+        loop {
+            let Some(index) = self.asked.borrow_mut().pop_front() else { return true };
+            let sending = {
+                let operation = &self.operations.borrow().list[index];
+                send(index, operation.ask, operation.table, &operation.key)
+            };
+            match sending {
+                Sending::Sent => {}
+                Sending::Full => {
+                    self.asked.borrow_mut().push_front(index);
+                    return false;
+                }
+                Sending::Failed(error) => {
+                    self.trouble.replace(Some(error));
+                    self.settle(index, State::Failed(sandstorm::Error::Unavailable));
+                }
+                Sending::Table(found) => self.answer_table(index, found),
+            }
+        }
+    }
+
+    /// Takes the answer to an operation.
+    pub(in crate::local) fn answer(&self, index: usize, completion: &Completion<'_>) {
+        let state = match completion.status {
+            Ok(Status::Ok) => match reply::Object::decode(completion.body) {
+                Ok(_) if self.arena.bytes() > LENT_BYTES_MAX => {
+                    State::Failed(sandstorm::Error::LimitExceeded)
+                }
+                Ok(object) => {
+                    State::Done(RawRecord { value: self.arena.copy(object.value), version: object.version })
+                }
+                Err(_) => State::Failed(sandstorm::Error::Unavailable),
+            },
+            Ok(Status::NotFound) => State::Done(Border::NO_RECORD),
+            Ok(Status::UnknownTable) => State::Failed(sandstorm::Error::UnknownTable),
+            Ok(Status::KeyTooLarge) => State::Failed(sandstorm::Error::KeyTooLarge),
+            Ok(Status::NotPermitted) => State::Failed(sandstorm::Error::NotPermitted),
+            Ok(_) | Err(_) => {
+                if let Err(error) = Error::check(completion) {
+                    self.trouble.replace(Some(error));
+                }
+                State::Failed(sandstorm::Error::Unavailable)
+            }
+        };
+        self.settle(index, state);
+    }
+
+    /// Takes the id of a table, or why there is none.
+    fn answer_table(&self, index: usize, found: Result<u32, Error>) {
+        let state = match found {
+            Ok(id) => State::Done(RawRecord { version: u64::from(id), ..Border::NO_RECORD }),
+            Err(Error::Refused { status: Status::UnknownTable | Status::NameInvalid, .. }) => {
+                State::Failed(sandstorm::Error::UnknownTable)
+            }
+            Err(error) => {
+                self.trouble.replace(Some(error));
+                State::Failed(sandstorm::Error::Unavailable)
+            }
+        };
+        self.settle(index, state);
+    }
+
+    fn settle(&self, index: usize, state: State) {
+        let mut operations = self.operations.borrow_mut();
+        if let Some(operation) = operations.list.get_mut(index)
+            && matches!(operation.state, State::Waiting)
+        {
+            operation.state = state;
+            self.waiting.set(self.waiting.get() - 1);
+        }
+    }
+
+    /// Operations whose answer has not come.
+    pub(in crate::local) fn waiting(&self) -> usize {
+        self.waiting.get()
+    }
+
+    /// Objects asked for since the invocation began, over all its runs.
+    pub(in crate::local) fn reads(&self) -> u32 {
+        self.reads.get()
+    }
+
+    pub(in crate::local) fn write_count(&self) -> usize {
+        self.writes.borrow().len()
+    }
+
+    /// Lends a write of the write set.
+    pub(in crate::local) fn with_write<T>(&self, index: usize, apply: impl FnOnce(&Write) -> T) -> Option<T> {
+        self.writes.borrow().get(index).map(apply)
+    }
+
+    /// What a function's error means to its caller: trouble with the server, when that is behind it.
+    pub(in crate::local) fn failure_of(&self, error: sandstorm::Error) -> Failure {
+        match (error, self.trouble.take()) {
+            (sandstorm::Error::Unavailable, Some(trouble)) => Failure::Server(trouble),
+            _ => Failure::Function(error),
+        }
+    }
+
+    /// Moves the log lines to `log`.
+    pub(in crate::local) fn take_log(&self, log: &mut Vec<(Level, String)>) {
+        log.append(&mut self.log.borrow_mut());
+    }
+
+    /// The reply of a function that has ended.
+    pub(in crate::local) fn reply(&self) -> &[u8] {
+        self.border.reply()
+    }
+}
