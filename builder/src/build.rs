@@ -75,3 +75,52 @@ impl Toolchain {
         fs::read(output.join("artefact.so")).map_err(failed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::BuildError;
+    use crate::Checked;
+    use crate::Function;
+    use crate::Mode;
+    use crate::Toolchain;
+    use crate::checked::Source;
+
+    /// Sources that no check has seen meet a compiler that refuses them too.
+    #[test]
+    fn the_compiler_refuses_by_itself_what_it_can() {
+        let cache = tempfile::tempdir().unwrap();
+        let toolchain = Toolchain::prepare_with_checker(cache.path(), Path::new("/bin/false")).unwrap();
+        let compile = |text: &str| {
+            let files = vec![("src/lib.rs".to_string(), format!("#![no_std]\n{text}"))];
+            let source =
+                Source { crate_name: "hole".into(), dependencies: vec![], folder: String::new(), files };
+            let function = Function { name: "run".into(), mode: Mode::Read, doc: String::new() };
+            toolchain.compile(&Checked { sources: vec![source], functions: vec![function] })
+        };
+        for (text, expected) in [
+            ("pub fn f(x: &u8) -> u8 { unsafe { *core::ptr::from_ref(x) } }", "usage of an `unsafe` block"),
+            ("#![allow(unsafe_code)]\npub unsafe fn f() {}", "incompatible with previous forbid"),
+            ("#[unsafe(no_mangle)]\npub fn memcpy() {}", "`no_mangle`"),
+            ("extern crate std;", "can't find crate for `std`"),
+            ("extern crate proc_macro;", "can't find crate for `proc_macro`"),
+            ("pub const S: &str = include_str!(\"/etc/passwd\");", "couldn't read"),
+            ("pub const S: &str = env!(\"HOME\");", "not defined"),
+            ("#![feature(asm_experimental_arch)]", "may not be used on the stable release channel"),
+        ] {
+            match compile(text) {
+                Err(BuildError::CompileFailed { text: said }) => {
+                    assert!(said.contains(expected), "{text}: {said}")
+                }
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_disk_has_an_error_of_its_own() {
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        assert_eq!(BuildError::io("write", &full), BuildError::DiskFull);
+    }
+}
