@@ -29,6 +29,7 @@
 extern crate alloc;
 
 pub mod abi;
+mod access;
 mod args;
 mod db;
 #[doc(hidden)]

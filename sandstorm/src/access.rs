@@ -1,0 +1,108 @@
+//! The operations of the database, by name.
+//!
+//! Every operation that may have to wait is a future; most are ready at their first poll, which is one call
+//! through the host's table. Reads see the invocation's own writes. Writes wait in the invocation's write
+//! set and are applied together when the function ends well.
+
+use crate::Condition;
+use crate::Db;
+use crate::Delete;
+use crate::FindTable;
+use crate::Get;
+use crate::GetMany;
+use crate::GetRecord;
+use crate::Increment;
+use crate::Put;
+use crate::Record;
+use crate::Table;
+use crate::YieldNow;
+
+impl<'a> Db<'a> {
+    /// Reads a value; `None` when there is no such object.
+    #[inline]
+    pub fn get<'f>(&'f self, table: Table, key: &'f [u8]) -> Get<'f, 'a> {
+        Get(self.get_record(table, key))
+    }
+
+    /// Reads a value with its version.
+    #[inline]
+    pub fn get_record<'f>(&'f self, table: Table, key: &'f [u8]) -> GetRecord<'f, 'a> {
+        GetRecord { db: self, table, key, ticket: 0 }
+    }
+
+    /// Reads many objects of a table at the price of little more than one: their memory accesses overlap.
+    /// `records[i]` receives what `keys[i]` names. The slices must have one length, else
+    /// [`crate::Error::BadArguments`].
+    ///
+    /// ```
+    /// # use sandstorm::{Args, Db, Error, Reply};
+    /// # #[allow(dead_code)]
+    /// async fn both(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    ///     let mut records = [None; 2];
+    ///     db.get_many(args.table(), &[b"left", b"right"], &mut records).await?;
+    ///     for record in records.into_iter().flatten() {
+    ///         reply.write(record.value)?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    #[inline]
+    pub fn get_many<'f>(
+        &'f self,
+        table: Table,
+        keys: &'f [&'f [u8]],
+        records: &'f mut [Option<Record<'a>>],
+    ) -> GetMany<'f, 'a> {
+        GetMany { db: self, table, keys, records, done: 0, ticket: 0 }
+    }
+
+    /// Writes an object, whatever is there. The key and value are copied.
+    #[inline]
+    pub fn put<'f>(&'f self, table: Table, key: &'f [u8], value: &'f [u8]) -> Put<'f, 'a> {
+        self.put_if(table, key, value, Condition::Always)
+    }
+
+    /// Writes an object when a condition holds, else [`crate::Error::ConditionFailed`]. The condition holds
+    /// again when the writes are applied.
+    #[inline]
+    pub fn put_if<'f>(
+        &'f self,
+        table: Table,
+        key: &'f [u8],
+        value: &'f [u8],
+        condition: Condition,
+    ) -> Put<'f, 'a> {
+        Put { db: self, table, key, value, condition, ticket: 0 }
+    }
+
+    /// Deletes an object; fine when there is none.
+    #[inline]
+    pub fn delete<'f>(&'f self, table: Table, key: &'f [u8]) -> Delete<'f, 'a> {
+        self.delete_if(table, key, Condition::Always)
+    }
+
+    /// Deletes an object when a condition holds, else [`crate::Error::ConditionFailed`].
+    #[inline]
+    pub fn delete_if<'f>(&'f self, table: Table, key: &'f [u8], condition: Condition) -> Delete<'f, 'a> {
+        Delete { db: self, table, key, condition, ticket: 0 }
+    }
+
+    /// Adds to the number that an object holds and answers the sum; an absent object counts as 0. An object
+    /// that holds no number is [`crate::Error::NotANumber`].
+    #[inline]
+    pub fn increment<'f>(&'f self, table: Table, key: &'f [u8], delta: i64) -> Increment<'f, 'a> {
+        Increment { db: self, table, key, delta, ticket: 0 }
+    }
+
+    /// Finds a table of the tenant by name, else [`crate::Error::UnknownTable`].
+    #[inline]
+    pub fn table<'f>(&'f self, name: &'f str) -> FindTable<'f, 'a> {
+        FindTable { db: self, name, ticket: 0 }
+    }
+
+    /// Lets others run for a moment. Long loops do well to wait here now and then.
+    #[inline]
+    pub fn yield_now(&self) -> YieldNow {
+        YieldNow { yielded: false }
+    }
+}
