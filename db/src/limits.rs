@@ -128,9 +128,9 @@ const _: () = assert!(SESSIONS_PER_TENANT_MAX <= SESSIONS_MAX);
 /// stack costs a worker 16 warm pages at most.
 pub const EXTENSION_STACK_BYTES: usize = 64 << 10;
 
-/// Bytes of stack that a host call may use; [`tests`](crate::extension) measure what it does use. An
-/// extension that calls the host with less than this left, plus room for a signal frame, overflows.
-pub const HOST_CALL_STACK_BYTES: usize = 32 << 10;
+/// Bytes of stack that a host call may use: measured are below 6 KiB in a build for tests, below 4 KiB in a
+/// release. An extension that calls the host with less than this left, plus a signal frame, overflows.
+pub const HOST_CALL_STACK_BYTES: usize = 16 << 10;
 
 /// Bytes of the guard below an extension's stack. A single page would do, since the compiler touches every
 /// page of a frame in turn; more catches what a bug in that would do.

@@ -7,6 +7,7 @@ mod worker;
 
 use std::fs;
 use std::sync::Arc;
+use std::thread;
 
 use db::extension::registry::InstallError;
 use db::extension::{Extension, Mode};
@@ -220,6 +221,46 @@ fn misbehaviour_ends_one_invocation_with_a_typed_status_and_nothing_else() {
     assert_eq!(worker.lent.metrics.value(Counter::InvocationsPanicked), 20 * 5);
     assert_eq!(worker.lent.metrics.value(Counter::InvocationsOutOfMemory), 20 * 4);
     assert_eq!(worker.lent.core.held_pins(), 0);
+}
+
+/// Tries of each thread; some forty thousand stacks are left in all.
+const TRIES: usize = 10_000;
+
+#[test]
+fn workers_leave_stacks_side_by_side_and_every_answer_is_its_own() {
+    let cache = tempfile::tempdir().expect("a folder");
+    let registry = registry(cache.path());
+    let installed =
+        install(&registry, "misbehave", MISBEHAVING, 1, 1).unwrap_or_else(|error| panic!("{error}"));
+    let seed = std::env::var("SPLINTER_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_260_417);
+    println!("SPLINTER_SEED={seed}");
+    let cases = [
+        ("panics", Status::ExtensionPanicked),
+        ("panics_while_it_says_why", Status::ExtensionPanicked),
+        ("uses_up_its_memory", Status::ExtensionOutOfMemory),
+        ("recurses", Status::ExtensionStackOverflow),
+        ("has_a_huge_frame", Status::ExtensionStackOverflow),
+        ("loops_in_drop", Status::ExtensionPanicked),
+    ];
+    thread::scope(|scope| {
+        for number in 0..4_u64 {
+            let extension = &installed.extension;
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed + number);
+                let mut worker = Worker::new();
+                for attempt in 0..TRIES {
+                    let (function, status) = cases[random.usize(..cases.len())];
+                    assert_eq!(call(&mut worker, extension, function, b"key", b"").0, status, "{function}");
+                    let value = attempt.to_le_bytes();
+                    worker.put(b"healthy", &value);
+                    let answer = call(&mut worker, extension, "healthy", b"healthy", b"");
+                    assert_eq!(answer, (Status::Ok, value.to_vec()), "after {function}");
+                    while worker.lent.core.step() {}
+                }
+                assert_eq!(call(&mut worker, extension, "healthy", b"mark", b"").0, Status::NotFound);
+            });
+        }
+    });
 }
 
 const COUNTING: &str = r#"
