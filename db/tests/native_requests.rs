@@ -1,0 +1,249 @@
+//! Native requests through the dispatcher, without a network: they allocate nothing, and what they cost.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use db::extension::invocation::Invocations;
+use db::metrics::WorkerMetrics;
+use db::ops::WorkerEnvironment;
+use db::server::catalog::Catalog;
+use db::server::change::Change;
+use db::server::dispatch::Dispatch;
+use db::server::outgoing::Outgoing;
+use db::server::refusal::{Rate, RefusalLimit};
+use db::session::{Origin, Session};
+use db::tablet::TableEntry;
+use db::tenant::TenantId;
+use net::{Batch, LoopbackClock, LoopbackNetwork, Outbox, Port, Waker};
+use store::{Config, Core, Store};
+use wire::{Condition, FrameReader, FrameWriter, Request, Status};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call goes on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|allocations| allocations.set(allocations.get() + 1));
+        // SAFETY: the caller's contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract.
+        unsafe { System.dealloc(address, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A port that counts the messages of what is sent and forgets it.
+struct Sink {
+    waker: Waker,
+    messages: u64,
+    refused: u64,
+}
+
+impl Port for Sink {
+    fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
+        batch.clear();
+        Ok(0)
+    }
+    fn send(&mut self, out: &mut Outbox) -> io::Result<usize> {
+        let frames = out.len();
+        for index in 0..frames {
+            let reader = FrameReader::new(out.frame(index).0).expect("a good frame");
+            for message in reader.groups().flat_map(|group| group.expect("a good group").messages()) {
+                self.messages += 1;
+                self.refused += u64::from(message.expect("a good message").code != Status::Ok as u8);
+            }
+        }
+        out.clear();
+        Ok(frames)
+    }
+    fn wait(&mut self, _: Duration) -> io::Result<()> {
+        Ok(())
+    }
+    fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+    fn frame_bytes_max(&self) -> usize {
+        1472
+    }
+    fn local(&self) -> SocketAddr {
+        ([127, 0, 0, 1], 1).into()
+    }
+    fn drops(&self) -> u64 {
+        0
+    }
+}
+
+const TENANT: TenantId = TenantId(1);
+const TABLE: u32 = 1;
+const TOKEN: u64 = 77;
+
+/// A dispatcher with all it needs, and frames for it.
+struct Bench {
+    core: Core,
+    catalog: Catalog,
+    metrics: WorkerMetrics,
+    sink: Sink,
+    outgoing: Outgoing,
+    refusals: RefusalLimit,
+    invocations: Invocations<Origin>,
+    batch: Batch,
+    next_sequence: u64,
+}
+
+impl Bench {
+    fn new(memory_bytes: usize) -> Self {
+        let config = Config { memory_bytes, segment_bytes: 1 << 20, cores: 1, huge_pages: true };
+        let store = Store::new(config).expect("a store");
+        let mut catalog = Catalog::default();
+        let entry = TableEntry { id: TABLE, tenant: TENANT, name: "t".into(), table: store.table(TABLE) };
+        catalog.apply(Change::TableCreated(Arc::new(entry)));
+        catalog.apply(Change::SessionOpened(Arc::new(Session::new(TOKEN, 1, TENANT, 0, 0))));
+        let network = LoopbackNetwork::new(1, net::Faults::default(), LoopbackClock::Virtual);
+        let waker = network.port().expect("a port").waker();
+        Self {
+            core: store.core(0),
+            catalog,
+            metrics: WorkerMetrics::new(),
+            sink: Sink { waker, messages: 0, refused: 0 },
+            outgoing: Outgoing::new(1472, 1),
+            refusals: RefusalLimit::new(Rate { burst: 1, per_second: 1 }),
+            invocations: Invocations::new().expect("stacks"),
+            batch: Batch::new(),
+            next_sequence: 1,
+        }
+    }
+
+    /// Fills the batch with frames of `count` requests.
+    fn fill<'k>(&mut self, count: usize, mut request: impl FnMut(u64) -> Request<'k>) {
+        self.batch.clear();
+        let (mut buffer, mut writer) = ([0; 1472], FrameWriter::new());
+        let peer = ([127, 0, 0, 1], 9).into();
+        let acknowledged = self.next_sequence;
+        let mut open = false;
+        for _ in 0..count {
+            let request = request(self.next_sequence);
+            loop {
+                if !open {
+                    writer.start(&mut buffer, 1);
+                    assert!(writer.group(&mut buffer, TOKEN, acknowledged, 0));
+                    open = true;
+                }
+                let (code, bytes) = (request.opcode(), request.body_bytes());
+                if let Some(body) = writer.message(&mut buffer, code, 0, self.next_sequence as u32, bytes) {
+                    request.encode(body);
+                    break;
+                }
+                let bytes = writer.finish(&mut buffer);
+                assert!(self.batch.push(&buffer[..bytes], peer));
+                open = false;
+            }
+            self.next_sequence += 1;
+        }
+        let bytes = writer.finish(&mut buffer);
+        assert!(self.batch.push(&buffer[..bytes], peer));
+    }
+
+    fn serve(&mut self) {
+        let pin = self.core.pin();
+        let environment = WorkerEnvironment {
+            core: &self.core,
+            pin: &pin,
+            tables: &self.catalog.tables,
+            metrics: &self.metrics,
+            now_us: 1,
+            wall_ms: 1,
+        };
+        let mut dispatch = Dispatch {
+            environment,
+            catalog: &self.catalog,
+            port: &mut self.sink,
+            outgoing: &mut self.outgoing,
+            refusals: &mut self.refusals,
+            invocations: &mut self.invocations,
+            view: 1,
+            run_at: 64,
+        };
+        dispatch.batch(&self.batch);
+        self.outgoing.send(&mut self.sink, &self.metrics).expect("a port that works");
+        drop(pin);
+        self.core.step();
+    }
+
+    /// Serves `rounds` batches of 256 requests; allocations and nanoseconds per request of the serving alone.
+    fn measure(&mut self, rounds: u64, what: &str, objects: u64) -> (u64, f64) {
+        let keys: Vec<[u8; 30]> = (0..objects).map(key).collect();
+        let mut random = fastrand::Rng::with_seed(3);
+        let (mut allocations, mut spent) = (0, Duration::ZERO);
+        for _ in 0..rounds {
+            self.fill(256, |_| {
+                let key = &keys[random.usize(..keys.len())];
+                match what {
+                    "get" => Request::Get { table: TABLE, key },
+                    "increment" => Request::Increment { table: TABLE, key: b"n", delta: 1 },
+                    _ => Request::Put { table: TABLE, key, value: &[7; 100], condition: Condition::Always },
+                }
+            });
+            let (before, start) = (ALLOCATIONS.with(Cell::get), Instant::now());
+            self.serve();
+            spent += start.elapsed();
+            allocations += ALLOCATIONS.with(Cell::get) - before;
+        }
+        assert_eq!((self.sink.messages, self.sink.refused), (self.next_sequence - 1, 0));
+        (allocations, spent.as_nanos() as f64 / (rounds * 256) as f64)
+    }
+}
+
+fn key(number: u64) -> [u8; 30] {
+    let mut key = [b'k'; 30];
+    key[..8].copy_from_slice(&number.to_le_bytes());
+    key
+}
+
+fn load(bench: &mut Bench, objects: u64) {
+    let keys: Vec<[u8; 30]> = (0..objects).map(key).collect();
+    for chunk in keys.chunks(256) {
+        let mut keys = chunk.iter();
+        bench.fill(chunk.len(), |_| {
+            let key = keys.next().expect("as many as asked for");
+            Request::Put { table: TABLE, key, value: &[7; 100], condition: Condition::Always }
+        });
+        bench.serve();
+    }
+}
+
+#[test]
+fn a_native_request_allocates_nothing() {
+    let mut bench = Bench::new(64 << 20);
+    load(&mut bench, 10_000);
+    for what in ["get", "put", "increment"] {
+        bench.measure(400, what, 10_000);
+        let (allocations, _) = bench.measure(400, what, 10_000);
+        assert_eq!(allocations, 0, "{what}");
+    }
+}
+
+#[test]
+#[ignore = "prints times; run it alone on a quiet machine, in release"]
+fn what_a_native_request_costs() {
+    let mut bench = Bench::new(1 << 30);
+    let objects = 1_000_000;
+    load(&mut bench, objects);
+    for what in ["get", "put", "increment"] {
+        bench.measure(4_000, what, objects);
+        let (_, nanoseconds) = bench.measure(4_000, what, objects);
+        println!("{what}: {nanoseconds:.0} ns");
+    }
+}
