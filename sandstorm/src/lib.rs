@@ -17,7 +17,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! The same function runs in the server, in a unit test on [`testing::MemoryDb`] (feature `testing`) and at
+//! The same function runs in the server, in a unit test on `testing::MemoryDb` (feature `testing`) and at
 //! a client: [`Db`] is one concrete type over a table of host calls. The crate needs `core` alone; it is
 //! compiled by cargo for unit tests and by plain `rustc` when a server builds an extension.
 //!

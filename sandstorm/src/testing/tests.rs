@@ -1,22 +1,30 @@
 //! The SDK on its in-memory host: what an author relies on.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::cell::UnsafeCell;
 use core::future::Future;
+use core::mem::ManuallyDrop;
 use core::pin::Pin;
 use core::task::Context;
 use core::task::Poll;
 use core::task::Waker;
 
 use super::MemoryDb;
+use super::host::HOST;
+use super::host::Invocation;
 use crate::Args;
 use crate::Condition;
 use crate::Db;
 use crate::Error;
-use crate::Get;
 use crate::Level;
 use crate::Reply;
 use crate::Table;
+use crate::abi::Call;
+use crate::abi::PENDING;
+use crate::abi::RawReply;
+use crate::abi::RawSlice;
+use crate::abi::Services;
+use crate::entry;
 
 async fn transfer(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let amount = args.reader().i64()?;
@@ -119,8 +127,7 @@ fn a_future_may_be_polled_again_or_forgotten() {
         let mut context = Context::from_waker(Waker::noop());
         let mut forgotten = db.get(args.table(), b"k");
         assert!(Pin::new(&mut forgotten).poll(&mut context).is_pending());
-        let leaked: &mut Get<'_, '_> = Box::leak(Box::new(forgotten));
-        assert_ne!(leaked.0.ticket, 0);
+        assert_ne!(ManuallyDrop::new(forgotten).0.ticket, 0);
         let mut twice = db.get(args.table(), b"k");
         for _ in 0..2 {
             assert!(Pin::new(&mut twice).poll(&mut context).is_pending());
@@ -177,4 +184,72 @@ fn keys_and_values_beyond_the_limits_are_refused() {
         db.increment(args.table(), b"k", 1).await.map(drop)
     };
     assert_eq!(db.call(run, table, b"", b""), Err(Error::NotANumber));
+}
+
+/// Room for one frame.
+#[repr(align(64))]
+struct Room(UnsafeCell<[u8; 1024]>);
+
+// SAFETY: one test uses it, for one frame.
+unsafe impl Sync for Room {}
+
+static ROOM: Room = Room(UnsafeCell::new([0; 1024]));
+
+unsafe extern "C" fn allocate(bytes: usize, align: usize) -> *mut u8 {
+    assert!(bytes <= 1024 && align <= 64);
+    ROOM.0.get().cast()
+}
+
+unsafe extern "C" fn free(_: *mut u8, _: usize, _: usize) {}
+
+unsafe extern "C" fn reallocate(_: *mut u8, _: usize, _: usize, _: usize) -> *mut u8 {
+    core::ptr::null_mut()
+}
+
+unsafe extern "C" fn begin_panic() -> u32 {
+    0
+}
+
+unsafe extern "C" fn abandon(_: u32, _: RawSlice) -> ! {
+    unreachable!("nothing is abandoned here")
+}
+
+/// Reads, waits, and fails with what it read: borrows db, arguments and reply across polls.
+async fn read_and_fail(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let value = db.get(args.table(), args.key()).await?.ok_or(Error::NotFound)?;
+    reply.write(args.bytes())?;
+    db.yield_now().await;
+    reply.write(value)?;
+    Err(Error::Application(reply.len() as u32))
+}
+
+/// The way of a host: a frame in the arena, one call of `run` per poll.
+#[test]
+fn an_invocation_resumes_where_it_waited() {
+    let db = MemoryDb::new();
+    let table = db.table("t");
+    db.put(table, b"k", b"v");
+    let state = db.state.borrow();
+    let invocation = Invocation::new(&state, true);
+    let mut buffer = [0u8; 16];
+    let mut call = Call {
+        host: &HOST,
+        context: (&raw const invocation).cast_mut().cast(),
+        key: RawSlice::of(b"k"),
+        arguments: RawSlice::of(b"args"),
+        reply: RawReply { address: buffer.as_mut_ptr(), bytes: 0, capacity: 16 },
+        future: core::ptr::null_mut(),
+        table: table.id(),
+        reserved: 0,
+    };
+    let services = Services { allocate, free, reallocate, begin_panic, abandon };
+    let call = &raw mut call;
+    // SAFETY: call, buffer and invocation outlive the runs, which all start the same function, and none
+    // follows after it was ready.
+    let codes = [(); 2]
+        .map(|()| unsafe { entry::run(&services, call, |db, args, reply| read_and_fail(db, args, reply)) });
+    assert_eq!(codes, [PENDING, Error::Application(5).code()]);
+    // SAFETY: the function is over; the call is this test's own.
+    let reply = unsafe { (*call).reply.bytes };
+    assert_eq!(&buffer[..reply], b"argsv");
 }
