@@ -28,14 +28,15 @@ pub const INLINE_ENTRIES_AGAIN: usize = 24;
 /// Bytes below which a shrunken list goes back into its head.
 pub const INLINE_BYTES_AGAIN: usize = 4 << 10;
 
-/// Entries of one chunk.
-pub const CHUNK_ENTRIES_MAX: usize = 128;
+/// Entries of one chunk. With little data (8 bytes an entry) a full chunk, like a full inline head, still fits
+/// into a datagram, for those who read it from outside; and an insertion rewrites it.
+pub const CHUNK_ENTRIES_MAX: usize = 52;
 
 /// Bytes of one chunk, passed by at most one entry.
 pub const CHUNK_BYTES_MAX: usize = 16 << 10;
 
 /// Neighbouring chunks that hold so many entries together become one.
-pub const CHUNK_ENTRIES_MERGE: usize = 64;
+pub const CHUNK_ENTRIES_MERGE: usize = 30;
 
 /// Chunks of one list: the directory stays within one value (24 bytes a chunk).
 pub const CHUNKS_MAX: usize = 40_000;

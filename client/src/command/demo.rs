@@ -1,11 +1,164 @@
-//! demo
-use clap::Args;
-use std::path::PathBuf;
-use super::failure::Failure;
-use super::output::Answer;
+//! `splinter demo`: loads a graph and asks it the same questions three ways.
+//!
+//! - client gets: the functions run here, over plain gets;
+//! - extension: they run in the server, one invocation a question;
+//! - hybrid: objects by plain gets, associations by the extension. An aggregate is over objects alone; there
+//!   the third way is one get and multi-gets.
+//!
+//! Every answer of every way is compared, byte by byte. The server, the tenant and the two extensions (`tao`
+//! and `aggregate`) have to be there; `scripts/demo` sees to that.
+
+mod aggregate;
+mod figures;
+mod local;
+mod measure;
+mod question;
+mod remote;
+
+use super::failure::{Failure, Kind};
+use super::graph::{Graph, Shape};
+use super::options::Output;
+use super::output::{Answer, thousands};
 use super::settings::Settings;
-/// x
-#[derive(Args, Debug)]
-pub struct DemoOptions { #[arg(long)] graph: Option<PathBuf> }
-/// x
-pub fn run(_: &Settings, o: &DemoOptions) -> Result<Answer, Failure> { let _ = &o.graph; Ok(Answer::new("", serde_json::Value::Null)) }
+use super::tao::load::{Load, Loaded, Through};
+use aggregate::Records;
+use clap::Args;
+use figures::Comparison;
+use measure::{Measure, Plan};
+use question::{Asker, FRIENDS, FRIENDS_OF_FRIENDS, Ways};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// The ways, in the order of [`Ways::all`].
+const WAYS: [&str; 3] = ["client gets", "extension", "hybrid"];
+
+/// What the demo runs on.
+#[derive(Args, Clone, Debug)]
+pub struct DemoOptions {
+    /// An edge list in SNAP format; a generated graph when left out.
+    #[arg(long)]
+    pub graph: Option<PathBuf>,
+    /// Also write the figures to this file, as JSON.
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+    /// Table of the graph; the records of the aggregates go to NAME-records.
+    #[arg(long, default_value = "graph")]
+    pub table: String,
+    /// Which way to load the graph.
+    #[arg(long, value_enum, default_value = "extension")]
+    pub through: Through,
+    /// A tenth of the questions.
+    #[arg(long)]
+    pub quick: bool,
+    /// Another seed asks other questions.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// All that the demo found.
+#[derive(Debug, Serialize)]
+struct Report {
+    graph: String,
+    load: Loaded,
+    answers_equal: bool,
+    questions: Vec<Comparison>,
+}
+
+/// Runs the demo.
+pub fn run(settings: &Settings, options: &DemoOptions) -> Result<Answer, Failure> {
+    let text = settings.output() == Output::Text;
+    let say = |line: &str| {
+        if text {
+            println!("{line}");
+        }
+    };
+    let (graph, name) = graph_of(options.graph.as_deref())?;
+    say(&format!("graph: {name}"));
+    let mut client = settings.connect()?;
+    let table = client.table_open_or_create(&options.table)?;
+    let load = Load { table, extension: "tao".into(), through: options.through, outstanding: 128 };
+    let load = load.run(&mut client, &graph)?;
+    say(&format!("{load}\n"));
+    let records_table = client.table_open_or_create(&format!("{}-records", options.table))?;
+    let records = Records::load(&mut client, records_table)?;
+    let mut report = Report { graph: name, load, answers_equal: true, questions: Vec::new() };
+    let mut ways = Ways::open(settings, client)?;
+    let divisor = if options.quick { 10 } else { 1 };
+    let mut asker = Asker::new(&graph, table, options.seed);
+    for plan in plans(&mut asker, &records, divisor) {
+        let comparison = Measure::new(&plan).compare(&mut ways)?;
+        say(&comparison.table());
+        report.answers_equal &= comparison.answers_equal;
+        report.questions.push(comparison);
+    }
+    finish(&report, options.json.as_deref())
+}
+
+fn graph_of(path: Option<&Path>) -> Result<(Graph, String), Failure> {
+    let (graph, source) = match path {
+        Some(path) => (Graph::read(path)?, path.display().to_string()),
+        None => {
+            let shape = Shape { nodes: 4_000, edges_per_node: 20, seed: 1 };
+            (shape.graph(), "generated (splinter tao generate)".to_owned())
+        }
+    };
+    let (nodes, edges) = (thousands(graph.nodes.len() as u64), thousands(graph.edges.len() as u64));
+    Ok((graph, format!("{source}, {nodes} nodes, {edges} edges")))
+}
+
+/// The questions, in the order of the report.
+fn plans(asker: &mut Asker<'_>, records: &Records, divisor: usize) -> Vec<Plan> {
+    let count = |count: usize| count / divisor;
+    let mut plans = vec![
+        Plan {
+            question: format!("friends of a node: the newest {FRIENDS}, with their objects"),
+            names: WAYS,
+            questions: asker.friends(count(10_000)),
+            one_at_a_time: count(2_000),
+            outstanding: 32,
+        },
+        Plan {
+            question: format!(
+                "friends of friends: the {FRIENDS_OF_FRIENDS} on most paths, with counts and objects"
+            ),
+            names: WAYS,
+            questions: asker.friends_of_friends(count(1_000)),
+            one_at_a_time: count(300),
+            outstanding: 8,
+        },
+        Plan {
+            question: "read mix after ATC'13 (assoc_range 40.9 %, obj_get 28.9 %, assoc_get 15.7 %, \
+                       assoc_count 11.7 %, assoc_time_range 2.8 %)"
+                .into(),
+            names: WAYS,
+            questions: asker.mix(count(200_000)),
+            one_at_a_time: count(10_000),
+            outstanding: 64,
+        },
+    ];
+    for size in aggregate::SIZES {
+        plans.push(Plan {
+            question: format!("aggregate of {size} record{}", if size == 1 { "" } else { "s" }),
+            names: [WAYS[0], WAYS[1], "multi-get"],
+            questions: records.questions(size, count(20_000), asker.random()),
+            one_at_a_time: count(2_000),
+            outstanding: 32,
+        });
+    }
+    plans
+}
+
+fn finish(report: &Report, path: Option<&Path>) -> Result<Answer, Failure> {
+    // Numbers and texts alone: they have a form in JSON.
+    let json = serde_json::to_value(report).unwrap_or_default();
+    if let Some(path) = path {
+        std::fs::write(path, format!("{json:#}\n")).map_err(|error| {
+            Failure::new(Kind::Local, format!("cannot write {}: {error}", path.display()))
+        })?;
+    }
+    if report.answers_equal {
+        return Ok(Answer::new("all answers are equal, whichever way they were found", json));
+    }
+    Err(Failure::new(Kind::Different, "the ways gave different answers")
+        .next("the tables above say for which questions; nothing else may write to the demo's tables"))
+}

@@ -9,7 +9,7 @@ use super::settings::Settings;
 use builder::package::DirectoryError;
 use builder::{Mode, Package, Refusal};
 use client::{Client, FunctionEntry, FunctionMode, PackageFile};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
@@ -20,8 +20,7 @@ pub fn run(settings: &Settings, command: ExtensionCommand) -> Result<Answer, Fai
         ExtensionCommand::New { name } => create(&name),
         ExtensionCommand::Check { directory } => check(&directory),
         ExtensionCommand::Install { directory, name } => {
-            let installed = install(&mut settings.connect()?, &directory, name.as_deref())?;
-            Ok(Answer::new(installed.text, installed.json))
+            install(&mut settings.connect()?, &directory, name.as_deref())
         }
         ExtensionCommand::List => list(&mut settings.connect()?),
         ExtensionCommand::Describe { name } => describe(&mut settings.connect()?, &name),
@@ -56,23 +55,14 @@ pub fn invoke(
     }
 }
 
-/// What an installation answers.
-pub struct Installed {
-    /// Version of the extension.
-    pub version: u32,
-    /// Time of the compiler.
-    pub compile_ms: u32,
-    text: String,
-    json: Value,
-}
-
 /// Sends the source of a package to the server.
-pub fn install(client: &mut Client, directory: &Path, name: Option<&str>) -> Result<Installed, Failure> {
+fn install(client: &mut Client, directory: &Path, name: Option<&str>) -> Result<Answer, Failure> {
     let package = pack(directory)?;
     let name = name.unwrap_or(package.name()).to_owned();
     let files = package.files().map(|(path, text)| PackageFile { path, bytes: text.as_bytes() }).collect();
     let installed = client.extension_install(&name, files)?;
-    let mut text = format!("installed {name}@{} (compiled in {} ms)", installed.version, installed.compile_ms);
+    let mut text =
+        format!("installed {name}@{} (compiled in {} ms)", installed.version, installed.compile_ms);
     if !installed.diagnostics.is_empty() {
         text.push_str(&format!("\n{}", installed.diagnostics.trim_end()));
     }
@@ -80,14 +70,13 @@ pub fn install(client: &mut Client, directory: &Path, name: Option<&str>) -> Res
         "extension": name, "id": installed.extension, "version": installed.version,
         "compile_ms": installed.compile_ms, "diagnostics": installed.diagnostics,
     });
-    Ok(Installed { version: installed.version, compile_ms: installed.compile_ms, text, json })
+    Ok(Answer::new(text, json))
 }
 
 fn create(name: &str) -> Result<Answer, Failure> {
     let directory = Path::new(name);
-    builder::template::write(directory, name).map_err(|error| {
-        Failure::new(Kind::Local, format!("cannot write a new extension: {error}"))
-    })?;
+    builder::template::write(directory, name)
+        .map_err(|error| Failure::new(Kind::Local, format!("cannot write a new extension: {error}")))?;
     let text = format!(
         "wrote {name}/: an extension with a unit test, and the SDK that it is tested with\n\
          test it:    cd {name} && cargo test\n\

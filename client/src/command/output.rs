@@ -52,7 +52,11 @@ pub fn columns(rows: &[Vec<String>]) -> String {
         for (line, row) in lines.iter_mut().zip(rows) {
             let text = cell(row, column);
             let space = if column == 0 { "" } else { "  " };
-            line.push_str(&if right { format!("{space}{text:>width$}") } else { format!("{space}{text:<width$}") });
+            line.push_str(&if right {
+                format!("{space}{text:>width$}")
+            } else {
+                format!("{space}{text:<width$}")
+            });
         }
     }
     lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()

@@ -5,7 +5,7 @@
 //! the profile.
 
 use super::failure::{Failure, Kind};
-use super::options::Global;
+use super::options::{Global, Output};
 use client::{Admin, Client, ClientConfig};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -63,6 +63,11 @@ impl Settings {
         self.given.admin_secret.is_some() || self.profile.admin_secret.is_some()
     }
 
+    /// How to print.
+    pub fn output(&self) -> Output {
+        self.given.output
+    }
+
     /// Where the server is.
     pub fn address(&self) -> &str {
         let given = self.given.address.as_ref().or(self.profile.address.as_ref());
@@ -72,8 +77,11 @@ impl Settings {
     /// The tenant and its secret.
     pub fn tenant(&self) -> Result<(String, String), Failure> {
         let missing = |what: &str, option: &str| {
-            let next = format!("give --{option}, set SPLINTER_{}, or write {option} = \"...\" to {}",
-                option.to_uppercase(), self.profile_path.display());
+            let next = format!(
+                "give --{option}, set SPLINTER_{}, or write {option} = \"...\" to {}",
+                option.to_uppercase(),
+                self.profile_path.display()
+            );
             Failure::new(Kind::Local, format!("{what} is not known")).next(next)
         };
         let tenant = self.given.tenant.clone().or_else(|| self.profile.tenant.clone());
@@ -106,8 +114,11 @@ fn secret_of(text: &str) -> Result<String, Failure> {
 
 fn parse(path: &Path, text: &str) -> Result<Profile, Failure> {
     toml::from_str(text).map_err(|error| {
-        Failure::new(Kind::Local, format!("the profile {} cannot be read: {}", path.display(), error.message()))
-            .next("it takes address, tenant, secret and admin_secret, each as name = \"value\"")
+        Failure::new(
+            Kind::Local,
+            format!("the profile {} cannot be read: {}", path.display(), error.message()),
+        )
+        .next("it takes address, tenant, secret and admin_secret, each as name = \"value\"")
     })
 }
 

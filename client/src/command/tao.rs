@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use load::{Load, Through};
 use serde_json::json;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::path::PathBuf;
 use tao::entry::Run;
 use tao::key::{AssocType, ListId, ObjectId};
@@ -194,8 +194,9 @@ fn generate(file: Option<PathBuf>, shape: Shape) -> Result<Answer, Failure> {
         let _ = graph.write(&mut BufWriter::new(std::io::stdout().lock()), &comment);
         return Ok(Answer::new("", json!({ "nodes": nodes, "edges": edges })));
     };
-    let write = || graph.write(&mut BufWriter::new(File::create(&path)?) as &mut BufWriter<File>, &comment);
-    write().map_err(|error| Failure::new(Kind::Local, format!("cannot write {}: {error}", path.display())))?;
+    let write = || graph.write(&mut BufWriter::new(File::create(&path)?), &comment);
+    write()
+        .map_err(|error| Failure::new(Kind::Local, format!("cannot write {}: {error}", path.display())))?;
     let (shown_nodes, shown_edges) = (thousands(nodes as u64), thousands(edges as u64));
     let text = format!("wrote {}: {shown_nodes} nodes, {shown_edges} edges", path.display());
     Ok(Answer::new(text, json!({ "file": path, "nodes": nodes, "edges": edges })))
@@ -219,7 +220,8 @@ fn friends_of_friends(found: &FriendsOfFriends) -> Answer {
     let visited = thousands(u64::from(found.visited));
     let mut text = columns(&rows);
     text.push_str(&format!("{} in all, {visited} edges visited\n", thousands(u64::from(found.distinct))));
-    let ranked: Vec<_> = found.ranked.iter().map(|(id, paths)| json!({ "id": id.0, "paths": paths })).collect();
+    let ranked: Vec<_> =
+        found.ranked.iter().map(|(id, paths)| json!({ "id": id.0, "paths": paths })).collect();
     let value = json!({
         "distinct": found.distinct, "visited": found.visited, "complete": found.complete, "ranked": ranked,
     });

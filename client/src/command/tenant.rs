@@ -21,7 +21,8 @@ pub fn run(settings: &Settings, command: TenantCommand) -> Result<Answer, Failur
                 return Ok(Answer::new(text, json!({ "tenant": name, "secret": secret })));
             };
             write_secret(&path, &secret).map_err(|error| {
-                let what = format!("tenant {name} is created, but {} cannot be written: {error}", path.display());
+                let what =
+                    format!("tenant {name} is created, but {} cannot be written: {error}", path.display());
                 Failure::new(Kind::Local, what)
                     .next(format!("drop it with `splinter tenant drop {name}` and create it again"))
             })?;

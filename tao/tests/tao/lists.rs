@@ -95,7 +95,7 @@ fn a_list_that_stalls_at_every_record_answers_the_same() {
 #[test]
 fn plain_puts_load_what_adding_one_by_one_leads_to() {
     let mut random = Random::new(seed(15));
-    for count in [0, 1, 10, INLINE_ENTRIES_MAX, INLINE_ENTRIES_MAX + 1, 129, 3_000] {
+    for count in [0, 1, 10, INLINE_ENTRIES_MAX, INLINE_ENTRIES_MAX + 1, 53, 129, 3_000] {
         let (one_by_one, at_once, list) = (Graph::new(), Graph::new(), friends_of(1));
         let mut data = vec![Vec::new(); count];
         data.fill_with(|| vec![b'x'; random.below(200) as usize]);

@@ -95,17 +95,22 @@ impl Comparison {
                 format!("{:.2}", way.round_trips),
                 thousands(way.bytes.round() as u64),
                 thousands(one.per_second.round() as u64),
-                format!("{:.1}", one.latency_us_p50),
-                format!("{:.1}", one.latency_us_p99),
+                microseconds(one.latency_us_p50),
+                microseconds(one.latency_us_p99),
                 thousands(many.per_second.round() as u64),
-                format!("{:.1}", many.latency_us_p50),
-                format!("{:.1}", many.latency_us_p99),
+                microseconds(many.latency_us_p50),
+                microseconds(many.latency_us_p99),
             ]);
         }
         let equal = if self.answers_equal { "equal" } else { "DIFFERENT" };
         let compared = thousands(self.answers_compared);
         format!("{}\n{}answers: {equal} ({compared} compared)\n", self.question, columns(&rows))
     }
+}
+
+/// Microseconds with as many digits as mean something.
+fn microseconds(us: f64) -> String {
+    if us < 1_000.0 { format!("{us:.1}") } else { thousands(us.round() as u64) }
 }
 
 #[cfg(test)]
@@ -127,7 +132,8 @@ mod tests {
     #[test]
     fn a_table_says_when_answers_differ() {
         let series = Series { operations: 1, per_second: 1_234.6, latency_us_p50: 5.04, latency_us_p99: 7.0 };
-        let way = Way { way: "extension", round_trips: 1.0, bytes: 99.6, one_at_a_time: series, pipelined: series };
+        let way =
+            Way { way: "extension", round_trips: 1.0, bytes: 99.6, one_at_a_time: series, pipelined: series };
         let comparison = Comparison {
             question: "friends".into(),
             answers_equal: false,

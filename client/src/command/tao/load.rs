@@ -3,13 +3,13 @@
 //! Through the extension, an edge is one invocation, which writes both directions. Past it, the same records
 //! are made here and put: fewer requests, for whoever owns the whole graph.
 
-use crate::command::failure::{Failure, Kind};
+use crate::command::failure::Failure;
 use crate::command::graph::Graph;
 use crate::command::output::thousands;
 use crate::command::pipeline::{self, Then};
 use crate::command::tao::{FRIEND, failure_of};
 use clap::ValueEnum;
-use client::{Client, Condition, Error, Function, Request, Status};
+use client::{Client, Condition, Error, Function, Request};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -76,7 +76,8 @@ impl Load {
 
     fn invoke_all(&self, client: &mut Client, graph: &Graph) -> Result<u64, Failure> {
         let mut resolve = |name: &str| client.resolve(&format!("{}.{name}", self.extension));
-        let (declare, obj_add, assoc_add) = (resolve("assoc_declare")?, resolve("obj_add")?, resolve("assoc_add")?);
+        let (declare, obj_add, assoc_add) =
+            (resolve("assoc_declare")?, resolve("obj_add")?, resolve("assoc_add")?);
         let function_of = |call: &Call<'_>| match call {
             Call::ObjAdd(..) => obj_add,
             Call::AssocAdd { .. } => assoc_add,
@@ -127,7 +128,11 @@ impl Load {
             match Error::check(completion) {
                 Ok(_) => Ok(Then::Done),
                 // An object that an earlier load made.
-                Err(Error::ExtensionFailed { code: 1, .. }) => Ok(Then::Done),
+                Err(Error::ExtensionFailed { code, .. })
+                    if sandstorm::Error::Application(code) == tao::fault::OBJECT_EXISTS =>
+                {
+                    Ok(Then::Done)
+                }
                 Err(error) => Err(broken_off(failure_of(error))),
             }
         })

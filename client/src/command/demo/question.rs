@@ -1,0 +1,276 @@
+//! What the demo asks, and what a question is in each of the ways.
+
+use super::aggregate::{self, Total};
+use super::local::LocalWay;
+use super::remote::RemoteWay;
+use crate::command::failure::Failure;
+use crate::command::graph::Graph;
+use crate::command::settings::Settings;
+use crate::command::tao::FRIEND;
+use crate::command::tao::load::TIME_FIRST;
+use client::{Client, Function, SessionStatistics};
+use std::collections::HashMap;
+use tao::key::{self, ListId, ObjectId};
+use tao::message::{Call, Friends, FriendsOfFriends};
+use tao::mix::{Mix, Question as MixQuestion, Random};
+
+/// Friends that one question asks for: with their objects they fit into a datagram.
+pub const FRIENDS: u32 = 20;
+/// Friends of friends that one question asks for.
+pub const FRIENDS_OF_FRIENDS: u32 = 10;
+/// Entries of a range in the mix.
+const RANGE: u32 = 10;
+
+/// One question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Table that it is about.
+    pub table: u32,
+    /// What is asked.
+    pub kind: Kind,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The newest friends with their objects.
+    Friends(ListId),
+    /// The friends of friends on most paths, with their objects.
+    FriendsOfFriends(ListId),
+    /// One of the read mix.
+    Mix(MixQuestion),
+    /// The sum over the records that a list names; the key of the list.
+    Aggregate(Vec<u8>),
+}
+
+/// Which functions of which extension answer, resolved once.
+#[derive(Clone, Debug)]
+pub struct Functions {
+    by_name: HashMap<&'static str, Function>,
+}
+
+/// How a question is put to the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remote {
+    /// The function to invoke; none: a plain get of the key.
+    pub function: Option<&'static str>,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The arguments of the function.
+    pub arguments: Vec<u8>,
+    /// Whether the objects that the reply names are to be fetched, by multi-gets.
+    pub fetch: bool,
+}
+
+impl Question {
+    /// The question as one invocation.
+    pub fn pushed_down(&self, to: &mut Remote) {
+        self.encode(true, to);
+    }
+
+    /// The question with objects by plain gets and associations by the extension. A list that an aggregate
+    /// sums is an object, and so are its members: nothing is left for an extension.
+    pub fn hybrid(&self, to: &mut Remote) {
+        self.encode(false, to);
+        let object = matches!(self.kind, Kind::Mix(MixQuestion::ObjGet { .. }) | Kind::Aggregate(_));
+        if object {
+            to.function = None;
+        }
+        to.fetch = !matches!(self.kind, Kind::Mix(_));
+    }
+
+    /// Name, key and arguments of the function that answers it.
+    fn encode(&self, objects: bool, to: &mut Remote) {
+        to.fetch = false;
+        let call = match &self.kind {
+            Kind::Friends(list) => Call::Friends { list: *list, limit: FRIENDS, objects },
+            Kind::FriendsOfFriends(list) => {
+                Call::FriendsOfFriends { list: *list, limit: FRIENDS_OF_FRIENDS, visits: 0, objects }
+            }
+            Kind::Mix(question) => Call::of_question(question),
+            Kind::Aggregate(key) => {
+                to.function = Some(aggregate::FUNCTION);
+                to.key.clone_from(key);
+                to.arguments.clear();
+                return;
+            }
+        };
+        to.function = Some(call.function());
+        call.encode(&mut to.key, &mut to.arguments);
+    }
+
+    /// The keys of the objects that a first reply names; `None` when it is no reply to this question.
+    pub fn keys_in(&self, reply: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let key_of = |id: ObjectId| key::object(id).to_vec();
+        match &self.kind {
+            Kind::Friends(_) => Some(Friends::decode(reply)?.ids.into_iter().map(key_of).collect()),
+            Kind::FriendsOfFriends(_) => {
+                let found = FriendsOfFriends::decode(reply)?;
+                Some(found.ranked.into_iter().map(|(id, _)| key_of(id)).collect())
+            }
+            Kind::Aggregate(_) => Some(aggregate::members(reply).map(<[u8]>::to_vec).collect()),
+            Kind::Mix(_) => Some(Vec::new()),
+        }
+    }
+
+    /// Makes the answer of a first reply and the objects that it names.
+    pub fn complete(&self, reply: &mut Vec<u8>, objects: &[Option<Vec<u8>>]) {
+        if let Kind::Aggregate(_) = &self.kind {
+            let total = Total::over(objects.iter().map(Option::as_deref));
+            *reply = total.encode().to_vec();
+            return;
+        }
+        for object in objects {
+            append_object(reply, object.as_deref());
+        }
+    }
+}
+
+impl Functions {
+    /// Looks up every function that the demo calls.
+    pub fn resolve(client: &mut Client) -> Result<Functions, Failure> {
+        let of_tao = [
+            "friends",
+            "friends_of_friends",
+            "obj_get",
+            "assoc_get",
+            "assoc_range",
+            "assoc_count",
+            "assoc_time_range",
+        ];
+        let mut by_name = HashMap::new();
+        for name in of_tao {
+            by_name.insert(name, client.resolve(&format!("tao.{name}"))?);
+        }
+        let name = aggregate::FUNCTION;
+        by_name.insert(name, client.resolve(&format!("{}.{name}", aggregate::EXTENSION))?);
+        Ok(Functions { by_name })
+    }
+
+    /// The function of a name.
+    pub fn get(&self, name: &str) -> Function {
+        self.by_name[name]
+    }
+}
+
+/// Makes questions about a graph.
+#[derive(Debug)]
+pub struct Asker<'g> {
+    graph: &'g Graph,
+    table: u32,
+    random: Random,
+}
+
+impl<'g> Asker<'g> {
+    /// Questions about a graph in a table; the same seed asks the same.
+    pub fn new(graph: &'g Graph, table: u32, seed: u64) -> Asker<'g> {
+        Asker { graph, table, random: Random::new(seed) }
+    }
+
+    /// Where further choices come from.
+    pub fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    /// Friends of random nodes.
+    pub fn friends(&mut self, count: usize) -> Vec<Question> {
+        (0..count).map(|_| self.about(Kind::Friends)).collect()
+    }
+
+    /// Friends of friends of random nodes.
+    pub fn friends_of_friends(&mut self, count: usize) -> Vec<Question> {
+        (0..count).map(|_| self.about(Kind::FriendsOfFriends)).collect()
+    }
+
+    /// The read mix; an assoc_get is about an edge that exists.
+    pub fn mix(&mut self, count: usize) -> Vec<Question> {
+        let (nodes, edges) = (&self.graph.nodes, &self.graph.edges);
+        let last = TIME_FIRST + edges.len() as u64;
+        let middle = TIME_FIRST + edges.len() as u64 / 2;
+        let mix = Mix { objects: nodes.len() as u64, atype: FRIEND, limit: RANGE, high: last, low: middle };
+        let mut ends: HashMap<u64, Vec<u64>> = HashMap::new();
+        for (left, right) in edges {
+            ends.entry(*left).or_default().push(*right);
+            ends.entry(*right).or_default().push(*left);
+        }
+        // The mix counts nodes from 0; a file may leave numbers out.
+        let node = |id: ObjectId| ObjectId(nodes[id.0 as usize]);
+        let listed = |list: ListId| ListId { id1: node(list.id1), ..list };
+        let mut questions = Vec::with_capacity(count);
+        for _ in 0..count {
+            let question = mix.draw(&mut self.random, |id, choice| {
+                let ends = &ends[&nodes[id as usize]];
+                ends[(choice % ends.len() as u64) as usize]
+            });
+            let question = match question {
+                MixQuestion::AssocGet { list, id2 } => MixQuestion::AssocGet { list: listed(list), id2 },
+                MixQuestion::AssocRange { list, position, limit } => {
+                    MixQuestion::AssocRange { list: listed(list), position, limit }
+                }
+                MixQuestion::AssocCount { list } => MixQuestion::AssocCount { list: listed(list) },
+                MixQuestion::ObjGet { id } => MixQuestion::ObjGet { id: node(id) },
+                MixQuestion::AssocTimeRange { list, high, low, limit } => {
+                    MixQuestion::AssocTimeRange { list: listed(list), high, low, limit }
+                }
+            };
+            questions.push(Question { table: self.table, kind: Kind::Mix(question) });
+        }
+        questions
+    }
+
+    fn about(&mut self, kind: impl Fn(ListId) -> Kind) -> Question {
+        let nodes = &self.graph.nodes;
+        let id = nodes[self.random.below(nodes.len() as u64) as usize];
+        Question { table: self.table, kind: kind(ListId { id1: ObjectId(id), atype: FRIEND }) }
+    }
+}
+
+/// An answer that has come.
+#[derive(Debug)]
+pub struct Answered<'a> {
+    /// Index of the question, as it was started.
+    pub index: u64,
+    /// The answer.
+    pub answer: &'a [u8],
+    /// Waits for the server that followed one another.
+    pub round_trips: u32,
+}
+
+/// One way to ask: starts questions, and tells answers as they come.
+pub trait Way {
+    /// Starts a question. Indices count up from 0 within a series, which begins when nothing is
+    /// outstanding.
+    fn start(&mut self, index: u64, question: &Question) -> Result<(), Failure>;
+    /// Waits until something is answered, and tells it.
+    fn poll(&mut self, answered: &mut dyn FnMut(Answered<'_>)) -> Result<(), Failure>;
+    /// What its session has moved so far.
+    fn statistics(&mut self) -> SessionStatistics;
+}
+
+/// All three ways, each with a session of its own.
+pub struct Ways {
+    /// In the order of the report; the first one's answers are what the others are compared with.
+    pub all: Vec<Box<dyn Way>>,
+}
+
+impl Ways {
+    /// Opens a session for each way.
+    pub fn open(settings: &Settings, mut client: Client) -> Result<Ways, Failure> {
+        let functions = Functions::resolve(&mut client)?;
+        let extension = RemoteWay::new(settings.connect()?.into_session(), functions.clone(), false);
+        let hybrid = RemoteWay::new(settings.connect()?.into_session(), functions, true);
+        let local = LocalWay::new(client.into_session());
+        Ok(Ways { all: vec![Box::new(local), Box::new(extension), Box::new(hybrid)] })
+    }
+}
+
+/// Appends the record of an object to a reply, as the extension does.
+fn append_object(reply: &mut Vec<u8>, record: Option<&[u8]>) {
+    match record {
+        None => reply.extend_from_slice(&tao::message::NO_OBJECT.to_le_bytes()),
+        Some(record) => {
+            reply.extend_from_slice(&(record.len() as u32).to_le_bytes());
+            reply.extend_from_slice(record);
+        }
+    }
+}
