@@ -103,6 +103,9 @@ pub const STREAM_ANSWER_TIMEOUT_MS: u64 = 10_000;
 /// Changes that a worker takes between two batches, so that a flood of them does not starve frames.
 pub const CHANGES_PER_ROUND: usize = 16;
 
+/// Invocations that are started before they are run, while a batch is served.
+pub const INVOCATIONS_PER_TURN: usize = 64;
+
 /// Steps of background work of the store between two looks at an idle port; one while frames keep coming.
 pub const BACKGROUND_STEPS_IDLE: usize = 4;
 

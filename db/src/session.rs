@@ -13,12 +13,12 @@ pub mod ring;
 pub use origin::{Answer, Origin, Route};
 pub use ring::{Claim, Ring};
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::tenant::TenantId;
 
 /// An open session of a tenant.
-#[derive(Debug)]
 pub struct Session {
     /// Unguessable; whoever knows it speaks for the session.
     pub token: u64,
@@ -89,6 +89,17 @@ impl Session {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+}
+
+/// The token stays out of logs.
+impl fmt::Debug for Session {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Session")
+            .field("client_id", &self.client_id)
+            .field("tenant", &self.tenant)
+            .finish_non_exhaustive()
     }
 }
 

@@ -8,9 +8,10 @@
 //! first, then workers, which answer what they hold.
 
 use std::fmt;
-use std::fs;
+use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -36,6 +37,9 @@ use crate::metrics::WorkerMetrics;
 
 /// View of a server that is alone: there is nothing to disagree about.
 const VIEW: u64 = 1;
+
+/// Mode of directories that are made: what is in them is loaded as code, or opens sessions.
+const DIRECTORY_MODE: u32 = 0o700;
 
 /// Why a server did not start.
 #[derive(Debug)]
@@ -94,7 +98,10 @@ impl Server {
             })
             .collect::<Result<Vec<_>, _>>()?;
         let artefacts = config.data_directory.join("extensions");
-        fs::create_dir_all(&artefacts)
+        DirBuilder::new()
+            .recursive(true)
+            .mode(DIRECTORY_MODE)
+            .create(&artefacts)
             .map_err(|error| BootError::new(&format!("cannot make {}", artefacts.display()), error))?;
         let metadata = Metadata::open(&config.data_directory.join("metadata.redb"))
             .map_err(|error| BootError::new("cannot open the metadata", error))?;

@@ -36,6 +36,11 @@ pub fn serve(control: &Control, mut stream: Stream, peer: SocketAddr, stopping: 
     }
 }
 
+/// Tells a peer that there are as many streams as may be, and closes. The answer fits the socket's buffer.
+pub fn turn_away(mut stream: Stream) {
+    answer_record(&mut stream, 0, Status::LimitExceeded, b"the server has as many connections as it may");
+}
+
 fn open(control: &Control, stream: &mut Stream, peer: SocketAddr) -> Option<Role> {
     let mut record = Vec::new();
     let timeout = Duration::from_millis(OPENING_TIMEOUT_MS);

@@ -26,7 +26,7 @@ use super::native::{self, Caller, ReplyPlace};
 use super::outgoing::{Addressee, Outgoing};
 use super::refusal::RefusalLimit;
 use crate::extension::invocation::Invocations;
-use crate::limits::CHUNK_REQUESTS;
+use crate::limits::{CHUNK_REQUESTS, INVOCATIONS_PER_TURN};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::{WorkerEnvironment, read};
 use crate::session::{Origin, Route, Session};
@@ -48,6 +48,9 @@ pub struct Dispatch<'w, P: Port> {
     pub invocations: &'w mut Invocations<Origin>,
     /// The server's view.
     pub view: u64,
+    /// How many live invocations are reason to run them before the batch is done: few enough that their
+    /// memory is still in the cache, counted from those that are parked.
+    pub run_at: usize,
 }
 
 /// A decoded request that waits for its turn in a chunk.
@@ -157,6 +160,10 @@ impl<'w, P: Port> Dispatch<'w, P> {
         for pending in pending.iter_mut().filter_map(Option::take) {
             self.run(&pending);
         }
+        if self.invocations.live() >= self.run_at {
+            invocation::run(&self.environment, self.invocations, self.port, self.outgoing);
+            self.run_at = self.invocations.live() + INVOCATIONS_PER_TURN;
+        }
     }
 
     #[inline]
@@ -226,7 +233,10 @@ pub fn locate<'w>(
         | Request::Delete { table, key, .. }
         | Request::Increment { table, key, .. }
         | Request::Invoke { table, key, .. } => (table, key),
-        Request::MultiGet { table, .. } => (table, [].as_slice()),
+        // A multi-get prefetches for itself.
+        Request::MultiGet { table, .. } => {
+            return (environment.tables.get(session.tenant, table).map(|entry| &**entry), 0);
+        }
         Request::Ping => return (None, 0),
     };
     let Some(entry) = environment.tables.get(session.tenant, table) else { return (None, 0) };

@@ -92,8 +92,32 @@ fn refuse_invocation(
     }
 }
 
+/// Polls every invocation of the worker once and answers those that ended.
+pub fn run<P: Port>(
+    environment: &WorkerEnvironment<'_>,
+    invocations: &mut Invocations<Origin>,
+    port: &mut P,
+    outgoing: &mut Outgoing,
+) {
+    invocations.run(environment, &mut |origin, status, reply| {
+        finish(environment.metrics, port, outgoing, origin, status, reply);
+    });
+}
+
+/// Ends every invocation of the worker, which stops, and answers them.
+pub fn end_all<P: Port>(
+    environment: &WorkerEnvironment<'_>,
+    invocations: &mut Invocations<Origin>,
+    port: &mut P,
+    outgoing: &mut Outgoing,
+) {
+    invocations.end_all(environment, &mut |origin, status, reply| {
+        finish(environment.metrics, port, outgoing, origin, status, reply);
+    });
+}
+
 /// Takes the end of an invocation: stores the reply for copies of the request and sends it.
-pub fn finish<P: Port>(
+fn finish<P: Port>(
     metrics: &WorkerMetrics,
     port: &mut P,
     outgoing: &mut Outgoing,

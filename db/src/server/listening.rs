@@ -41,7 +41,8 @@ pub fn accept_all(control: &Arc<Control>, listener: &Listener, stopping: &Arc<At
         };
         threads.retain(|thread| !thread.is_finished());
         if connections.count.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
-            tracing::warn!(%peer, "a connection was closed: there are as many as may be");
+            tracing::warn!(%peer, "a connection was turned away: there are as many as may be");
+            connection::turn_away(stream);
             continue;
         }
         number += 1;

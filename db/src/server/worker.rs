@@ -29,7 +29,8 @@ use super::stream_request;
 use crate::clock::Clock;
 use crate::extension::invocation::Invocations;
 use crate::limits::{
-    BACKGROUND_STEPS_IDLE, CHANGES_PER_ROUND, REFUSALS_BURST, REFUSALS_PER_SECOND, SLEEP_MS_MAX,
+    BACKGROUND_STEPS_IDLE, CHANGES_PER_ROUND, INVOCATIONS_PER_TURN, REFUSALS_BURST, REFUSALS_PER_SECOND,
+    SLEEP_MS_MAX,
 };
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
@@ -136,6 +137,7 @@ impl<P: Port> Worker<P> {
             wall_ms: self.clock.wall_ms(),
         };
         if !batch.is_empty() {
+            let run_at = self.invocations.live() + INVOCATIONS_PER_TURN;
             let mut dispatch = Dispatch {
                 environment,
                 catalog: &self.catalog,
@@ -144,19 +146,17 @@ impl<P: Port> Worker<P> {
                 refusals: &mut self.refusals,
                 invocations: &mut self.invocations,
                 view: self.view,
+                run_at,
             };
             dispatch.batch(batch);
         }
         for request in self.requests.drain(..) {
             stream_request::serve(&environment, &self.catalog, &mut self.invocations, &request);
         }
-        let (metrics, port, outgoing) = (&*self.metrics, &mut self.port, &mut self.outgoing);
-        let mut finish = |origin, status, reply: &[u8]| {
-            invocation::finish(metrics, port, outgoing, origin, status, reply);
-        };
-        self.invocations.run(&environment, &mut finish);
+        let (port, outgoing) = (&mut self.port, &mut self.outgoing);
+        invocation::run(&environment, &mut self.invocations, port, outgoing);
         if self.stopping {
-            self.invocations.end_all(&environment, &mut finish);
+            invocation::end_all(&environment, &mut self.invocations, port, outgoing);
         }
         true
     }
