@@ -27,11 +27,11 @@ pub const CHAIN_BUCKETS_MAX: usize = 8;
 pub const CHAIN_BUCKETS_HARD_MAX: usize = 64;
 /// Buckets of a new table: 256 bytes, since most tables of a thousand tenants are small.
 pub const BUCKETS_INITIAL: u64 = 4;
-/// Mean objects per bucket at which the index grows, as a fraction: at 4.8 of 7 one bucket in nine overflows.
-pub const LOAD_NUMERATOR: u64 = 24;
+/// Mean objects per bucket at which the index grows, as a fraction: at 5.2 of 7 one bucket in six overflows.
+pub const LOAD_NUMERATOR: u64 = 26;
 /// See [`LOAD_NUMERATOR`].
 pub const LOAD_DENOMINATOR: u64 = 5;
-/// The index grows by a quarter: the emptiest it gets is 3.84 objects per bucket, 17 bytes per object.
+/// The index grows by a quarter: the emptiest it gets is 4.16 objects per bucket, 16 bytes per object.
 pub const GROWTH_DIVISOR: u64 = 4;
 /// Buckets that an insert moves while the index grows: growth then ends long before it is due again.
 pub const GROWTH_BUCKETS_PER_INSERT: u64 = 2;

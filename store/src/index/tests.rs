@@ -91,7 +91,7 @@ fn a_bucket_is_a_range_of_hashes_at_any_size() {
     let pin = local.pin();
     for _ in 0..24 {
         let current = bed.index.current(&pin).expect("it is there");
-        let positions = (0..=u64::MAX / 977).map(|step| current.position(step * 977)).step_by(1 << 44);
+        let positions = (0..1000).map(|step| current.position(step * (u64::MAX / 1000)));
         assert!(positions.is_sorted());
         assert_eq!((current.position(0), current.position(u64::MAX)), (0, current.buckets() - 1));
         bed.grow_whole(&pin);

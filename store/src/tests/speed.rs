@@ -114,6 +114,25 @@ fn speed_of_gets_and_puts() {
     report("pin and unpin", 10_000_000, start);
 }
 
+/// Overwriting when all memory has been touched: the cleaner's share is in the figure.
+#[test]
+#[ignore = "prints figures"]
+fn speed_of_overwrites_when_memory_is_used_up() {
+    for memory_mib in [512, 320, 256, 216] {
+        let config = Config { memory_bytes: memory_mib << 20, ..Config::default() };
+        let store = Store::new(config).expect("memory can be reserved");
+        let (core, table) = (store.core(0), store.table(1));
+        let mut random = fastrand::Rng::with_seed(1);
+        put_batches(&core, &table, 0..OBJECTS);
+        put_batches(&core, &table, (0..4 * OBJECTS).map(|_| random.u64(0..OBJECTS)));
+        let (start, before) = (Instant::now(), store.statistics().bytes_relocated);
+        let done = put_batches(&core, &table, (0..2 * OBJECTS).map(|_| random.u64(0..OBJECTS)));
+        report(&format!("overwrite of 168 MB in {memory_mib} MiB"), done, start);
+        let copied = store.statistics().bytes_relocated - before;
+        println!("  ({:.2} bytes copied per byte written)", copied as f64 / (done * 152) as f64);
+    }
+}
+
 #[test]
 #[ignore = "prints figures"]
 fn speed_memory_per_object() {
