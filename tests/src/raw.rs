@@ -96,9 +96,14 @@ impl RawSession {
         Ok(Self { stream, opened, udp })
     }
 
-    /// A frame with one request of this session.
+    /// A frame with one request of this session, which acknowledges nothing yet.
     pub fn frame(&self, sequence: u64, request: &Request<'_>) -> Vec<u8> {
-        frame(self.opened.token, self.opened.view, sequence, request)
+        self.frame_acknowledging(1, sequence, request)
+    }
+
+    /// A frame with one request, which says that every answer below a sequence has arrived.
+    pub fn frame_acknowledging(&self, first: u64, sequence: u64, request: &Request<'_>) -> Vec<u8> {
+        frame((self.opened.token, self.opened.view), first, sequence, request)
     }
 
     /// Sends any bytes as one datagram to the tenant's home core.
@@ -114,9 +119,9 @@ impl RawSession {
         answers(&buffer[..bytes])
     }
 
-    /// Sends a request in a frame of its own and waits for its answer.
+    /// Sends a request in a frame of its own, which acknowledges all before, and waits for its answer.
     pub fn call(&self, sequence: u64, request: &Request<'_>) -> io::Result<Answer> {
-        self.send(&self.frame(sequence, request))?;
+        self.send(&self.frame_acknowledging(sequence, sequence, request))?;
         loop {
             let found = self.receive(PATIENCE)?.into_iter().find(|one| one.sequence_low == sequence as u32);
             if let Some(answer) = found {
@@ -126,12 +131,12 @@ impl RawSession {
     }
 }
 
-/// A frame with one request under any token and view.
-pub fn frame(token: u64, view: u64, sequence: u64, request: &Request<'_>) -> Vec<u8> {
+/// A frame with one request under any token and view, with any acknowledgement.
+pub fn frame((token, view): (u64, u64), first: u64, sequence: u64, request: &Request<'_>) -> Vec<u8> {
     let mut buffer = vec![0; FRAME_BYTES_LIMIT];
     let mut writer = FrameWriter::new();
     writer.start(&mut buffer, view);
-    assert!(writer.group(&mut buffer, token, sequence, 0), "an empty frame has room for a group");
+    assert!(writer.group(&mut buffer, token, first, 0), "an empty frame has room for a group");
     let body = writer
         .message(&mut buffer, request.opcode(), 0, sequence as u32, request.body_bytes())
         .expect("the request fits a datagram");

@@ -1,4 +1,4 @@
-//! A real `splinter-server` process on ports that the kernel chooses, with a data directory of its own.
+//! A real `splinter-server` process on free ports, with a data directory of its own.
 //!
 //! The binaries are built once per test process, with the profile of the tests. A server that a test
 //! forgets, or whose test panics, is killed; every wait ends after [`PATIENCE`]. What the server logs is
@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
@@ -23,7 +23,8 @@ pub struct Server {
     child: Child,
     address: SocketAddr,
     directory: TempDir,
-    settings: Settings,
+    /// How the next start is made.
+    pub settings: Settings,
 }
 
 /// How a server is started.
@@ -68,7 +69,7 @@ impl Server {
 
     /// Starts a server over a data directory; says why if it does not come up.
     pub fn start_in(directory: TempDir, settings: Settings) -> io::Result<Self> {
-        let (child, address) = spawn(directory.path(), &settings, "127.0.0.1:0")?;
+        let (child, address) = spawn(directory.path(), &settings, free_address(settings.cores)?)?;
         Ok(Self { child, address, directory, settings })
     }
 
@@ -143,9 +144,13 @@ impl Server {
 
     /// Starts the server again over the same data directory, at the same address.
     pub fn restart(&mut self) {
-        let address = self.address.to_string();
-        (self.child, self.address) =
-            spawn(self.directory.path(), &self.settings, &address).expect("the server starts again");
+        self.try_restart().expect("the server starts again");
+    }
+
+    /// Starts the server again; says why if it does not come up.
+    pub fn try_restart(&mut self) -> io::Result<()> {
+        (self.child, self.address) = spawn(self.directory.path(), &self.settings, self.address)?;
+        Ok(())
     }
 
     fn wait(&mut self) -> ExitStatus {
@@ -168,7 +173,22 @@ impl Drop for Server {
     }
 }
 
-fn spawn(directory: &Path, settings: &Settings, listen: &str) -> io::Result<(Child, SocketAddr)> {
+/// An address whose port is free for TCP, and for the UDP ports of as many cores from there on. Chosen here
+/// and not by the server, so that a server keeps its ports when it is started again.
+fn free_address(cores: usize) -> io::Result<SocketAddr> {
+    for _ in 0..100 {
+        let tcp = TcpListener::bind("127.0.0.1:0")?;
+        let address = tcp.local_addr()?;
+        let ports = (0..cores as u16).map(|core| address.port().checked_add(core));
+        let mut sockets = ports.map(|port| port.map(|port| UdpSocket::bind((address.ip(), port))));
+        if sockets.all(|socket| matches!(socket, Some(Ok(_)))) {
+            return Ok(address);
+        }
+    }
+    Err(io::Error::other("no free ports"))
+}
+
+fn spawn(directory: &Path, settings: &Settings, listen: SocketAddr) -> io::Result<(Child, SocketAddr)> {
     let ready = directory.join("ready");
     let _ = fs::remove_file(&ready);
     let log = File::options().create(true).append(true).open(directory.join("log"))?;
@@ -182,7 +202,7 @@ fn spawn(directory: &Path, settings: &Settings, listen: &str) -> io::Result<(Chi
         None => Command::new(&server),
     };
     command
-        .args(["--listen", listen, "--memory", &settings.memory, "--segment", &settings.segment])
+        .args(["--listen", &listen.to_string(), "--memory", &settings.memory, "--segment", &settings.segment])
         .args(["--cores", &settings.cores.to_string(), "--log", "info"])
         .arg("--data")
         .arg(directory)

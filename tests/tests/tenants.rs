@@ -34,6 +34,8 @@ fn the_administrators_secret_is_for_its_owner_alone() {
 
     server.stop();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = server.try_restart().expect_err("a secret that others may read is none");
+    assert!(refused.to_string().contains("chmod 600"), "{refused}");
     let log = server.log();
     assert!(!log.contains(&secret), "the secret is never logged");
 }
@@ -144,7 +146,7 @@ fn a_foreign_token_opens_nothing() {
     let other = server.tenant("other");
     let session = RawSession::open(server.address(), &other.name, &other.secret).unwrap();
     for token in [0, 1, session.opened.token ^ 1, !session.opened.token, u64::MAX] {
-        session.send(&frame(token, session.opened.view, 1, &Request::Get { table, key: b"k" })).unwrap();
+        session.send(&frame((token, session.opened.view), 1, 1, &Request::Get { table, key: b"k" })).unwrap();
         let answers = session.receive(std::time::Duration::from_millis(500)).unwrap_or_default();
         assert!(answers.iter().all(|answer| answer.status == Status::BadToken), "{answers:?}");
     }
@@ -202,9 +204,9 @@ fn tenants_tables_and_secrets_survive_a_restart() {
     acme.put(table, b"k", b"v").unwrap();
     for crash in [false, true] {
         if crash {
-            server.kill()
+            server.kill();
         } else {
-            drop(server.stop())
+            assert!(server.stop().success(), "an end that was asked for is no failure");
         }
         server.restart();
         let mut acme = server.client(&tenant);
