@@ -235,10 +235,10 @@ fn a_thousand_tenants_are_served_apart() {
         tables.push(connect(&server, &name, &secret).unwrap().table_create("data").unwrap());
         group.open(&server.address().to_string(), &name, &secret).unwrap();
     }
-    for index in 0..count {
+    for (index, table) in tables.iter().enumerate() {
         let value = (index as u64).to_le_bytes();
         let condition = client::Condition::Always;
-        let request = Request::Put { table: tables[index], key: b"k", value: &value, condition };
+        let request = Request::Put { table: *table, key: b"k", value: &value, condition };
         group.submit(index, &request, 0).unwrap();
     }
     let mut done = 0;
