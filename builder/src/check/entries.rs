@@ -58,7 +58,7 @@ pub(super) fn find(
         found += 1;
         if !is_the_extension || found > 1 {
             let what = "extension! stands here too";
-            findings.refuse(&root.path, item.span(), what, "write it once, in the extension itself");
+            findings.refuse(&root.path, item.mac.path.span(), what, "write it once, in the extension itself");
         } else {
             functions = entries(root, item, findings);
         }
@@ -76,7 +76,7 @@ fn entries(root: &File, item: &syn::ItemMacro, findings: &mut Findings) -> Vec<F
         Ok(entries) if !entries.is_empty() && entries.len() <= limits::FUNCTIONS_MAX => entries,
         Ok(entries) => {
             let what = format!("an extension of {} functions", entries.len());
-            findings.refuse(path, item.span(), what, "name 1 to 64 functions");
+            findings.refuse(path, item.mac.path.span(), what, "name 1 to 64 functions");
             return Vec::new();
         }
         Err(error) => {

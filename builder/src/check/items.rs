@@ -11,17 +11,17 @@ use super::rules::Rules;
 impl Rules<'_> {
     pub(super) fn check_impl(&mut self, block: &syn::ItemImpl) {
         if block.unsafety.is_some() || block.defaultness.is_some() {
-            self.refuse(block.span(), "an unsafe or default impl", "write a plain impl");
+            self.refuse(block.impl_token.span(), "an unsafe or default impl", "write a plain impl");
         }
         if block.trait_.as_ref().is_some_and(|(negative, _, _)| negative.is_some()) {
-            self.refuse(block.span(), "a negative impl", "leave it out");
+            self.refuse(block.impl_token.span(), "a negative impl", "leave it out");
         }
         for item in &block.items {
             match item {
                 ImplItem::Const(_) | ImplItem::Fn(_) => {}
                 ImplItem::Type(alias) if lifetimes::any_in_type(&alias.ty) => {
                     let instead = "write a method of the type's own that returns the reference";
-                    self.refuse(alias.span(), "an associated type with a lifetime", instead);
+                    self.refuse(alias.type_token.span(), "an associated type with a lifetime", instead);
                 }
                 ImplItem::Type(alias) if alias.generics.params.is_empty() => {}
                 other => self.refuse(other.span(), "this item in an impl", "write functions and constants"),
@@ -31,7 +31,7 @@ impl Rules<'_> {
 
     pub(super) fn check_trait(&mut self, declaration: &syn::ItemTrait) {
         if declaration.unsafety.is_some() || declaration.auto_token.is_some() {
-            self.refuse(declaration.span(), "an unsafe or auto trait", "write a plain trait");
+            self.refuse(declaration.trait_token.span(), "an unsafe or auto trait", "write a plain trait");
         }
         if declaration.generics.lifetimes().next().is_some() {
             let instead = "give the lifetimes to the methods";
@@ -41,9 +41,9 @@ impl Rules<'_> {
             match item {
                 TraitItem::Const(_) => {}
                 TraitItem::Fn(function) => self.check_trait_function(&function.sig),
-                TraitItem::Type(_) => {
+                TraitItem::Type(item) => {
                     let instead = "use a type parameter of a function";
-                    self.refuse(item.span(), "a trait with an associated type", instead);
+                    self.refuse(item.type_token.span(), "a trait with an associated type", instead);
                 }
                 other => self.refuse(other.span(), "this item in a trait", "write functions and constants"),
             }
@@ -58,25 +58,33 @@ impl Rules<'_> {
         };
         if opaque || signature.asyncness.is_some() {
             let instead = "name the type, or write a function beside the trait";
-            self.refuse(signature.span(), "a trait method that answers `impl Trait` or is async", instead);
+            self.refuse(
+                signature.ident.span(),
+                "a trait method that answers `impl Trait` or is async",
+                instead,
+            );
         }
     }
 
     pub(super) fn check_extern_crate(&mut self, item: &syn::ItemExternCrate) {
         if item.ident != "alloc" || item.rename.is_some() {
             let instead = "name packages in Cargo.toml; only `extern crate alloc;` is written";
-            self.refuse(item.span(), format!("`extern crate {}`", item.ident), instead);
+            self.refuse(item.extern_token.span(), format!("`extern crate {}`", item.ident), instead);
         }
     }
 
     pub(super) fn check_macro_item(&mut self, item: &syn::ItemMacro) {
         if entries::is_extension(item) {
             if !self.is_root() || self.depth > 0 {
-                self.refuse(item.span(), "extension! in a module", "write it at the root of src/lib.rs");
+                self.refuse(
+                    item.mac.path.span(),
+                    "extension! in a module",
+                    "write it at the root of src/lib.rs",
+                );
             }
             return;
         }
         let instead = "write items out; only sandstorm::extension! makes items";
-        self.refuse(item.span(), "a macro in the place of an item", instead);
+        self.refuse(item.mac.path.span(), "a macro in the place of an item", instead);
     }
 }

@@ -82,7 +82,7 @@ impl<'a> Visit<'a> for Rules<'_> {
             Item::Type(alias) => {
                 if alias.generics.lifetimes().next().is_some() {
                     let instead = "write the type out, or make it a struct";
-                    self.refuse(alias.span(), "a type alias with a lifetime", instead);
+                    self.refuse(alias.type_token.span(), "a type alias with a lifetime", instead);
                 }
             }
             Item::Mod(module) => {
@@ -99,17 +99,23 @@ impl<'a> Visit<'a> for Rules<'_> {
                 item.attrs.iter().for_each(|attribute| self.visit_attribute(attribute));
                 return;
             }
-            Item::Static(_) => {
+            Item::Static(item) => {
                 self.refuse(
-                    item.span(),
+                    item.static_token.span(),
                     "a static keeps state outside the store",
                     "use a `const`, or put a record",
                 );
             }
-            Item::ForeignMod(_) => {
-                self.refuse(item.span(), "an extern block", "call what core, alloc and sandstorm offer");
+            Item::ForeignMod(item) => {
+                self.refuse(
+                    item.abi.extern_token.span(),
+                    "an extern block",
+                    "call what core, alloc and sandstorm offer",
+                );
             }
-            Item::Union(_) => self.refuse(item.span(), "a union needs unsafe code", "write an enum"),
+            Item::Union(item) => {
+                self.refuse(item.union_token.span(), "a union needs unsafe code", "write an enum")
+            }
             other => self.refuse(other.span(), "this kind of item", "write functions, types and constants"),
         }
         visit::visit_item(self, item);

@@ -1,4 +1,4 @@
-//! refused: src/lib.rs:6:1: an unsafe or auto trait; instead, write a plain trait
+//! refused: src/lib.rs:6:10: an unsafe or auto trait; instead, write a plain trait
 #![no_std]
 extern crate alloc;
 use sandstorm::{Args, Db, Error, Reply};

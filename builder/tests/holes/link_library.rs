@@ -1,4 +1,4 @@
-//! refused: src/lib.rs:6:1: an extern block; instead, call what core, alloc and sandstorm offer
+//! refused: src/lib.rs:6:1: the attribute `link`; instead, leave it out; docs/extensions.md lists the attributes that work
 #![no_std]
 extern crate alloc;
 use sandstorm::{Args, Db, Error, Reply};

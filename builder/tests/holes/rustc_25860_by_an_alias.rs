@@ -1,4 +1,4 @@
-//! refused: src/lib.rs:6:1: a type alias with a lifetime; instead, write the type out, or make it a struct
+//! refused: src/lib.rs:6:5: a type alias with a lifetime; instead, write the type out, or make it a struct
 #![no_std]
 extern crate alloc;
 use sandstorm::{Args, Db, Error, Reply};

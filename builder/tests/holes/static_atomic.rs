@@ -1,4 +1,4 @@
-//! refused: src/lib.rs:6:1: a static keeps state outside the store; instead, use a `const`, or put a record
+//! refused: src/lib.rs:6:5: a static keeps state outside the store; instead, use a `const`, or put a record
 #![no_std]
 extern crate alloc;
 use sandstorm::{Args, Db, Error, Reply};

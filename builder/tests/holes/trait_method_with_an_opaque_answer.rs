@@ -1,4 +1,4 @@
-//! refused: src/lib.rs:6:15: a trait method that answers `impl Trait` or is async; instead, name the type, or write a function beside the trait
+//! refused: src/lib.rs:6:18: a trait method that answers `impl Trait` or is async; instead, name the type, or write a function beside the trait
 #![no_std]
 extern crate alloc;
 use sandstorm::{Args, Db, Error, Reply};

@@ -1,4 +1,4 @@
-//! refused: src/lib.rs:6:1: a union needs unsafe code; instead, write an enum
+//! refused: src/lib.rs:6:5: a union needs unsafe code; instead, write an enum
 #![no_std]
 extern crate alloc;
 use sandstorm::{Args, Db, Error, Reply};

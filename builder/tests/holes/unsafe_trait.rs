@@ -1,4 +1,4 @@
-//! refused: src/lib.rs:6:1: an unsafe or auto trait; instead, write a plain trait
+//! refused: src/lib.rs:6:5: unsafe code is not for extensions; instead, use the safe operations of core, alloc and sandstorm
 #![no_std]
 extern crate alloc;
 use sandstorm::{Args, Db, Error, Reply};
