@@ -71,7 +71,8 @@ impl<T> Exclusive<T> {
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<ExclusiveGuard<'_, T>> {
         let won = self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        won.then_some(ExclusiveGuard { owner: self })
+        // Made only when won: dropping a guard unlocks.
+        won.then(|| ExclusiveGuard { owner: self })
     }
 
     /// The value, after the few instructions that its holder takes.
@@ -110,5 +111,34 @@ impl<T> DerefMut for ExclusiveGuard<'_, T> {
 impl<T> Drop for ExclusiveGuard<'_, T> {
     fn drop(&mut self) {
         self.owner.taken.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{AtomicU64, Exclusive, Ordering};
+
+    /// Two threads count in what is exclusive; a third look fails while somebody has it.
+    #[test]
+    fn loom_one_thread_at_a_time_has_what_is_exclusive() {
+        loom::model(|| {
+            let shared = Arc::new((Exclusive::new(0), AtomicU64::new(0)));
+            let count = |shared: &(Exclusive<u64>, AtomicU64)| {
+                let mut count = shared.0.lock();
+                assert_eq!(shared.1.swap(1, Ordering::Relaxed), 0, "somebody else is inside");
+                assert!(shared.0.try_lock().is_none());
+                *count += 1;
+                shared.1.store(0, Ordering::Relaxed);
+            };
+            let other = {
+                let shared = Arc::clone(&shared);
+                loom::thread::spawn(move || count(&shared))
+            };
+            count(&shared);
+            other.join().expect("the other does not panic");
+            assert_eq!(*shared.0.lock(), 2);
+        });
     }
 }

@@ -116,6 +116,19 @@ fn loom_a_replacement_is_not_lost_while_the_index_grows() {
 }
 
 #[test]
+fn loom_two_movers_move_each_bucket_once() {
+    explore(|| {
+        let bed = Bed::new();
+        let local = bed.local(0);
+        bed.insert(&local.pin(), HASH, FIRST);
+        let other = beside(&bed, |bed, pin| bed.grow(pin));
+        bed.grow(&local.pin());
+        other.join().expect("the other mover does not panic");
+        assert_eq!(bed.find(&local.pin(), HASH), Some(FIRST));
+    });
+}
+
+#[test]
 fn loom_an_entry_that_moves_within_its_chain_is_found() {
     explore(|| {
         let bed = Bed::new();
