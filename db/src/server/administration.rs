@@ -10,13 +10,28 @@ mod statistics;
 mod tables;
 mod tenants;
 
-pub(super) use extensions::restore as restore_extension;
-
 use wire::{AdminRequest, Status};
 
 use super::control::{Control, Refusal};
 use super::opening::Role;
 use crate::session::Session;
+
+/// Brings back what the metadata has: called once, before anybody is let in. An extension that cannot be
+/// built any more is reported and left out.
+///
+/// # Errors
+/// When the metadata cannot be read or workers fail.
+pub fn restore(control: &Control) -> Result<(), Refusal> {
+    for row in control.metadata.tables()? {
+        control.publish_table(row.id, row.tenant, &row.name)?;
+    }
+    for row in control.metadata.extensions()? {
+        if let Err(refusal) = extensions::restore(control, &row) {
+            tracing::error!(name = row.name, %refusal, "an installed extension is not available");
+        }
+    }
+    Ok(())
+}
 
 /// Serves one request: the body of the answer under `Ok`.
 ///

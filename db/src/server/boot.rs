@@ -21,6 +21,7 @@ use builder::Toolchain;
 use net::{Listener, Port, StopHandle, UdpConfig, UdpPort};
 use store::Store;
 
+use super::administration;
 use super::administrator;
 use super::change::{Change, ChangeSender, change_queue};
 use super::control::Control;
@@ -161,7 +162,8 @@ impl Server {
             control_threads: Vec::new(),
             workers: started.threads,
         };
-        server.control.restore().map_err(|refusal| BootError::new("cannot restore", refusal.text))?;
+        administration::restore(&server.control)
+            .map_err(|refusal| BootError::new("cannot restore", refusal.text))?;
         server.start_control(listener)?;
         Ok(server)
     }

@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::Store;
 use wire::Status;
 
-use super::administration;
 use super::change::{Change, ChangeSender, broadcast};
 use super::refusal::RefusalLimit;
 use crate::clock::Clock;
@@ -213,22 +212,6 @@ impl Control {
             // A worker that is gone serves nobody.
             let _ = self.close_session(token);
         }
-    }
-
-    /// Brings back what the metadata has: called once, before anybody is let in.
-    ///
-    /// # Errors
-    /// When the metadata cannot be read or workers fail.
-    pub fn restore(&self) -> Result<(), Refusal> {
-        for row in self.metadata.tables()? {
-            self.publish_table(row.id, row.tenant, &row.name)?;
-        }
-        for row in self.metadata.extensions()? {
-            if let Err(refusal) = administration::restore_extension(self, &row) {
-                tracing::error!(name = row.name, %refusal, "an installed extension is not available");
-            }
-        }
-        Ok(())
     }
 
     /// Makes a table known to the control plane and to all workers.

@@ -57,8 +57,8 @@ pub(super) fn install(
     Ok(answer.encode())
 }
 
-/// Installs what the metadata has, at start. One that cannot be built any more is reported and left out.
-pub(in crate::server) fn restore(control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
+/// Builds or finds the artefact of a stored installation and makes it live.
+pub(super) fn restore(control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
     let request = AdminRequest::decode(opcode::EXTENSION_INSTALL, &row.package)?;
     let AdminRequest::ExtensionInstall { files, .. } = request else { return Err(Status::Internal.into()) };
     let record = || Ok::<_, Refusal>((row.id, row.version));
