@@ -63,8 +63,6 @@ impl Function {
     }
 }
 
-pub use extension::InstalledExtension;
-
 impl Client {
     /// Opens a session of a tenant with the server at `address` (host and TCP port).
     ///

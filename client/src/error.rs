@@ -133,7 +133,7 @@ impl Error {
         Some(match self {
             Error::Refused { status, .. } => return next_after(*status),
             Error::ConditionFailed { .. } => "read the object again and repeat with its version",
-            Error::AddressInvalid { .. } => "give HOST:PORT, for instance 127.0.0.1:7000",
+            Error::AddressInvalid { .. } => "give HOST:PORT, for instance 127.0.0.1:7700",
             Error::Unreachable { .. } => "check the address and that splinter-server runs there",
             Error::NotSent | Error::Overloaded => "repeat it, with fewer requests outstanding",
             Error::TimedOut => "check the server, then read before repeating a write",

@@ -37,6 +37,8 @@ pub(crate) struct Exchange {
     home_core: u16,
     requester: Requester,
     settings: RequesterConfig,
+    /// When something was last sent that may have been sent before.
+    resent_us: u64,
     kept: Kept,
     courier: Courier,
     /// Requests under way on the stream.
@@ -67,6 +69,7 @@ impl Exchange {
             home_core: opened.home_core,
             requester: Requester::new(opened.token, opened.next_sequence, opened.credits, settings),
             settings,
+            resent_us: 0,
             kept: Kept::new(opened.credits),
             courier: Courier::new(lane, waker),
             on_stream: 0,
@@ -154,13 +157,23 @@ impl Exchange {
     /// Fills one frame; `None` when nothing is to be sent.
     #[inline]
     pub(crate) fn poll_transmit(&mut self, now_us: u64, buffer: &mut [u8]) -> Option<usize> {
+        self.note_resending(now_us);
         self.requester.poll_transmit(now_us, self.view, buffer)
     }
 
     /// Adds what is to be sent to a frame that others share; whether everything fitted.
     #[inline]
     pub(crate) fn poll_group(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
+        self.note_resending(now_us);
         self.requester.poll_group(now_us, writer, buffer)
+    }
+
+    /// Remembers that the transmission at hand may be a second one of some request.
+    #[inline]
+    fn note_resending(&mut self, now_us: u64) {
+        if self.requester.next_deadline_us().is_some_and(|due_us| due_us <= now_us) {
+            self.resent_us = now_us;
+        }
     }
 
     /// Whether something is to be sent.

@@ -8,7 +8,7 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), client::Error> {
-//! let mut client = client::Client::connect("127.0.0.1:7000", "acme", "the secret")?;
+//! let mut client = client::Client::connect("127.0.0.1:7700", "acme", "the secret")?;
 //! let table = client.table_open("visits")?;
 //! client.put(table, b"front page", b"hello")?;
 //! assert_eq!(client.get(table, b"front page")?.unwrap().value, b"hello");
@@ -33,7 +33,7 @@ mod session;
 mod statistics;
 
 pub use admin::Admin;
-pub use client::{Client, Function, InstalledExtension, Object};
+pub use client::{Client, Function, Object};
 pub use config::ClientConfig;
 pub use error::Error;
 pub use group::SessionGroup;

@@ -8,9 +8,6 @@ use wire::{
 use super::{Client, Function, administer};
 use crate::Error;
 
-/// The server's answer to an installation.
-pub type InstalledExtension = ExtensionInstalled;
-
 impl Client {
     /// Calls a function named `extension.function`, of the extension's current version, or
     /// `extension@version.function`; returns its reply. Names are looked up once.
@@ -90,7 +87,7 @@ impl Client {
         &mut self,
         name: &str,
         files: Vec<PackageFile<'_>>,
-    ) -> Result<InstalledExtension, Error> {
+    ) -> Result<ExtensionInstalled, Error> {
         let installed = administer(&mut self.session, &AdminRequest::ExtensionInstall { name, files });
         self.forget(name);
         installed

@@ -1,8 +1,8 @@
 //! When the server does not know the session any more: it was restarted, or the session was revoked.
 //!
 //! What only reads is made again in a new session. What may write is made again only when it cannot have
-//! been executed: the server refused it, and there was no time for a second transmission whose first might
-//! have reached the server before. All else completes as closed: its outcome is unknown.
+//! been executed: the server refused its only transmission, so none had reached the server before. All else
+//! completes as closed: its outcome is unknown.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -65,6 +65,7 @@ impl Exchange {
         };
         self.requester = Requester::new(opened.token, opened.next_sequence, opened.credits, self.settings);
         self.kept = Kept::new(opened.credits);
+        self.resent_us = 0;
         let door = Door::Session { token: opened.token };
         self.courier.replace(Lane::new(connection, self.identity.server, door, self.config.clone()));
         self.view = opened.view;

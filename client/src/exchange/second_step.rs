@@ -24,7 +24,7 @@ impl Exchange {
             }
             self.standing = Standing::Lost;
             // Sent once, and refused: it was not executed.
-            let sent_once = now_us.saturating_sub(kept.submitted_us) < self.settings.resend_min_us;
+            let sent_once = kept.submitted_us >= self.resent_us;
             if kept.is_read() || sent_once {
                 self.again.push_back(Again { tag, code, body });
             } else {

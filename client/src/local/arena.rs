@@ -15,8 +15,9 @@ const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 4;
 
 /// The memory of one invocation.
 pub(super) struct Arena {
-    /// The first is kept between invocations. The last ordinary one is filled.
+    /// Chunks that are full, and those of large values.
     chunks: RefCell<Vec<Rc<[Cell<u8>]>>>,
+    /// The chunk that is being filled; kept between invocations.
     current: RefCell<Rc<[Cell<u8>]>>,
     used: Cell<usize>,
     /// Bytes copied in since the invocation began.

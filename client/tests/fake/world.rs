@@ -21,9 +21,17 @@ pub struct World {
     pub extension: u32,
     /// How often names were resolved.
     pub resolutions: u64,
-    sessions: HashMap<u64, HashMap<u64, (Status, Vec<u8>)>>,
+    sessions: HashMap<u64, Records>,
     next_token: u64,
     version: u64,
+}
+
+/// The exactly-once records of a session.
+#[derive(Default)]
+struct Records {
+    /// Everything below is acknowledged, and forgotten.
+    floor: u64,
+    answers: HashMap<u64, (Status, Vec<u8>)>,
 }
 
 impl World {
@@ -44,7 +52,7 @@ impl World {
 
     pub fn open_session(&mut self) -> u64 {
         self.next_token += 1;
-        self.sessions.insert(self.next_token, HashMap::new());
+        self.sessions.insert(self.next_token, Records::default());
         self.next_token
     }
 
@@ -62,15 +70,20 @@ impl World {
 
     pub fn acknowledge(&mut self, token: u64, first_unacknowledged: u64) {
         if let Some(records) = self.sessions.get_mut(&token) {
-            records.retain(|&sequence, _| sequence >= first_unacknowledged);
+            let floor = records.floor.max(first_unacknowledged);
+            records.floor = floor;
+            records.answers.retain(|&sequence, _| sequence >= floor);
         }
     }
 
     /// Executes a request, or repeats the answer that it got before.
     pub fn execute_once(&mut self, token: u64, sequence: u64, code: u8, body: &[u8]) -> (Status, Vec<u8>) {
         let Some(records) = self.sessions.get(&token) else { return (Status::BadToken, vec![]) };
-        if let Some(answer) = records.get(&sequence) {
+        if let Some(answer) = records.answers.get(&sequence) {
             return answer.clone();
+        }
+        if sequence < records.floor {
+            return (Status::Expired, vec![]);
         }
         if self.retries > 0 {
             self.retries -= 1;
@@ -82,7 +95,7 @@ impl World {
         };
         self.executions += 1;
         if let Some(records) = self.sessions.get_mut(&token) {
-            records.insert(sequence, answer.clone());
+            records.answers.insert(sequence, answer.clone());
         }
         answer
     }
