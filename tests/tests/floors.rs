@@ -170,7 +170,7 @@ fn crates_import_only_what_their_floor_allows() {
             let name = dependency.name.as_str();
             let for_tests = dependency.kind == Kind::Dev && DEVELOPMENT.contains(&name);
             let allowed = if names.contains(name) { one.ours } else { one.outside };
-            if !for_tests && !allowed.contains(&name) && !(allowed == ["*"]) {
+            if !for_tests && !allowed.contains(&name) && allowed != ["*"] {
                 broken.push(format!(
                     "{}/Cargo.toml: `{}` may not use `{name}`; it may use {:?} of ours and {:?} from outside",
                     one.name, one.name, one.ours, one.outside
