@@ -1,6 +1,6 @@
 //! Ends another thread's sleep, for the price of two atomic operations when it does not sleep.
 //!
-//! A [`Sleeper`] belongs to a port and sleeps in `epoll` over an eventfd and, if there is one, the port's
+//! A `Sleeper` belongs to a port and sleeps in `epoll` over an eventfd and, if there is one, the port's
 //! socket. A [`Waker`] raises a flag and writes the eventfd only when the sleeper has announced that it
 //! goes to sleep. Both flags are sequentially consistent: either the waker sees the announcement, or the
 //! sleeper sees the flag and does not sleep; a wake-up is never lost, a spare one may happen.

@@ -5,7 +5,7 @@ use crate::Error;
 /// How an invocation ended.
 #[derive(Debug)]
 pub struct Finished<'a> {
-    /// The id that [`Local::spawn`] gave.
+    /// The id that [`crate::Local::spawn`] gave.
     pub id: u64,
     /// The reply, or why there is none.
     pub result: Result<&'a [u8], Failure>,
