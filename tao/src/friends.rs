@@ -96,7 +96,8 @@ impl Visit {
     }
 }
 
-/// Visits the lists of some objects, at most [`HEADS_AT_ONCE`].
+/// Visits the lists of some objects, at most [`HEADS_AT_ONCE`]: first those that are one record, then the
+/// chunks of the long ones, many at a time, whichever list they belong to.
 async fn visit_lists(
     db: &Db<'_>,
     table: Table,
@@ -114,27 +115,42 @@ async fn visit_lists(
         let keys: [&[u8]; HEADS_AT_ONCE] = core::array::from_fn(|index| &keys[index][..]);
         db.get_many(table, &keys[..ids.len()], &mut records[..ids.len()]).await?;
     }
+    let mut chunks: Vec<[u8; key::CHUNK_KEY_BYTES]> = Vec::new();
     for (id, record) in ids.iter().zip(&records) {
         let Some(record) = record else { continue };
         match Head::parse(record.value)? {
             Head::Inline { run, .. } => visit.run(run),
             Head::Chunked(directory) => {
-                let chunks = Chunked { table, list: list_of(*id), directory };
-                visit_chunks(db, &chunks, visit).await?;
+                for index in 0..directory.chunks() {
+                    chunks.push(key::chunk(list_of(*id), directory.slot(index).number));
+                }
             }
         }
+    }
+    for some in chunks.chunks(HEADS_AT_ONCE) {
+        if !visit.complete {
+            break;
+        }
+        visit_chunks(db, table, some, visit).await?;
     }
     Ok(())
 }
 
-async fn visit_chunks(db: &Db<'_>, chunks: &Chunked<'_>, visit: &mut Visit) -> Result<(), Error> {
-    let mut next = 0;
-    while visit.complete && next < chunks.directory.chunks() {
-        let fetched = fetch(db, chunks, next, visit.left as usize + 1).await?;
-        for index in 0..fetched.count {
-            visit.run(fetched.run(index));
-        }
-        next += fetched.count;
+/// Visits some chunks, at most [`HEADS_AT_ONCE`].
+async fn visit_chunks(
+    db: &Db<'_>,
+    table: Table,
+    chunks: &[[u8; key::CHUNK_KEY_BYTES]],
+    visit: &mut Visit,
+) -> Result<(), Error> {
+    let mut keys: [&[u8]; HEADS_AT_ONCE] = [&[]; HEADS_AT_ONCE];
+    for (key, chunk) in keys.iter_mut().zip(chunks) {
+        *key = chunk;
+    }
+    let mut records = [None; HEADS_AT_ONCE];
+    db.get_many(table, &keys[..chunks.len()], &mut records[..chunks.len()]).await?;
+    for record in &records[..chunks.len()] {
+        visit.run(Run::new(record.map_or(&[], |record| record.value)));
     }
     Ok(())
 }
