@@ -62,7 +62,8 @@ pub(crate) struct Scratch {
 
 impl Pinned<'_> {
     /// Applies all writes as one, if every read is still what it was. Where several writes have one key, the
-    /// last counts. Returns the version that the written objects now have. Nothing is allocated once the
+    /// last counts. Returns the version that the written objects now have (of no
+    /// meaning where nothing is written). Nothing is allocated once the
     /// core has seen a commit as large.
     pub fn commit(&self, reads: &[ReadCheck<'_>], writes: &[Write<'_>]) -> Result<u64, CommitError> {
         if reads.len() + writes.len() > COMMIT_OPERATIONS_MAX {

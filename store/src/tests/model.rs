@@ -187,6 +187,7 @@ fn run(seed: u64, keys: u32, steps: usize, memory_bytes: usize) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too long for Miri")]
 fn a_table_answers_like_a_map() {
     run(seed("a_table_answers_like_a_map"), 3000, budget(60_000), 4 << 20);
 }

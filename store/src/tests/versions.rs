@@ -53,6 +53,7 @@ fn increment_counts_from_zero_and_refuses_what_is_no_number() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too long for Miri")]
 fn sizes_up_to_the_limits_are_stored_and_beyond_refused() {
     let store = store(32 << 20, 2 << 20, 1);
     let (core, table) = (store.core(0), store.table(1));
