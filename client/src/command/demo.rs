@@ -27,6 +27,7 @@ use figures::Comparison;
 use measure::{Measure, Plan};
 use question::{Asker, FRIENDS, FRIENDS_OF_FRIENDS, Ways};
 use serde::Serialize;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The ways, in the order of [`Ways::all`].
@@ -69,7 +70,8 @@ pub fn run(settings: &Settings, options: &DemoOptions) -> Result<Answer, Failure
     let text = settings.output() == Output::Text;
     let say = |line: &str| {
         if text {
-            println!("{line}");
+            // A reader that has gone away is no failure.
+            let _ = writeln!(std::io::stdout(), "{line}");
         }
     };
     let (graph, name) = graph_of(options.graph.as_deref())?;

@@ -236,3 +236,41 @@ pub enum ExtensionCommand {
         name: String,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Command, Options, Output};
+    use clap::{CommandFactory, Parser};
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn what_every_command_takes_may_stand_behind_it() {
+        let line = ["splinter", "table", "list", "--output", "json", "--address", "127.0.0.1:9"];
+        let options = Options::try_parse_from(line).unwrap();
+        assert_eq!(options.global.output, Output::Json);
+        assert_eq!(options.global.address.as_deref(), Some("127.0.0.1:9"));
+    }
+
+    #[test]
+    fn a_put_has_one_condition_at_most() {
+        let put = ["splinter", "put", "table", "key", "value"];
+        let with =
+            |more: &[&str]| Options::try_parse_from(put.iter().chain(more)).map(|options| options.command);
+        assert!(matches!(with(&["--if-version", "3"]), Ok(Command::Put { .. })));
+        assert!(with(&["--if-absent", "--if-version", "3"]).is_err());
+    }
+
+    #[test]
+    fn an_increment_may_be_negative_and_is_one_by_default() {
+        let delta = |line: &[&str]| match Options::try_parse_from(line).unwrap().command {
+            Command::Increment { delta, .. } => delta,
+            _ => panic!("an increment"),
+        };
+        assert_eq!(delta(&["splinter", "increment", "table", "key"]), 1);
+        assert_eq!(delta(&["splinter", "increment", "table", "key", "-5"]), -5);
+    }
+}

@@ -78,7 +78,7 @@ impl Settings {
     pub fn tenant(&self) -> Result<(String, String), Failure> {
         let missing = |what: &str, option: &str| {
             let next = format!(
-                "give --{option}, set SPLINTER_{}, or write {option} = \"...\" to {}",
+                "give --{option}, set SPLINTER_{}, or write {option} = \"...\" to the profile {}",
                 option.to_uppercase(),
                 self.profile_path.display()
             );
