@@ -12,6 +12,9 @@ use wire::{
 
 use super::Site;
 
+/// How long the server may take over a record: a compiler runs behind some of them.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// An answer that was not `Ok`: its status and text.
 pub type Refused = (Status, Vec<u8>);
 
@@ -31,7 +34,7 @@ impl ControlStream {
 
     pub fn connect(server: SocketAddr) -> Self {
         let raw = TcpStream::connect(server).expect("a listener");
-        let stream = Stream::over(raw.try_clone().expect("a descriptor"), Duration::from_secs(10));
+        let stream = Stream::over(raw.try_clone().expect("a descriptor"), PATIENCE);
         Self { stream: stream.expect("a working socket"), raw }
     }
 
@@ -70,7 +73,7 @@ impl ControlStream {
     /// The next record; `None` when the server closed the stream.
     pub fn read(&mut self) -> Option<(RecordHeader, Vec<u8>)> {
         let mut record = Vec::new();
-        self.stream.read_record(&mut record, Duration::from_secs(10), 32 << 20).ok()?;
+        self.stream.read_record(&mut record, PATIENCE, 32 << 20).ok()?;
         let (header, body) = RecordHeader::split(&record).expect("a record");
         Some((header, body.to_vec()))
     }

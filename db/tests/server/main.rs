@@ -11,7 +11,8 @@ mod restart;
 mod streams;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::OnceLock;
 
 use builder::{BuildError, Toolchain};
 use db::cluster::metadata::Metadata;
@@ -40,12 +41,9 @@ impl Site {
         Self::start_with(directory, seed, cores, file(directory), Box::new(no_toolchain))
     }
 
-    /// A server that compiles; the check of sources runs in the server's own program.
+    /// A server that compiles.
     fn start_compiling(directory: &Path, seed: u64, metadata: Metadata) -> Self {
-        let artefacts: PathBuf = directory.join("extensions");
-        let checker = Path::new(env!("CARGO_BIN_EXE_splinter-server"));
-        let prepare = move || Toolchain::prepare_with_checker(&artefacts, checker);
-        Self::start_with(directory, seed, 1, metadata, Box::new(prepare))
+        Self::start_with(directory, seed, 1, metadata, Box::new(|| Ok(toolchain())))
     }
 
     fn start_with(directory: &Path, seed: u64, cores: usize, metadata: Metadata, prepare: Prepare) -> Self {
@@ -96,6 +94,18 @@ impl Site {
         let other = self.client(tenant, &secret);
         (client, other, table)
     }
+}
+
+/// One toolchain for all tests: preparing it compiles the SDK. The check of sources runs in the server's own
+/// program.
+fn toolchain() -> Toolchain {
+    static SHARED: OnceLock<Toolchain> = OnceLock::new();
+    let prepare = || {
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("toolchain");
+        let checker = Path::new(env!("CARGO_BIN_EXE_splinter-server"));
+        Toolchain::prepare_with_checker(&cache, checker).expect("a toolchain")
+    };
+    SHARED.get_or_init(prepare).clone()
 }
 
 /// The metadata in a file of the directory.

@@ -1,5 +1,6 @@
 //! What survives a restart: tenants, tables, secrets. What does not: objects and sessions.
 
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -46,31 +47,45 @@ fn a_server_stops_under_load() {
         let mut clients: Vec<Client> =
             (0..3).map(|_| site.client(&format!("tenant{round}"), &secret)).collect();
         let table = clients[0].create_table("t");
-        let loads: Vec<_> =
-            clients.drain(..).map(|client| thread::spawn(move || load(client, table))).collect();
-        thread::sleep(Duration::from_millis(100));
+        let (serving, served) = channel();
+        let loads: Vec<_> = clients
+            .drain(..)
+            .map(|client| {
+                let serving = serving.clone();
+                thread::spawn(move || load(client, table, &serving))
+            })
+            .collect();
+        for _ in &loads {
+            served.recv_timeout(Duration::from_secs(30)).expect("every client is served");
+        }
         site.server.stop();
         for load in loads {
-            assert!(load.join().expect("no panic") > 0);
+            load.join().expect("no panic");
         }
     }
 }
 
-/// Puts for a while; gives the number of answers.
-fn load(mut client: Client, table: u32) -> u64 {
-    let (mut submitted, mut answered) = (0_u64, 0);
-    let deadline_us = client.now_us() + 300_000;
-    while client.now_us() < deadline_us {
+/// Puts until nothing has been answered for a while; says so when the first answers are there.
+fn load(mut client: Client, table: u32, serving: &Sender<()>) {
+    let (mut submitted, mut answered) = (0_u64, 0_u64);
+    let mut quiet_since_us = client.now_us();
+    while answered < 1_000 || client.now_us() - quiet_since_us < 200_000 {
         let key = submitted.to_le_bytes();
         let put = Request::Put { table, key: &key, value: &[3; 200], condition: Condition::Always };
         if client.submit(submitted, &put) {
             submitted += 1;
             continue;
         }
+        let before = answered;
         client.step(&mut |_, (status, _)| {
             assert_eq!(status, Ok(Status::Ok));
             answered += 1;
         });
+        if answered > before {
+            quiet_since_us = client.now_us();
+        }
+        if before < 1_000 && answered >= 1_000 {
+            serving.send(()).expect("the test waits");
+        }
     }
-    answered
 }
