@@ -2,17 +2,22 @@
 //!
 //! Nothing here knows people: "friends" are the ends of whatever list is asked for, and friends of friends
 //! follow the same type twice. Work is bounded by [`FRIENDS_MAX`] lists and [`EDGES_VISITED_MAX`] edges;
-//! between batches of lists the invocation yields.
+//! after a few thousand edges, the invocation yields.
 
 use crate::chunked::{Chunked, fetch};
 use crate::entry::Run;
 use crate::head::Head;
-use crate::key::{self, ListId, ObjectId};
+use crate::key::{self, AssocType, ListId, ObjectId};
 use crate::limits::{EDGES_VISITED_MAX, FRIENDS_MAX, HEADS_AT_ONCE};
 use crate::message::NO_OBJECT;
 use crate::tally::Tally;
 use alloc::vec::Vec;
 use sandstorm::{Db, Error, Reply, Table};
+
+/// Chunks that are gathered from several lists before they are fetched.
+const CHUNKS_GATHERED: usize = 64;
+/// Edges of short lists that are visited before others may run.
+const EDGES_AT_ONCE: u32 = 4_096;
 
 /// Writes the newest `limit` ends of a list, and their objects if asked for.
 ///
@@ -34,7 +39,8 @@ pub async fn friends(
 }
 
 /// Writes which objects the friends of a list lead to, those on most paths first: `limit` of them, after
-/// visiting at most `visits` edges (0: [`EDGES_VISITED_MAX`]). The asker and its friends are left out.
+/// visiting at most `visits` edges (0: [`EDGES_VISITED_MAX`]). The asker and its friends are left out. A walk
+/// that met more objects than a tally holds stops there and says that it is not complete.
 ///
 /// # Errors
 /// [`crate::fault::DAMAGED`], those of the reply and of the store.
@@ -46,17 +52,22 @@ pub async fn friends_of_friends(
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
     let friends = ends(db, table, list, FRIENDS_MAX).await?;
-    let mut visit = Visit::new(if visits == 0 { EDGES_VISITED_MAX } else { visits.min(EDGES_VISITED_MAX) });
-    visit.tally.leave_out(list.id1.0);
-    friends.iter().for_each(|friend| visit.tally.leave_out(*friend));
-    for some in friends.chunks(HEADS_AT_ONCE) {
-        visit_lists(db, table, list, some, &mut visit).await?;
-        db.yield_now().await;
+    let heads = heads(db, table, list.atype, &friends).await?;
+    let limit_visits = if visits == 0 { EDGES_VISITED_MAX } else { visits.min(EDGES_VISITED_MAX) };
+    let mut edges = 0;
+    for record in heads.iter().flatten() {
+        edges += Head::parse(record)?.count().min(limit_visits) as usize;
     }
-    let ranked = visit.tally.ranked((limit as usize).min(FRIENDS_MAX));
+    let mut visit = Visit::new(limit_visits, friends.len() + 1 + edges.min(limit_visits as usize));
+    visit.tally.leave_out(list.id1.0);
+    for friend in &friends {
+        visit.tally.leave_out(*friend);
+    }
+    visit_lists(db, table, list.atype, (&friends, &heads), &mut visit).await?;
     reply.u32(visit.tally.distinct() as u32)?;
-    reply.u32(visit.limit - visit.left)?;
+    reply.u32(limit_visits - visit.left)?;
     reply.u32(u32::from(visit.complete))?;
+    let ranked = visit.tally.into_ranked((limit as usize).min(FRIENDS_MAX));
     reply.u32(ranked.len() as u32)?;
     for (id, paths) in &ranked {
         reply.u64(*id)?;
@@ -73,85 +84,110 @@ pub async fn friends_of_friends(
 /// What a walk over edges has found so far.
 struct Visit {
     tally: Tally,
-    limit: u32,
     left: u32,
     complete: bool,
 }
 
 impl Visit {
-    fn new(limit: u32) -> Visit {
-        Visit { tally: Tally::new(), limit, left: limit, complete: true }
+    fn new(limit: u32, ids: usize) -> Visit {
+        Visit { tally: Tally::new(ids), left: limit, complete: true }
     }
 
-    /// Counts the ends of a run, until the edges to visit are used up.
+    /// Counts the ends of a run, until the edges to visit, or the places in the tally, are used up.
     fn run(&mut self, mut run: Run<'_>) {
         while let Some(entry) = run.take_first() {
-            if self.left == 0 {
+            if self.left == 0 || !self.tally.meet(entry.id2.0) {
                 self.complete = false;
                 return;
             }
             self.left -= 1;
-            self.tally.meet(entry.id2.0);
         }
     }
 }
 
-/// Visits the lists of some objects, at most [`HEADS_AT_ONCE`]: first those that are one record, then the
-/// chunks of the long ones, many at a time, whichever list they belong to.
+/// The head records of the lists of some objects.
+async fn heads<'a>(
+    db: &Db<'a>,
+    table: Table,
+    atype: AssocType,
+    ids: &[u64],
+) -> Result<Vec<Option<&'a [u8]>>, Error> {
+    let mut heads = Vec::with_capacity(ids.len());
+    for some in ids.chunks(HEADS_AT_ONCE) {
+        let mut records = [None; HEADS_AT_ONCE];
+        {
+            let mut keys = [[0; key::HEAD_KEY_BYTES]; HEADS_AT_ONCE];
+            for (key, id) in keys.iter_mut().zip(some) {
+                *key = key::head(ListId { id1: ObjectId(*id), atype });
+            }
+            let keys: [&[u8]; HEADS_AT_ONCE] = core::array::from_fn(|index| &keys[index][..]);
+            db.get_many(table, &keys[..some.len()], &mut records[..some.len()]).await?;
+        }
+        records[..some.len()].iter().for_each(|record| heads.push(record.map(|record| record.value)));
+    }
+    Ok(heads)
+}
+
+/// Visits the lists of some objects, whose heads are given. Chunks of long lists are gathered and fetched
+/// many at a time, whichever list they belong to.
 async fn visit_lists(
     db: &Db<'_>,
     table: Table,
-    list: ListId,
-    ids: &[u64],
+    atype: AssocType,
+    (ids, heads): (&[u64], &[Option<&[u8]>]),
     visit: &mut Visit,
 ) -> Result<(), Error> {
-    let list_of = |id: u64| ListId { id1: ObjectId(id), atype: list.atype };
-    let mut records = [None; HEADS_AT_ONCE];
-    {
-        let mut keys = [[0; key::HEAD_KEY_BYTES]; HEADS_AT_ONCE];
-        for (key, id) in keys.iter_mut().zip(ids) {
-            *key = key::head(list_of(*id));
+    let mut gathered = [[0; key::CHUNK_KEY_BYTES]; CHUNKS_GATHERED];
+    let (mut count, mut left_before) = (0, visit.left);
+    for (id, head) in ids.iter().zip(heads) {
+        if left_before - visit.left >= EDGES_AT_ONCE {
+            left_before = visit.left;
+            db.yield_now().await;
         }
-        let keys: [&[u8]; HEADS_AT_ONCE] = core::array::from_fn(|index| &keys[index][..]);
-        db.get_many(table, &keys[..ids.len()], &mut records[..ids.len()]).await?;
-    }
-    let mut chunks: Vec<[u8; key::CHUNK_KEY_BYTES]> = Vec::new();
-    for (id, record) in ids.iter().zip(&records) {
-        let Some(record) = record else { continue };
-        match Head::parse(record.value)? {
-            Head::Inline { run, .. } => visit.run(run),
-            Head::Chunked(directory) => {
-                for index in 0..directory.chunks() {
-                    chunks.push(key::chunk(list_of(*id), directory.slot(index).number));
-                }
+        let Some(record) = head else { continue };
+        let directory = match Head::parse(record)? {
+            Head::Inline { run, .. } => {
+                visit.run(run);
+                continue;
+            }
+            Head::Chunked(directory) => directory,
+        };
+        for index in 0..directory.chunks() {
+            let list = ListId { id1: ObjectId(*id), atype };
+            gathered[count] = key::chunk(list, directory.slot(index).number);
+            count += 1;
+            if count == CHUNKS_GATHERED {
+                visit_chunks(db, table, &gathered, visit).await?;
+                count = 0;
+            }
+            if !visit.complete {
+                return Ok(());
             }
         }
     }
-    for some in chunks.chunks(HEADS_AT_ONCE) {
-        if !visit.complete {
-            break;
-        }
-        visit_chunks(db, table, some, visit).await?;
-    }
-    Ok(())
+    visit_chunks(db, table, &gathered[..count], visit).await
 }
 
-/// Visits some chunks, at most [`HEADS_AT_ONCE`].
+/// Visits some chunks, then lets others run.
 async fn visit_chunks(
     db: &Db<'_>,
     table: Table,
     chunks: &[[u8; key::CHUNK_KEY_BYTES]],
     visit: &mut Visit,
 ) -> Result<(), Error> {
-    let mut keys: [&[u8]; HEADS_AT_ONCE] = [&[]; HEADS_AT_ONCE];
+    if chunks.is_empty() || !visit.complete {
+        return Ok(());
+    }
+    let mut keys: [&[u8]; CHUNKS_GATHERED] = [&[]; CHUNKS_GATHERED];
     for (key, chunk) in keys.iter_mut().zip(chunks) {
         *key = chunk;
     }
-    let mut records = [None; HEADS_AT_ONCE];
+    let mut records = [None; CHUNKS_GATHERED];
     db.get_many(table, &keys[..chunks.len()], &mut records[..chunks.len()]).await?;
     for record in &records[..chunks.len()] {
         visit.run(Run::new(record.map_or(&[], |record| record.value)));
     }
+    db.yield_now().await;
     Ok(())
 }
 

@@ -53,6 +53,13 @@ pub const FRIENDS_MAX: usize = 6_000;
 /// Edges that one friends-of-friends question visits.
 pub const EDGES_VISITED_MAX: u32 = 1 << 20;
 
+/// Slots of a tally, 16 bytes each: an invocation has a megabyte for this, the friends (8 bytes each) and
+/// their heads (16 bytes each).
+pub const TALLY_SLOTS_MAX: usize = 1 << 15;
+
+const _: () = assert!(TALLY_SLOTS_MAX.is_power_of_two());
+const _: () = assert!(TALLY_SLOTS_MAX * 16 + FRIENDS_MAX * 24 < 1 << 20);
+const _: () = assert!(FRIENDS_MAX < TALLY_SLOTS_MAX / 2);
 const _: () = assert!(INLINE_ENTRIES_AGAIN < INLINE_ENTRIES_MAX);
 const _: () = assert!(INLINE_BYTES_AGAIN < INLINE_BYTES_MAX);
 const _: () = assert!(INLINE_ENTRIES_MAX < CHUNK_ENTRIES_MAX);

@@ -1,15 +1,17 @@
 //! Counts how often each id is met: a hash table with open addressing, for many ids and little time.
 //!
-//! One allocation while it does not grow; an entry costs a multiplication and, mostly, one cache line.
-//! Ids that are left out keep their slot, so that meeting one again costs the same.
+//! One allocation, sized for what is to come; an id costs a multiplication and, mostly, one cache line. Ids
+//! that are left out keep their slot, so that meeting one again costs the same. A tally that is full says so
+//! and counts on what it has: the memory of an invocation is bounded, and so is this.
 
+use crate::limits::TALLY_SLOTS_MAX;
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// Marks an id that is not counted.
 const LEFT_OUT: u32 = u32::MAX;
-/// Slots at the start.
-const SLOTS_FIRST: usize = 1 << 10;
+/// Slots of the smallest tally.
+const SLOTS_MIN: usize = 64;
 
 /// How often each id was met.
 #[derive(Debug)]
@@ -20,16 +22,12 @@ pub struct Tally {
     counted: usize,
 }
 
-impl Default for Tally {
-    fn default() -> Tally {
-        Tally::new()
-    }
-}
-
 impl Tally {
-    /// An empty tally.
-    pub fn new() -> Tally {
-        Tally { slots: vec![(0, 0); SLOTS_FIRST], used: 0, counted: 0 }
+    /// An empty tally with room for so many ids, those left out included, or for as many as
+    /// [`TALLY_SLOTS_MAX`] allows.
+    pub fn new(ids: usize) -> Tally {
+        let slots = (ids + ids / 2).next_power_of_two().clamp(SLOTS_MIN, TALLY_SLOTS_MAX);
+        Tally { slots: vec![(0, 0); slots], used: 0, counted: 0 }
     }
 
     /// How many different ids were met, those left out not counted.
@@ -37,42 +35,43 @@ impl Tally {
         self.counted
     }
 
-    /// Leaves an id out from now on.
-    pub fn leave_out(&mut self, id: u64) {
+    /// Leaves an id out from now on; false when there is no room for it.
+    pub fn leave_out(&mut self, id: u64) -> bool {
         let index = self.slot_of(id);
         match self.slots[index].1 {
-            LEFT_OUT => return,
+            LEFT_OUT => return true,
+            0 if self.is_full() => return false,
             0 => self.used += 1,
             _ => self.counted -= 1,
         }
         self.slots[index] = (id, LEFT_OUT);
-        self.grow_if_full();
+        true
     }
 
-    /// Counts an id once more.
+    /// Counts an id once more; false when it is new and there is no room for it.
     #[inline]
-    pub fn meet(&mut self, id: u64) {
+    pub fn meet(&mut self, id: u64) -> bool {
         let index = self.slot_of(id);
         let slot = &mut self.slots[index];
-        if slot.1 == 0 {
-            *slot = (id, 1);
-            self.used += 1;
-            self.counted += 1;
-            self.grow_if_full();
-        } else if slot.1 < LEFT_OUT - 1 {
-            slot.1 += 1;
+        if slot.1 != 0 {
+            // Saturates one below the mark, and leaves the mark as it is.
+            slot.1 += u32::from(slot.1 < LEFT_OUT - 1);
+            return true;
         }
+        if self.is_full() {
+            return false;
+        }
+        self.slots[index] = (id, 1);
+        self.used += 1;
+        self.counted += 1;
+        true
     }
 
-    /// The `limit` ids met most often, those met equally often by id.
-    pub fn ranked(&self, limit: usize) -> Vec<(u64, u32)> {
-        let mut ranked = Vec::with_capacity(self.counted);
-        for slot in &self.slots {
-            if slot.1 != 0 && slot.1 != LEFT_OUT {
-                ranked.push(*slot);
-            }
-        }
+    /// The `limit` ids met most often, those met equally often by id. Works in place.
+    pub fn into_ranked(self, limit: usize) -> Vec<(u64, u32)> {
         let order = |left: &(u64, u32), right: &(u64, u32)| right.1.cmp(&left.1).then(left.0.cmp(&right.0));
+        let mut ranked = self.slots;
+        ranked.retain(|slot| slot.1 != 0 && slot.1 != LEFT_OUT);
         if limit < ranked.len() {
             ranked.select_nth_unstable_by(limit, order);
             ranked.truncate(limit);
@@ -92,23 +91,9 @@ impl Tally {
         index
     }
 
-    /// Keeps a third of the slots empty.
+    /// An eighth of the slots stays empty, so that every search ends soon.
     #[inline]
-    fn grow_if_full(&mut self) {
-        if self.used * 3 > self.slots.len() * 2 {
-            self.grow();
-        }
-    }
-
-    #[cold]
-    fn grow(&mut self) {
-        let larger = vec![(0, 0); self.slots.len() * 4];
-        let old = core::mem::replace(&mut self.slots, larger);
-        for slot in old {
-            if slot.1 != 0 {
-                let index = self.slot_of(slot.0);
-                self.slots[index] = slot;
-            }
-        }
+    fn is_full(&self) -> bool {
+        self.used >= self.slots.len() / 8 * 7
     }
 }

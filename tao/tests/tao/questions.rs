@@ -3,6 +3,7 @@
 use super::harness::{FRIEND, Graph, friends_of, seed};
 use std::collections::{BTreeMap, BTreeSet};
 use tao::key::ObjectId;
+use tao::limits::TALLY_SLOTS_MAX;
 use tao::message::{Call, Friends, FriendsOfFriends};
 use tao::mix::Random;
 use tao::object::{Object, ObjectType};
@@ -122,24 +123,33 @@ fn cut_replies_are_refused() {
 }
 
 #[test]
-fn a_tally_counts_as_a_map_does_while_it_grows() {
+fn a_tally_counts_as_a_map_does() {
     let mut random = Random::new(seed(35));
-    let (mut tally, mut map) = (Tally::new(), BTreeMap::new());
+    let (mut tally, mut map) = (Tally::new(20_000), BTreeMap::new());
     for id in [3, 9, 3_000_000] {
-        tally.leave_out(id);
+        assert!(tally.leave_out(id));
     }
     for _ in 0..100_000 {
         let id = random.below(20_000) * random.below(3);
-        tally.meet(id);
+        assert!(tally.meet(id));
         if ![3, 9, 3_000_000].contains(&id) {
             *map.entry(id).or_insert(0u32) += 1;
         }
     }
-    tally.leave_out(10);
+    assert!(tally.leave_out(10));
     map.remove(&10);
     let mut expected: Vec<(u64, u32)> = map.into_iter().collect();
     expected.sort_by_key(|entry| (std::cmp::Reverse(entry.1), entry.0));
     assert_eq!(tally.distinct(), expected.len());
-    assert_eq!(tally.ranked(100), expected[..100]);
-    assert_eq!(tally.ranked(usize::MAX), expected);
+    assert_eq!(tally.into_ranked(100), expected[..100]);
+}
+
+#[test]
+fn a_full_tally_says_so_and_counts_on_what_it_has() {
+    let mut tally = Tally::new(1 << 30);
+    let room = (0..).take_while(|id| tally.meet(*id)).count();
+    assert_eq!(room, TALLY_SLOTS_MAX / 8 * 7);
+    assert!(tally.meet(5) && !tally.meet(u64::MAX) && !tally.leave_out(u64::MAX));
+    assert_eq!(tally.distinct(), room);
+    assert_eq!(tally.into_ranked(2), [(5, 2), (0, 1)]);
 }
