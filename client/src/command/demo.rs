@@ -29,6 +29,7 @@ use question::{Asker, FRIENDS, FRIENDS_OF_FRIENDS, Ways};
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The ways, in the order of [`Ways::all`].
 const WAYS: [&str; 3] = ["client gets", "extension", "hybrid"];
@@ -85,10 +86,13 @@ pub fn run(settings: &Settings, options: &DemoOptions) -> Result<Answer, Failure
     let records = Records::load(&mut client, records_table)?;
     let mut report = Report { graph: name, load, answers_equal: true, questions: Vec::new() };
     let mut ways = Ways::open(settings, client)?;
-    let divisor = if options.quick { 10 } else { 1 };
+    let (divisor, series_max) = match options.quick {
+        true => (10, Duration::from_millis(500)),
+        false => (1, Duration::from_secs(2)),
+    };
     let mut asker = Asker::new(&graph, table, options.seed);
     for plan in plans(&mut asker, &records, divisor) {
-        let comparison = Measure::new(&plan).compare(&mut ways)?;
+        let comparison = Measure::new(&plan, series_max).compare(&mut ways)?;
         say(&comparison.table());
         report.answers_equal &= comparison.answers_equal;
         report.questions.push(comparison);

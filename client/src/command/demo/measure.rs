@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 
 /// Questions that are asked before a series, to warm caches up; not measured.
 const WARMING: usize = 200;
-/// A series asks nothing more after this time, so that a slow machine does not take for ever.
-const SERIES_MAX: Duration = Duration::from_secs(4);
 
 /// What to ask, and how.
 #[derive(Debug)]
@@ -28,6 +26,7 @@ pub struct Plan {
 /// A plan under way.
 pub struct Measure<'p> {
     plan: &'p Plan,
+    series_max: Duration,
     /// The first answer that came to each question.
     answers: Vec<Option<Box<[u8]>>>,
     compared: u64,
@@ -35,9 +34,10 @@ pub struct Measure<'p> {
 }
 
 impl<'p> Measure<'p> {
-    /// Nothing asked yet.
-    pub fn new(plan: &'p Plan) -> Measure<'p> {
-        Measure { plan, answers: vec![None; plan.questions.len()], compared: 0, different: 0 }
+    /// Nothing asked yet. A series asks nothing more after `series_max`, so that a slow machine does not take
+    /// for ever.
+    pub fn new(plan: &'p Plan, series_max: Duration) -> Measure<'p> {
+        Measure { plan, series_max, answers: vec![None; plan.questions.len()], compared: 0, different: 0 }
     }
 
     /// Asks in every way.
@@ -92,7 +92,7 @@ impl<'p> Measure<'p> {
                 let (index, now) = (started.len(), Instant::now());
                 started.push(now);
                 way.start(index as u64, &questions[index])?;
-                late = now - began > SERIES_MAX;
+                late = now - began > self.series_max;
             }
             way.poll(&mut |answer| {
                 let index = answer.index as usize;
