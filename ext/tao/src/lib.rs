@@ -87,3 +87,41 @@ async fn assoc_delete(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
 async fn assoc_declare(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     function::assoc_declare(db, args, reply).await
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate alloc;
+
+    use alloc::vec::Vec;
+
+    use sandstorm::testing::MemoryDb;
+    use tao::entry::Run;
+    use tao::key::{AssocType, ListId, ObjectId};
+    use tao::message::{Call, decode_count};
+
+    fn encode(call: &Call<'_>) -> (Vec<u8>, Vec<u8>) {
+        let (mut key, mut arguments) = (Vec::new(), Vec::new());
+        call.encode(&mut key, &mut arguments);
+        (key, arguments)
+    }
+
+    #[test]
+    fn an_association_is_written_both_ways_and_read_back() {
+        let db = MemoryDb::new();
+        let table = db.table("graph");
+        let friend = AssocType(1);
+        let list = |id: u64| ListId { id1: ObjectId(id), atype: friend };
+        let (key, arguments) = encode(&Call::AssocDeclare { atype: friend, inverse: friend });
+        db.call(super::assoc_declare, table, &key, &arguments).unwrap();
+        let call = Call::AssocAdd { list: list(1), id2: ObjectId(2), time: 9, data: b"since school" };
+        let (key, arguments) = encode(&call);
+        assert_eq!(db.call(super::assoc_add, table, &key, &arguments).unwrap(), [1]);
+        let (key, arguments) = encode(&Call::AssocRange { list: list(2), position: 0, limit: 5 });
+        let reply = db.call_read(super::assoc_range, table, &key, &arguments).unwrap();
+        let entry = Run::new(&reply).take_first().unwrap();
+        assert_eq!((entry.id2, entry.time, entry.data), (ObjectId(1), 9, &b"since school"[..]));
+        let (key, arguments) = encode(&Call::AssocCount(list(1)));
+        let reply = db.call_read(super::assoc_count, table, &key, &arguments).unwrap();
+        assert_eq!(decode_count(&reply), Some(1));
+    }
+}
