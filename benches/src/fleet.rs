@@ -1,8 +1,12 @@
 //! The sessions of a run, behind one face: all on one socket, or each on its own.
 //!
 //! Sessions on one socket share frames, as those of a proxy would; sessions apart are as many independent
-//! clients, each of whose requests costs datagrams of its own. Called by [`crate::loading`] and
-//! [`crate::drive`].
+//! clients, each of whose requests costs datagrams of its own. Their sockets are looked at in the order in
+//! which they sent, since answers come in about that order, and all of them once a millisecond. Called by
+//! [`crate::loading`] and [`crate::drive`].
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use client::{Client, ClientConfig, Completion, Error, Request, Session, SessionGroup};
 
@@ -15,8 +19,24 @@ pub struct Fleet {
 
 enum Sessions {
     Together(Box<SessionGroup>),
-    Apart(Vec<Session>),
+    Apart(Apart),
 }
+
+/// Sessions with a socket each.
+struct Apart {
+    sessions: Vec<Session>,
+    /// Sessions that have queued requests since the last poll.
+    unsent: Vec<usize>,
+    /// Sessions that wait for answers, the longest waiting first.
+    waiting: VecDeque<usize>,
+    /// Whether a session stands in `waiting`.
+    waits: Vec<bool>,
+    /// When all sockets were looked at.
+    scanned: Instant,
+}
+
+/// How often all sockets are looked at, for what came out of order and for timers.
+const SCAN_EVERY: Duration = Duration::from_millis(1);
 
 impl Fleet {
     /// Opens `count` sessions, `apart` on sockets of their own.
@@ -26,7 +46,13 @@ impl Fleet {
         let failed = |error: Error| format!("cannot open a session: {error}");
         let sessions = if apart {
             let open = |_| Session::open(&address, &access.tenant, &secret, ClientConfig::default());
-            Sessions::Apart((0..count).map(open).collect::<Result<_, _>>().map_err(failed)?)
+            Sessions::Apart(Apart {
+                sessions: (0..count).map(open).collect::<Result<_, _>>().map_err(failed)?,
+                unsent: Vec::new(),
+                waiting: VecDeque::new(),
+                waits: vec![false; count],
+                scanned: Instant::now(),
+            })
         } else {
             let mut group = SessionGroup::new(ClientConfig::default()).map_err(failed)?;
             for _ in 0..count {
@@ -41,7 +67,7 @@ impl Fleet {
     pub fn len(&self) -> usize {
         match &self.sessions {
             Sessions::Together(group) => group.len(),
-            Sessions::Apart(sessions) => sessions.len(),
+            Sessions::Apart(apart) => apart.sessions.len(),
         }
     }
 
@@ -54,7 +80,7 @@ impl Fleet {
     pub fn submit(&mut self, session: usize, request: &Request<'_>, tag: u64) -> Result<bool, String> {
         let submitted = match &mut self.sessions {
             Sessions::Together(group) => group.submit(session, request, tag),
-            Sessions::Apart(sessions) => sessions[session].submit(request, tag),
+            Sessions::Apart(apart) => apart.submit(session, request, tag),
         };
         match submitted {
             Ok(()) => Ok(true),
@@ -68,14 +94,48 @@ impl Fleet {
         let lost = |error: Error| format!("the server is lost: {error}");
         match &mut self.sessions {
             Sessions::Together(group) => group.poll(complete).map_err(lost),
-            Sessions::Apart(sessions) => {
-                let mut completed = 0;
-                for (index, session) in sessions.iter_mut().enumerate() {
-                    completed += session.poll(&mut |completion| complete(index, completion)).map_err(lost)?;
-                }
-                Ok(completed)
+            Sessions::Apart(apart) => apart.poll(complete).map_err(lost),
+        }
+    }
+}
+
+impl Apart {
+    fn submit(&mut self, session: usize, request: &Request<'_>, tag: u64) -> Result<(), Error> {
+        self.sessions[session].submit(request, tag)?;
+        if self.unsent.last() != Some(&session) {
+            self.unsent.push(session);
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, complete: &mut impl FnMut(usize, Completion<'_>)) -> Result<usize, Error> {
+        for session in self.unsent.drain(..) {
+            self.sessions[session].flush()?;
+            if !self.waits[session] {
+                self.waits[session] = true;
+                self.waiting.push_back(session);
             }
         }
+        let scan = self.scanned.elapsed() >= SCAN_EVERY;
+        if scan {
+            self.scanned = Instant::now();
+        }
+        let mut completed = 0;
+        for _ in 0..self.waiting.len() {
+            let Some(index) = self.waiting.pop_front() else { break };
+            let session = &mut self.sessions[index];
+            let found = session.poll(&mut |completion| complete(index, completion))?;
+            completed += found;
+            if session.outstanding() == 0 {
+                self.waits[index] = false;
+            } else if found == 0 && !scan {
+                self.waiting.push_front(index);
+                break;
+            } else {
+                self.waiting.push_back(index);
+            }
+        }
+        Ok(completed)
     }
 }
 

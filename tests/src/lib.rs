@@ -4,5 +4,6 @@
 //! to them over loopback, through the client library where a client behaves and by [`raw`] where it does
 //! not.
 
+pub mod effort;
 pub mod raw;
 pub mod server;

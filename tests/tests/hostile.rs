@@ -8,7 +8,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use client::{Client, Request, Status};
-use fastrand::Rng;
+use tests::effort::{rng, rounds};
 use tests::raw::{self, RawSession, RawStream};
 use tests::server::Server;
 use wire::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, MESSAGE_HEADER_BYTES};
@@ -50,12 +50,6 @@ impl Stage {
     }
 }
 
-fn seed() -> u64 {
-    let seed = std::env::var("SPLINTER_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(23);
-    println!("SPLINTER_SEED={seed}");
-    seed
-}
-
 #[test]
 fn truncated_frames_are_refused_or_ignored() {
     let mut stage = Stage::new();
@@ -74,14 +68,13 @@ fn truncated_frames_are_refused_or_ignored() {
 
 #[test]
 fn oversized_and_random_frames_do_no_harm() {
-    let mut random = Rng::with_seed(seed());
+    let mut random = rng();
     let mut stage = Stage::new();
     for bytes in [1_473, 2_048, 2_049, 9_000, 65_507] {
         stage.hostile.send(&vec![0xff; bytes]).unwrap();
     }
     let valid = stage.hostile.frame(1, &Request::Ping);
-    let rounds = if std::env::var_os("SPLINTER_FULL").is_some() { 1_000_000 } else { 20_000 };
-    for round in 0..rounds {
+    for round in 0..rounds(20_000, 1_000_000) {
         let length = random.usize(0..1_472);
         let mut noise: Vec<u8> = (0..length).map(|_| random.u8(..)).collect();
         // Half of them get past the first look.
@@ -100,7 +93,7 @@ fn oversized_and_random_frames_do_no_harm() {
 
 #[test]
 fn mutated_frames_do_no_harm() {
-    let mut random = Rng::with_seed(seed());
+    let mut random = rng();
     let mut stage = Stage::new();
     let requests = [
         Request::Get { table: stage.table, key: b"key" },
@@ -115,8 +108,7 @@ fn mutated_frames_do_no_harm() {
             arguments: b"a",
         },
     ];
-    let rounds = if std::env::var_os("SPLINTER_FULL").is_some() { 1_000_000 } else { 20_000 };
-    for round in 0..rounds {
+    for round in 0..rounds(20_000, 1_000_000) {
         let mut frame = stage.hostile.frame(1, &requests[round % requests.len()]);
         for _ in 0..random.usize(1..4) {
             let at = random.usize(0..frame.len());
@@ -241,7 +233,7 @@ fn strangers_get_no_more_bytes_than_they_send() {
 
 #[test]
 fn damaged_records_end_their_stream_and_nothing_else() {
-    let mut random = Rng::with_seed(seed());
+    let mut random = rng();
     let mut stage = Stage::new();
     let address = stage.server.address();
     for round in 0..300 {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use client::{Client, Condition, Error, Request, Status};
 use fastrand::Rng;
+use tests::effort::{rng, rounds};
 use tests::server::Server;
 
 /// A value that no datagram carries.
@@ -125,9 +126,7 @@ fn sizes_beyond_the_limits_are_refused_and_the_session_goes_on() {
 
 #[test]
 fn a_pipelined_session_agrees_with_a_map() {
-    let seed = std::env::var("SPLINTER_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(11);
-    println!("SPLINTER_SEED={seed}");
-    let mut random = Rng::with_seed(seed);
+    let mut random = rng();
     let server = Server::start();
     let (mut client, table) = server.tenant_with_table("acme");
     let mut model: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
@@ -215,7 +214,7 @@ fn overwriting_many_times_the_memory_works() {
         tests::server::Settings { memory: "32MiB".into(), segment: "1MiB".into(), ..Default::default() };
     let server = Server::start_with(settings);
     let (mut client, table) = server.tenant_with_table("acme");
-    let rounds = if std::env::var_os("SPLINTER_FULL").is_some() { 2_000_u32 } else { 100 };
+    let rounds = rounds(100, 2_000);
     for round in 0..rounds {
         let written = (0..2_000).map(|key| (key, Some(vec![round as u8; 1_200]))).collect();
         pipeline(&mut client, table, &written);

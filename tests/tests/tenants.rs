@@ -4,6 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use client::{Admin, Client, ClientConfig, Error, Request, Status};
+use tests::effort::rounds;
 use tests::raw::{RawSession, RawStream, frame};
 use tests::server::Server;
 use wire::{AdminRequest, OpenRequest, opcode};
@@ -224,7 +225,7 @@ fn tenants_tables_and_secrets_survive_a_restart() {
 
 #[test]
 fn a_thousand_tenants_are_served_apart() {
-    let count = if std::env::var_os("SPLINTER_FULL").is_some() { 1000 } else { 100 };
+    let count = rounds(100, 1_000);
     let server = Server::start();
     let mut admin = server.admin();
     let mut group = client::SessionGroup::new(ClientConfig::default()).unwrap();
