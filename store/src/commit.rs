@@ -14,7 +14,9 @@ mod lock_set;
 
 use crate::error::{CommitError, WriteError};
 use crate::index::Stamp;
-use crate::limits::{CHAIN_BUCKETS_MAX, COMMIT_OPERATIONS_MAX, VERSION_MAX};
+use crate::index::generation::Purpose;
+use crate::index::growth::NoMemory;
+use crate::limits::{COMMIT_OPERATIONS_MAX, RETRY_AFTER_US, VERSION_MAX};
 use crate::log::Staged;
 use crate::pinned::Pinned;
 use crate::table::Table;
@@ -63,8 +65,7 @@ pub(crate) struct Scratch {
 impl Pinned<'_> {
     /// Applies all writes as one, if every read is still what it was. Where several writes have one key, the
     /// last counts. Returns the version that the written objects now have (of no
-    /// meaning where nothing is written). Nothing is allocated once the
-    /// core has seen a commit as large.
+    /// meaning where nothing is written). Nothing is allocated once the core has seen a commit as large.
     pub fn commit(&self, reads: &[ReadCheck<'_>], writes: &[Write<'_>]) -> Result<u64, CommitError> {
         if reads.len() + writes.len() > COMMIT_OPERATIONS_MAX {
             return Err(CommitError::TooManyOperations);
@@ -75,16 +76,40 @@ impl Pinned<'_> {
         }
         let mut scratch = self.core.scratch.borrow_mut();
         scratch.find_superseded(writes);
-        let staged = self.stage_writes(&mut scratch, writes);
-        let committed = match staged {
-            Ok(()) => self.lock_and_publish(&mut scratch, reads, writes),
+        let committed = match self.stage_writes(&mut scratch, writes) {
+            Ok(()) => self.publish_or_grow(&mut scratch, reads, writes),
             Err(error) => Err(error.into()),
         };
         if committed.is_err() {
-            scratch.staged.drain(..).rev().flatten().for_each(|staged| self.unstage(&staged));
+            scratch.staged.iter().rev().flatten().for_each(|staged| self.unstage(staged));
         } else {
-            let inserts = writes.iter().zip(&scratch.staged).filter(|(_, staged)| staged.is_some());
-            inserts.for_each(|(write, _)| self.help_growth(write.table));
+            let stored = writes.iter().zip(&scratch.staged).filter(|(_, staged)| staged.is_some());
+            stored.for_each(|(write, _)| self.help_growth(write.table));
+        }
+        committed
+    }
+
+    /// Publishes. Where a bucket has no room the writer is told to retry as long as its index grows; no growth
+    /// and no room in two tries are collisions.
+    fn publish_or_grow(
+        &self,
+        scratch: &mut Scratch,
+        reads: &[ReadCheck<'_>],
+        writes: &[Write<'_>],
+    ) -> Result<u64, CommitError> {
+        let mut committed = self.lock_and_publish(scratch, reads, writes);
+        for _ in 0..2 {
+            if committed != Err(CommitError::Write(WriteError::Collisions)) {
+                break;
+            }
+            for write in writes {
+                match self.hurry_growth(write.table) {
+                    Ok(true) => return Err(WriteError::Retry { after_us: RETRY_AFTER_US }.into()),
+                    Ok(false) => {}
+                    Err(NoMemory) => return Err(WriteError::OutOfMemory.into()),
+                }
+            }
+            committed = self.lock_and_publish(scratch, reads, writes);
         }
         committed
     }
@@ -134,7 +159,7 @@ impl Pinned<'_> {
             });
             if found.is_none() && write.value.is_some() {
                 inserts[lock] += 1;
-                bucket.make_room(inserts[lock], CHAIN_BUCKETS_MAX).map_err(WriteError::from)?;
+                bucket.make_room(inserts[lock], Purpose::Insert).map_err(WriteError::from)?;
             }
         }
         version += 1;
@@ -172,7 +197,7 @@ impl Pinned<'_> {
                 write.table.count(self.core.index, 0, bytes.wrapping_sub(old_bytes as u64));
             }
             None => {
-                bucket.insert(write.hash, staged.location, CHAIN_BUCKETS_MAX).expect("room was made");
+                bucket.insert(write.hash, staged.location, Purpose::Insert).expect("room was made");
                 write.table.count(self.core.index, 1, bytes);
             }
         }

@@ -78,7 +78,7 @@ pub(crate) struct Index {
 impl Index {
     /// An index that begins with `buckets` buckets; its bytes are part of `charge` for as long as it lives.
     pub(crate) fn new(buckets: u64, charge: Arc<AtomicU64>) -> io::Result<Index> {
-        let generation = Box::new(Generation::new(buckets, false)?);
+        let generation = Box::new(Generation::new(buckets, None, false)?);
         let bytes = generation.bytes();
         let index = Index {
             current: AtomicPtr::new(Box::into_raw(generation)),

@@ -33,6 +33,8 @@ pub const LOAD_NUMERATOR: u64 = 26;
 pub const LOAD_DENOMINATOR: u64 = 5;
 /// The index grows by a quarter: the emptiest it gets is 4.16 objects per bucket, 16 bytes per object.
 pub const GROWTH_DIVISOR: u64 = 4;
+/// The index grows at most by this factor at once, where inserts have run ahead of it.
+pub const GROWTH_FACTOR_MAX: u64 = 8;
 /// Buckets that an insert moves while the index grows: growth then ends long before it is due again.
 pub const GROWTH_BUCKETS_PER_INSERT: u64 = 2;
 /// Buckets that a background step moves.

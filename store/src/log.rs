@@ -68,13 +68,20 @@ impl Log {
     /// A log of `count` segments of `segment_bytes` (a power of two).
     pub(crate) fn new(segment_bytes: usize, count: u32, huge_pages: bool) -> io::Result<Log> {
         assert!(segment_bytes.is_power_of_two());
-        let mapping = Mapping::new(segment_bytes * count as usize, huge_pages)?;
+        let bytes = segment_bytes * count as usize;
+        let mapping = Mapping::new(bytes, if huge_pages { bytes } else { 0 })?;
         let segment_shift = segment_bytes.trailing_zeros();
         Ok(Log { mapping, segment_shift, segments: Segments::new(count), opened: AtomicU64::new(0) })
     }
 
     pub(crate) fn segment_bytes(&self) -> usize {
         1 << self.segment_shift
+    }
+
+    /// Backs a segment with memory; see [`Mapping::populate`].
+    pub(crate) fn populate(&self, segment: SegmentId) -> io::Result<()> {
+        let start = (segment.0 as usize) << self.segment_shift;
+        self.mapping.populate(start..start + self.segment_bytes())
     }
 
     /// Largest object that fits.

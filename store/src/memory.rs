@@ -1,6 +1,6 @@
 //! Memory from the operating system: zeroed, aligned, given back in part or whole.
 //!
-//! Large mappings come from `mmap` without reserve, aligned to 2 MiB so that transparent huge pages apply;
+//! Large mappings come from `mmap` without reserve, aligned to 2 MiB where transparent huge pages are wanted;
 //! small ones from the allocator, so that a thousand small tables do not cost a page each. A mapping hands out
 //! its base pointer only; who may touch which byte is the business of `log.rs` and `index/generation.rs`.
 
@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 /// Bytes of a huge page, the unit in which memory is given back.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Smaller requests than this go to the allocator.
-const MAPPED_BYTES_MIN: usize = 1 << 20;
+const MAPPED_BYTES_MIN: usize = 64 << 10;
 const ALIGNMENT: usize = 64;
 
 /// A run of zeroed bytes, 64-byte aligned.
@@ -28,11 +28,12 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `bytes` zeroed bytes, not yet backed by pages where they are many.
-    pub(crate) fn new(bytes: usize, huge_pages: bool) -> io::Result<Mapping> {
-        assert!(bytes > 0);
+    /// `bytes` zeroed bytes, not yet backed by pages where they are many; huge pages are asked for the first
+    /// `huge_bytes`.
+    pub(crate) fn new(bytes: usize, huge_bytes: usize) -> io::Result<Mapping> {
+        assert!(bytes > 0 && huge_bytes <= bytes);
         if bytes >= MAPPED_BYTES_MIN && !cfg!(any(miri, loom)) {
-            return Self::map(bytes, huge_pages);
+            return Self::map(bytes, huge_bytes);
         }
         let layout = Layout::from_size_align(bytes, ALIGNMENT).map_err(io::Error::other)?;
         // SAFETY: the layout has a size above zero.
@@ -41,7 +42,7 @@ impl Mapping {
         Ok(Mapping { base, bytes, mapped: false })
     }
 
-    fn map(bytes: usize, huge_pages: bool) -> io::Result<Mapping> {
+    fn map(bytes: usize, huge_bytes: usize) -> io::Result<Mapping> {
         let bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES);
         let reserved = bytes + HUGE_PAGE_BYTES;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing of ours.
@@ -70,9 +71,9 @@ impl Mapping {
             libc::munmap(base.add(bytes).cast(), tail);
             base
         };
-        if huge_pages {
+        if huge_bytes > 0 {
             // SAFETY: the range is ours; the advice changes no content. A refusal costs speed only.
-            unsafe { libc::madvise(base.cast(), bytes, libc::MADV_HUGEPAGE) };
+            unsafe { libc::madvise(base.cast(), huge_bytes, libc::MADV_HUGEPAGE) };
         }
         let base = NonNull::new(base).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         Ok(Mapping { base, bytes, mapped: true })
@@ -82,6 +83,21 @@ impl Mapping {
     #[inline]
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
+    }
+
+    /// Backs the pages of `range` with memory now, whatever they hold, so that the first write to them does not
+    /// wait for the kernel to clear them. A kernel older than 5.14 refuses; small mappings are backed already.
+    pub(crate) fn populate(&self, range: Range<usize>) -> io::Result<()> {
+        assert!(range.start <= range.end && range.end <= self.bytes);
+        if !self.mapped || range.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the range lies in this mapping; populating changes no content, others may use it meanwhile.
+        let result = unsafe {
+            let start = self.base.as_ptr().add(range.start).cast();
+            libc::madvise(start, range.len(), libc::MADV_POPULATE_WRITE)
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Gives the pages that lie wholly in `range` back to the system; they read as zero afterwards.

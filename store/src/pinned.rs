@@ -6,7 +6,7 @@
 use crate::epoch::{EpochPin, HeldPin};
 use crate::error::WriteError;
 use crate::index::Location;
-use crate::index::growth::Growth;
+use crate::index::growth::{Growth, NoMemory};
 use crate::limits::{CLEAN_GARBAGE_DIVISOR, RETRY_AFTER_US};
 use crate::object::Object;
 use crate::segment::State;
@@ -36,6 +36,11 @@ impl Pinned<'_> {
     pub(crate) fn object_of<'p>(&'p self, location: Location, key: &[u8]) -> Option<Object<'p>> {
         let object = self.core.store.log.object(location, &self.pin);
         (object.key() == key).then_some(object)
+    }
+
+    /// Makes the index of a table that is due for it begin to grow. Returns whether this call did.
+    pub(crate) fn start_growth(&self, table: &Table) -> Result<bool, NoMemory> {
+        table.index.start_growth(&self.pin, table.objects(), self.core.store.config.huge_pages)
     }
 
     /// Moves a few buckets of a table whose index grows.

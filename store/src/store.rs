@@ -6,6 +6,7 @@
 pub(crate) mod background;
 pub(crate) mod core;
 
+use std::io;
 use std::sync::Arc;
 
 use crate::cleaner::Cleaner;
@@ -15,7 +16,7 @@ use crate::error::StoreError;
 use crate::limits::{RESERVE_SEGMENTS, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use crate::log::Log;
 use crate::reclaim::Reclaimer;
-use crate::segment::State;
+use crate::segment::{SegmentId, State};
 use crate::store::background::Background;
 use crate::store::core::Core;
 use crate::sync::{AtomicBool, AtomicU64, Exclusive, Ordering};
@@ -128,6 +129,17 @@ impl Store {
         let table = Table::new(id, self.config.cores, self.log_address(), index_bytes, retired);
         let table = table.expect("256 bytes can be had");
         self.directory.add(&self.reclaimer, Arc::new(table))
+    }
+
+    /// Backs segment `number` with memory, so that the first write there does not wait for the kernel; false where
+    /// there is none of that number to back: the last eighth is left to indexes, which share the limit. For a
+    /// thread beside the workers, who may use the segment meanwhile. Cost: clearing a segment, about 1 ms for 8 MiB.
+    pub fn populate_segment(&self, number: u32) -> io::Result<bool> {
+        let count = self.log.segments.count();
+        if number >= count - count / 8 {
+            return Ok(false);
+        }
+        self.log.populate(SegmentId(number)).map(|()| true)
     }
 
     pub(crate) fn log_address(&self) -> usize {

@@ -6,10 +6,12 @@
 
 use crate::error::{Condition, WriteError};
 use crate::index::Location;
+use crate::index::generation::Purpose;
+use crate::index::growth::NoMemory;
 use crate::index::locked::{LockedBucket, NoRoom, SlotPlace};
 use crate::limits::{
-    CHAIN_BUCKETS_MAX, GROWTH_BUCKETS_PER_INSERT, INSERTS_PER_LOAD_CHECK, KEY_BYTES_MAX, VALUE_BYTES_MAX,
-    VERSION_MAX,
+    GROWTH_BUCKETS_PER_INSERT, GROWTH_BUCKETS_PER_STEP, INSERTS_PER_LOAD_CHECK, KEY_BYTES_MAX,
+    RETRY_AFTER_US, VALUE_BYTES_MAX, VERSION_MAX,
 };
 use crate::log::Staged;
 use crate::object::{Object, object_bytes};
@@ -17,11 +19,9 @@ use crate::pinned::Pinned;
 use crate::table::Table;
 
 impl From<NoRoom> for WriteError {
-    fn from(no_room: NoRoom) -> WriteError {
-        match no_room {
-            NoRoom::ChainTooLong => WriteError::Collisions,
-            NoRoom::NoOverflow => WriteError::OutOfMemory,
-        }
+    /// Not yet the last word: see [`Pinned::refused`].
+    fn from(_: NoRoom) -> WriteError {
+        WriteError::Collisions
     }
 }
 
@@ -44,10 +44,10 @@ impl Pinned<'_> {
         }
         let staged = self.stage(table, key, value)?;
         let published = self.publish(table, hash, key, &staged, condition);
-        if published.is_err() {
+        published.map_err(|error| {
             self.unstage(&staged);
-        }
-        published
+            self.refused(table, hash, error)
+        })
     }
 
     /// Removes `key` if the condition holds. Returns the version that it had, `None` where it was absent.
@@ -85,10 +85,10 @@ impl Pinned<'_> {
         self.admit(table, key, size_of::<i64>())?;
         let mut staged = self.stage(table, key, &[0; size_of::<i64>()])?;
         let added = self.add(table, hash, key, delta, &mut staged);
-        if added.is_err() {
+        added.map_err(|error| {
             self.unstage(&staged);
-        }
-        added
+            self.refused(table, hash, error)
+        })
     }
 
     fn add(
@@ -199,7 +199,7 @@ impl Pinned<'_> {
             log.bury(location, old_bytes as u32);
             table.count(self.core.index, 0, bytes.wrapping_sub(old_bytes as u64));
         } else {
-            bucket.insert(hash, staged.location, CHAIN_BUCKETS_MAX)?;
+            bucket.insert(hash, staged.location, Purpose::Insert)?;
             drop(bucket);
             table.count(self.core.index, 1, bytes);
             self.help_growth(table);
@@ -213,15 +213,45 @@ impl Pinned<'_> {
         let inserts = table.count_insert(self.core.index);
         if inserts.is_multiple_of(INSERTS_PER_LOAD_CHECK)
             && table.index.is_overloaded(&self.pin, table.objects())
+            && self.start_growth(table) == Ok(true)
         {
-            let store = &self.core.store;
-            if table.index.start_growth(&self.pin, store.config.huge_pages) {
-                store.note_growing(table);
-            }
+            self.core.store.note_growing(table);
         }
         if table.index.is_growing(&self.pin) {
             self.grow(table, GROWTH_BUCKETS_PER_INSERT);
         }
+    }
+
+    /// What a writer is told that found no room in the bucket of `hash`. That means collisions only in an index of
+    /// the right size: whoever moves its buckets may have lost the processor while others went on inserting.
+    #[cold]
+    fn refused(&self, table: &Table, hash: u64, error: WriteError) -> WriteError {
+        if error != WriteError::Collisions {
+            return error;
+        }
+        let retry = WriteError::Retry { after_us: RETRY_AFTER_US };
+        match self.hurry_growth(table) {
+            Ok(true) => return retry,
+            Ok(false) => {}
+            Err(NoMemory) => return WriteError::OutOfMemory,
+        }
+        // The growth may have ended just now, or another may just have begun.
+        let bucket = table.index.lock(&self.pin, hash);
+        let has_room = bucket.is_some_and(|mut bucket| bucket.make_room(1, Purpose::Insert).is_ok());
+        if has_room || self.hurry_growth(table) != Ok(false) { retry } else { error }
+    }
+
+    /// Grows an index at once that is growing or due to. Returns whether it is.
+    pub(crate) fn hurry_growth(&self, table: &Table) -> Result<bool, NoMemory> {
+        let due = table.index.is_overloaded(&self.pin, table.objects());
+        if due && self.start_growth(table)? {
+            self.core.store.note_growing(table);
+        }
+        let growing = table.index.is_growing(&self.pin);
+        if growing {
+            self.grow(table, GROWTH_BUCKETS_PER_STEP);
+        }
+        Ok(due || growing)
     }
 }
 

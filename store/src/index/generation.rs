@@ -2,9 +2,10 @@
 //! been moved to the next generation.
 //!
 //! ```text
-//!   mapping: [ n buckets │ room for n + 16 overflow buckets, touched only when used ]
+//!   mapping: [ n buckets │ overflow buckets for inserts │ overflow buckets for the mover ]
 //! ```
 //!
+//! The mover's share is as large as the fullest older generation can need, so that growth never gets stuck.
 //! The memory is zero at first, which is an empty live bucket, so that a large generation costs nothing until
 //! its buckets are used. This file turns the mapping into references to buckets; nothing else does.
 
@@ -14,9 +15,31 @@ use std::sync::Arc;
 
 use crate::epoch::EpochPin;
 use crate::index::bucket::{BUCKET_BYTES, Bucket, overflow_of, with_overflow};
-use crate::limits::CHAIN_BUCKETS_MAX;
+use crate::limits::{CHAIN_BUCKETS_HARD_MAX, CHAIN_BUCKETS_MAX};
 use crate::memory::Mapping;
 use crate::sync::{AtomicPtr, AtomicU64, Exclusive, Ordering};
+
+/// Smaller generations do with ordinary pages.
+const HUGE_GENERATION_BYTES_MIN: usize = 4 << 20;
+
+/// What an entry is put into a bucket for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Purpose {
+    /// A new object: may be refused.
+    Insert,
+    /// Growth: has room for whatever was admitted.
+    Move,
+}
+
+impl Purpose {
+    /// How many overflow buckets a chain may have.
+    pub(crate) fn chain_max(self) -> usize {
+        match self {
+            Purpose::Insert => CHAIN_BUCKETS_MAX,
+            Purpose::Move => CHAIN_BUCKETS_HARD_MAX,
+        }
+    }
+}
 
 /// Overflow buckets in use and given back.
 struct OverflowPool {
@@ -33,23 +56,30 @@ pub(crate) struct Generation {
     cursor: AtomicU64,
     memory: BucketArray,
     next: AtomicPtr<Generation>,
+    /// Overflow buckets that inserts may use; the mover may use all.
+    insert_overflow_max: u32,
     overflow_max: u32,
     overflow_pool: Exclusive<OverflowPool>,
 }
 
 impl Generation {
-    /// A generation of `buckets` empty buckets.
-    pub(crate) fn new(buckets: u64, huge_pages: bool) -> io::Result<Generation> {
-        assert!(buckets > 0 && buckets < u64::from(u32::MAX));
+    /// A generation of `buckets` empty buckets, to which the entries of `older` will be moved.
+    pub(crate) fn new(buckets: u64, older: Option<&Generation>, huge_pages: bool) -> io::Result<Generation> {
+        assert!(buckets > 0 && buckets < u64::from(u32::MAX) / 8);
         // While the mean load is held, crafted keys can fill less than one overflow bucket per bucket; a small
         // index must still have room for two chains of full length.
-        let overflow_max = if cfg!(loom) { 2 } else { buckets as u32 + 2 * CHAIN_BUCKETS_MAX as u32 };
-        let memory = BucketArray::new(buckets as usize + overflow_max as usize, huge_pages)?;
+        let insert_overflow_max = if cfg!(loom) { 1 } else { buckets as u32 + 2 * CHAIN_BUCKETS_MAX as u32 };
+        // Full ones for all that is moved, and a partly filled one per bucket.
+        let moved = older.map_or(0, |older| older.buckets as u32 + older.overflow_max + buckets as u32);
+        let overflow_max = insert_overflow_max + if cfg!(loom) { 0 } else { moved };
+        let huge_pages = huge_pages && buckets as usize * BUCKET_BYTES >= HUGE_GENERATION_BYTES_MIN;
+        let memory = BucketArray::new(buckets as usize, overflow_max as usize, huge_pages)?;
         Ok(Generation {
             buckets,
             cursor: AtomicU64::new(0),
             memory,
             next: AtomicPtr::new(std::ptr::null_mut()),
+            insert_overflow_max,
             overflow_max,
             overflow_pool: Exclusive::new(OverflowPool { used: 0, free: 0 }),
         })
@@ -130,14 +160,18 @@ impl Generation {
         Some(self.memory.get(self.buckets as usize + number as usize - 1))
     }
 
-    /// An empty overflow bucket without a successor. `None` where all are used.
-    pub(crate) fn take_overflow(&self) -> Option<u32> {
+    /// An empty overflow bucket without a successor. `None` where all are used that `purpose` may use.
+    pub(crate) fn take_overflow(&self, purpose: Purpose) -> Option<u32> {
+        let overflow_max = match purpose {
+            Purpose::Insert => self.insert_overflow_max,
+            Purpose::Move => self.overflow_max,
+        };
         let mut pool = self.overflow_pool.lock();
         let number = if pool.free != 0 {
             let number = pool.free;
             pool.free = self.overflow(number).map_or(0, |bucket| overflow_of(bucket.control()));
             number
-        } else if pool.used < self.overflow_max {
+        } else if pool.used < overflow_max {
             pool.used += 1;
             pool.used
         } else {
@@ -174,8 +208,11 @@ struct BucketArray {
 
 #[cfg(not(loom))]
 impl BucketArray {
-    fn new(count: usize, huge_pages: bool) -> io::Result<BucketArray> {
-        let mapping = Arc::new(Mapping::new(count * BUCKET_BYTES, huge_pages)?);
+    fn new(buckets: usize, overflow: usize, huge_pages: bool) -> io::Result<BucketArray> {
+        let count = buckets + overflow;
+        // Overflow buckets are few, and huge pages would be touched for each.
+        let huge_bytes = if huge_pages { buckets * BUCKET_BYTES } else { 0 };
+        let mapping = Arc::new(Mapping::new(count * BUCKET_BYTES, huge_bytes)?);
         Ok(BucketArray { mapping, count })
     }
 
@@ -200,8 +237,8 @@ struct BucketArray {
 
 #[cfg(loom)]
 impl BucketArray {
-    fn new(count: usize, _huge_pages: bool) -> io::Result<BucketArray> {
-        Ok(BucketArray { buckets: (0..count).map(|_| Bucket::empty()).collect() })
+    fn new(buckets: usize, overflow: usize, _huge_pages: bool) -> io::Result<BucketArray> {
+        Ok(BucketArray { buckets: (0..buckets + overflow).map(|_| Bucket::empty()).collect() })
     }
 
     fn get(&self, at: usize) -> &Bucket {

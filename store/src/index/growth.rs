@@ -1,23 +1,23 @@
 //! Growing the index in place, a few buckets at a time, and taking it apart when its table is retired.
 //!
-//! One mover at a time, by a lock that is only tried. A step locks an old bucket, then tries to lock the two or
-//! three buckets of the next generation that its hashes fall into; where one is taken it gives up until the next
+//! One mover at a time, by a lock that is only tried. A step locks an old bucket, then tries to lock the (mostly two
+//! or three) buckets of the next generation that its hashes fall into; where one is taken it gives up until the next
 //! step, since a commit may hold it and wait for ours. Entries carry no hash beyond 16 bits, so the caller
 //! says by closure what the hash of a location is (it reads the key).
 
 use crate::epoch::EpochPin;
-use crate::index::generation::Generation;
+use crate::index::generation::{Generation, Purpose};
 use crate::index::locked::LockedBucket;
 use crate::index::{Index, Location};
-use crate::limits::{CHAIN_BUCKETS_HARD_MAX, GROWTH_DIVISOR, LOAD_DENOMINATOR, LOAD_NUMERATOR};
+use crate::limits::{GROWTH_DIVISOR, GROWTH_FACTOR_MAX, LOAD_DENOMINATOR, LOAD_NUMERATOR};
 use crate::memory::HUGE_PAGE_BYTES;
 use crate::reclaim::{Garbage, Reclaimer, Retired};
 use crate::sync::Ordering;
 
 /// Buckets whose memory is given back together.
 const BUCKETS_PER_GIVE_BACK: u64 = (HUGE_PAGE_BYTES / crate::index::bucket::BUCKET_BYTES) as u64;
-/// Overlapping buckets of the next generation, which is larger by a quarter (a small one by one bucket).
-const OVERLAP_MAX: usize = 4;
+/// Buckets of the next generation that the hashes of one bucket can fall into.
+const OVERLAP_MAX: usize = GROWTH_FACTOR_MAX as usize + 2;
 
 /// How a step of growth ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,6 +29,10 @@ pub(crate) enum Growth {
     /// The index does not grow.
     Idle,
 }
+
+/// The system has no memory for the next generation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct NoMemory;
 
 impl Index {
     /// Whether `objects` are more than the index should hold at its size.
@@ -44,19 +48,27 @@ impl Index {
         self.current(pin).is_some_and(|current| !current.next_pointer().is_null())
     }
 
-    /// Makes the next generation, unless there is one. Returns whether this call did. Where the system has no
+    /// Makes the next generation, unless there is one: larger by a quarter, or as large as `objects` need where
+    /// more have come meanwhile. Returns whether this call did. Where the system has no
     /// memory for it the index stays as it is, and chains get longer.
-    pub(crate) fn start_growth(&self, pin: &EpochPin<'_>, huge_pages: bool) -> bool {
-        let Some(_mover) = self.mover.try_lock() else { return false };
-        let Some(current) = self.current(pin) else { return false };
+    pub(crate) fn start_growth(
+        &self,
+        pin: &EpochPin<'_>,
+        objects: u64,
+        huge_pages: bool,
+    ) -> Result<bool, NoMemory> {
+        let Some(_mover) = self.mover.try_lock() else { return Ok(false) };
+        let Some(current) = self.current(pin) else { return Ok(false) };
         if !current.next_pointer().is_null() {
-            return false;
+            return Ok(false);
         }
-        let buckets = current.buckets() + current.buckets().div_ceil(GROWTH_DIVISOR);
-        let Ok(next) = Generation::new(buckets, huge_pages) else { return false };
+        let needed = (objects * LOAD_DENOMINATOR).div_ceil(LOAD_NUMERATOR) + 1;
+        let larger = current.buckets() + current.buckets().div_ceil(GROWTH_DIVISOR);
+        let buckets = needed.clamp(larger, larger.max(current.buckets() * GROWTH_FACTOR_MAX));
+        let next = Generation::new(buckets, Some(current), huge_pages).map_err(|_| NoMemory)?;
         self.set_charge(next.bytes() + current.overflow_bytes());
         current.set_next(Box::new(next));
-        true
+        Ok(true)
     }
 
     /// Moves up to `buckets` buckets to the next generation.
@@ -164,7 +176,7 @@ fn move_bucket(
     source.locations(|_, location| room[target_of(hash_of(location))] += 1);
     for (target, &count) in targets.iter_mut().zip(&room) {
         if let Some(target) = target
-            && target.make_room(count, CHAIN_BUCKETS_HARD_MAX).is_err()
+            && target.make_room(count, Purpose::Move).is_err()
         {
             return false;
         }
@@ -172,7 +184,7 @@ fn move_bucket(
     source.locations(|_, location| {
         let hash = hash_of(location);
         let target = targets[target_of(hash)].as_mut().expect("a bucket's hashes lie in its overlap");
-        target.insert(hash, location, CHAIN_BUCKETS_HARD_MAX).expect("room was made");
+        target.insert(hash, location, Purpose::Move).expect("room was made");
     });
     drop(targets);
     source.mark_moved();

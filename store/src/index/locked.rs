@@ -7,16 +7,11 @@ use crate::index::Location;
 use crate::index::bucket::{
     Bucket, COMMITTING, MOVED, SLOTS, entry, location_of, overflow_of, with_next_version, with_overflow,
 };
-use crate::index::generation::Generation;
+use crate::index::generation::{Generation, Purpose};
 
-/// Why an insert was refused.
+/// The chain is as long as it may be, or no overflow bucket is left: crafted keys, or an index that must grow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum NoRoom {
-    /// The chain is as long as it may be.
-    ChainTooLong,
-    /// No overflow bucket is left.
-    NoOverflow,
-}
+pub(crate) struct NoRoom;
 
 /// Where an entry sits in a locked bucket's chain: number of the overflow bucket (0 = the bucket itself), slot.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -99,8 +94,8 @@ impl<'p> LockedBucket<'p> {
 
     /// Adds an entry.
     #[inline]
-    pub(crate) fn insert(&mut self, hash: u64, location: Location, chain_max: usize) -> Result<(), NoRoom> {
-        self.make_room(1, chain_max)?;
+    pub(crate) fn insert(&mut self, hash: u64, location: Location, purpose: Purpose) -> Result<(), NoRoom> {
+        self.make_room(1, purpose)?;
         let mut overflow = 0;
         loop {
             let bucket = self.at(overflow);
@@ -116,7 +111,7 @@ impl<'p> LockedBucket<'p> {
 
     /// Makes sure that `count` inserts will find an empty slot.
     #[inline]
-    pub(crate) fn make_room(&mut self, count: usize, chain_max: usize) -> Result<(), NoRoom> {
+    pub(crate) fn make_room(&mut self, count: usize, purpose: Purpose) -> Result<(), NoRoom> {
         let (mut overflow, mut empty, mut length) = (0, 0, 0);
         loop {
             let bucket = self.at(overflow);
@@ -126,10 +121,10 @@ impl<'p> LockedBucket<'p> {
             }
             let mut next = overflow_of(self.control_of(overflow));
             if next == 0 {
-                if length >= chain_max {
-                    return Err(NoRoom::ChainTooLong);
+                if length >= purpose.chain_max() {
+                    return Err(NoRoom);
                 }
-                next = self.generation.take_overflow().ok_or(NoRoom::NoOverflow)?;
+                next = self.generation.take_overflow(purpose).ok_or(NoRoom)?;
                 self.changed = true;
                 self.set_overflow_of(overflow, next);
             }

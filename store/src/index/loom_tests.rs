@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
+use super::generation::Purpose;
 use super::{Index, Location};
 use crate::epoch::{EpochPin, Epochs, LocalEpoch};
-use crate::limits::CHAIN_BUCKETS_MAX;
 use crate::reclaim::Reclaimer;
 use crate::sync::AtomicU64;
 
@@ -38,7 +38,7 @@ impl Bed {
 
     fn insert(&self, pin: &EpochPin<'_>, hash: u64, offset: usize) {
         let mut bucket = self.index.lock(pin, hash).expect("the index is there");
-        bucket.insert(hash, Location::from_offset(offset), CHAIN_BUCKETS_MAX).expect("there is room");
+        bucket.insert(hash, Location::from_offset(offset), Purpose::Insert).expect("there is room");
     }
 
     fn replace(&self, pin: &EpochPin<'_>, hash: u64, offset: usize) {
@@ -48,7 +48,7 @@ impl Bed {
     }
 
     fn grow(&self, pin: &EpochPin<'_>) {
-        self.index.start_growth(pin, false);
+        self.index.start_growth(pin, 0, false).expect("memory for two buckets");
         self.index.grow(pin, 2, &self.reclaimer, |_| HASH, |_| {});
     }
 }

@@ -243,3 +243,23 @@ fn counts_are_exact_when_all_is_quiet() {
     assert_eq!(table.objects(), found.len() as u64);
     assert_eq!(table.bytes(), found.iter().sum::<usize>() as u64);
 }
+
+/// Threads fill a new table as fast as they can while whoever grows its index loses the processor now and then.
+#[test]
+fn filling_a_new_table_at_once_is_never_refused_for_good() {
+    for _ in 0..budget(60).min(600) {
+        let store = store(4 << 20, 16 << 10, 4);
+        let table = store.table(1);
+        let each = if cfg!(miri) { 60 } else { 1500_u64 };
+        on_cores(&store, 4, |core, index| {
+            for number in 0..each {
+                let key = (number << 8 | index as u64).to_le_bytes();
+                put_patiently(core, &table, &key, b"v").expect("it is only a matter of time");
+            }
+        });
+        assert_eq!(table.objects(), 4 * each);
+        if cfg!(miri) {
+            return;
+        }
+    }
+}

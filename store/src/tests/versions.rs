@@ -1,6 +1,6 @@
 //! Conditions, versions, limits and commits, case by case.
 
-use crate::tests::{get, settle, store};
+use crate::tests::{get, put_patiently, settle, store};
 use crate::{
     CommitError, Condition, KEY_BYTES_MAX, ReadCheck, Table, VALUE_BYTES_MAX, Write, WriteError, hash,
 };
@@ -85,16 +85,15 @@ fn crowded_keys(count: usize) -> Vec<[u8; 4]> {
 fn too_many_keys_of_one_hash_are_refused_and_the_others_stay() {
     let store = store(1 << 20, 16 << 10, 1);
     let (core, table) = (store.core(0), store.table(1));
-    let pinned = core.pin();
     let keys = crowded_keys(100);
-    let put = |key: &[u8]| pinned.put(&table, hash(key), key, b"v", Condition::Always);
-    let there = |key: &[u8]| pinned.get(&table, hash(key), key).is_some();
+    let put = |key: &[u8]| put_patiently(&core, &table, key, b"v");
+    let there = |key: &[u8]| get(&core, &table, key).is_some();
     let stored = keys.iter().take_while(|key| put(*key).is_ok()).count();
     assert_eq!(stored, 7 * 9, "a bucket and eight behind it");
     assert_eq!(put(&keys[stored]), Err(WriteError::Collisions));
     assert!(keys[..stored].iter().all(|key| there(key)));
     for (at, key) in keys[..stored].iter().enumerate() {
-        assert_eq!(pinned.delete(&table, hash(key), key, Condition::Always), Ok(Some(1)));
+        assert_eq!(core.pin().delete(&table, hash(key), key, Condition::Always), Ok(Some(1)));
         assert!(keys[at + 1..stored].iter().all(|key| there(key)));
     }
     assert_eq!(put(&keys[0]), Ok(2));
@@ -161,6 +160,7 @@ fn a_commit_of_many_objects_of_few_buckets_makes_room_for_all() {
     assert_eq!(commit(removed.chain(keys[40..60].iter().map(|key| write(key, value))).collect()), Ok(2));
     let there = |key: &[u8; 4]| core.pin().get(&table, hash(key), key).is_some();
     assert!(!keys[..20].iter().any(there) && keys[20..60].iter().all(there));
+    settle(&core);
     let too_many = keys[60..].iter().map(|key| write(key, value));
     assert_eq!(commit(too_many.collect()), Err(CommitError::Write(WriteError::Collisions)));
     assert_eq!(table.objects(), 40);
