@@ -27,6 +27,8 @@ pub struct Config {
     pub segment_bytes: usize,
     /// Whether to ask the kernel for pages of 2 MiB.
     pub huge_pages: bool,
+    /// Whether memory is backed by the kernel at the start, beside the workers, and not at its first use.
+    pub populate: bool,
     /// Where metadata, the administrator's secret and compiled extensions are kept.
     pub data_directory: PathBuf,
     /// What a worker does when there is nothing to do.
@@ -56,6 +58,7 @@ impl Config {
             memory_bytes: 1 << 30,
             segment_bytes: store::SEGMENT_BYTES_DEFAULT,
             huge_pages: true,
+            populate: false,
             data_directory,
             idle: IdleStrategy::default(),
         }

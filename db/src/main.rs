@@ -51,6 +51,10 @@ struct Arguments {
     #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     huge_pages: bool,
 
+    /// Have the kernel back seven eighths of the memory at the start, beside the workers; else at its first use
+    #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    populate: bool,
+
     /// An idle worker spins for this long, in microseconds
     #[arg(long, default_value_t = IdleStrategy::default().spin_us, value_name = "US")]
     idle_spin: u64,
@@ -124,6 +128,7 @@ fn config(arguments: Arguments) -> Config {
         memory_bytes: arguments.memory,
         segment_bytes: arguments.segment,
         huge_pages: arguments.huge_pages,
+        populate: arguments.populate,
         data_directory: arguments.data,
         idle: IdleStrategy { spin_us: arguments.idle_spin, yield_until_us: arguments.idle_yield },
     }

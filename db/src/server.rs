@@ -4,7 +4,8 @@
 //! [`invocation`]s; replies go into [`outgoing`] frames. Control threads: [`listening`] accepts streams,
 //! each served by [`connection`], which opens sessions ([`opening`]), administers ([`administration`]) and
 //! hands data requests to workers ([`stream_request`]). What control threads decide reaches the workers as
-//! [`change`]s to their [`catalog`]. [`boot`] puts the parts together.
+//! [`change`]s to their [`catalog`]. [`populate`] backs memory ahead of
+//! its use. [`boot`] puts the parts together.
 
 pub mod administration;
 pub mod administrator;
@@ -19,6 +20,7 @@ pub mod listening;
 pub mod native;
 pub mod opening;
 pub mod outgoing;
+pub mod populate;
 pub mod process;
 pub mod refusal;
 pub mod stream_request;
