@@ -1,13 +1,14 @@
 //! Holds the shape of the project: which crate and which module may import which, how long files and
 //! functions grow, where `unsafe` may stand, how files are named.
 //!
-//! Every rule is a table here; a change of the architecture is a change of a table, made on purpose and
-//! in the same commit. Each refusal names the rule, the file and the line. The test reads source and
+//! Every rule is a table in `floors/tables.rs`; a change of the architecture is a change of a table, made on
+//! purpose and in the same commit. Each refusal names the rule, the file and the line. The test reads source and
 //! manifests alone, so `scripts/test` also compiles it by itself, before anything big is built.
 
 mod floors {
     pub mod manifest;
     pub mod source;
+    pub mod tables;
 }
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,130 +17,10 @@ use std::path::{Path, PathBuf};
 
 use floors::manifest::{self, Kind};
 use floors::source::{self, Source};
-
-/// A crate, the crates of ours it may import, and the packages from outside it may use.
-struct Crate {
-    name: &'static str,
-    ours: &'static [&'static str],
-    outside: &'static [&'static str],
-}
-
-/// The crates, bottom to top. Development dependencies are checked against `DEVELOPMENT` as well.
-const CRATES: &[Crate] = &[
-    Crate { name: "wire", ours: &[], outside: &[] },
-    Crate { name: "net", ours: &[], outside: &["libc", "fastrand"] },
-    Crate { name: "store", ours: &[], outside: &["libc", "crc32c", "xxhash-rust", "loom"] },
-    Crate { name: "sandstorm", ours: &[], outside: &[] },
-    Crate {
-        name: "builder",
-        ours: &[],
-        outside: &["syn", "proc-macro2", "sha2", "toml", "serde", "serde_json"],
-    },
-    Crate { name: "tao", ours: &["sandstorm"], outside: &[] },
-    Crate {
-        name: "client",
-        ours: &["wire", "net", "sandstorm", "builder", "tao"],
-        outside: &["clap", "indicatif", "serde", "serde_json", "toml", "hdrhistogram"],
-    },
-    Crate {
-        name: "db",
-        ours: &["wire", "net", "store", "sandstorm", "builder"],
-        outside: &[
-            "clap",
-            "getrandom",
-            "libc",
-            "libloading",
-            "redb",
-            "serde",
-            "serde_json",
-            "sha2",
-            "tracing",
-            "tracing-subscriber",
-        ],
-    },
-    Crate {
-        name: "benches",
-        ours: &["client", "store", "tao", "wire", "net", "sandstorm"],
-        outside: &["clap", "fastrand", "hdrhistogram", "serde", "serde_json", "libc"],
-    },
-    Crate { name: "tests", ours: &["*"], outside: &["fastrand", "tempfile"] },
-];
-
-/// Packages from outside that tests and benches of any crate may use besides.
-const DEVELOPMENT: &[&str] = &["fastrand", "tempfile", "criterion", "loom", "serde_json"];
-
-/// What an extension may depend on.
-const EXTENSION_MAY_USE: &[&str] = &["sandstorm", "tao"];
-
-/// The modules of the server, bottom to top. A module imports only from floors below its own. `tablet`
-/// stands above `tenant`, since a table belongs to a tenant.
-const SERVER_FLOORS: &[&[&str]] = &[
-    &["limits", "clock"],
-    &["metrics", "config"],
-    &["sched", "tenant", "peer"],
-    &["tablet"],
-    &["session", "durability"],
-    &["ops"],
-    &["extension", "cluster", "resp"],
-    &["console"],
-    &["server"],
-];
-
-/// Files in which `unsafe` may stand. All other code is safe.
-const UNSAFE_MAY_STAND_IN: &[&str] = &[
-    // System calls on sockets.
-    "net/src/sys.rs",
-    "net/src/udp/control.rs",
-    "net/src/udp/receive.rs",
-    "net/src/udp/send.rs",
-    // Memory of the store: mapping, segments, index, epochs.
-    "store/src/directory.rs",
-    "store/src/index.rs",
-    "store/src/index/generation.rs",
-    "store/src/index/growth.rs",
-    "store/src/log.rs",
-    "store/src/memory.rs",
-    "store/src/reclaim.rs",
-    "store/src/sync.rs",
-    "store/src/tests/versions.rs",
-    // The border between server and extension, on the extension's side.
-    "sandstorm/src/abi.rs",
-    "sandstorm/src/args.rs",
-    "sandstorm/src/db.rs",
-    "sandstorm/src/entry.rs",
-    "sandstorm/src/operation.rs",
-    "sandstorm/src/record.rs",
-    "sandstorm/src/reply.rs",
-    "sandstorm/src/testing.rs",
-    "sandstorm/src/testing/host.rs",
-    "sandstorm/src/testing/tests.rs",
-    // What the builder links to an extension, and the sources that try to get `unsafe` past it.
-    "builder/glue.rs",
-    "builder/tests/",
-    // The same border on the host's side: at the client, and in the server.
-    "client/src/local/host.rs",
-    "db/src/extension/",
-    "db/src/ops/transaction.rs",
-    "db/src/ops/transaction/write_set.rs",
-    // Stacks, arenas, signals.
-    "db/src/sched/",
-    "db/src/server/process.rs",
-    // Allocators that count, cycle counters.
-    "client/tests/",
-    "db/tests/",
-    "benches/src/machine.rs",
-];
-
-/// Names that say nothing about what a file defines.
-const FORBIDDEN_NAMES: &[&str] =
-    &["mod", "util", "utils", "helper", "helpers", "common", "types", "manager", "misc"];
-
-/// Lines after which a file gets a warning, and lines that no file may pass.
-const FILE_LINES_WARN: usize = 350;
-const FILE_LINES_MAX: usize = 500;
-
-/// Lines that no function may pass.
-const FUNCTION_LINES_MAX: usize = 70;
+use floors::tables::{
+    CRATES, DEVELOPMENT, EXTENSION_MAY_USE, FILE_LINES_MAX, FILE_LINES_WARN, FORBIDDEN_NAMES,
+    FUNCTION_LINES_MAX, SERVER_FLOORS, UNSAFE_MAY_STAND_IN,
+};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests lies in the root").to_path_buf()
@@ -187,7 +68,7 @@ fn the_table_of_crates_is_the_workspace() {
     let members = text.lines().find(|line| line.starts_with("members")).expect("members stand on one line");
     let listed: BTreeSet<&str> = members.split('"').skip(1).step_by(2).collect();
     let table: BTreeSet<&str> = CRATES.iter().map(|one| one.name).collect();
-    assert_eq!(listed, table, "Cargo.toml and CRATES in tests/tests/floors.rs name different crates");
+    assert_eq!(listed, table, "Cargo.toml and CRATES in tests/tests/floors/tables.rs name different crates");
 }
 
 #[test]
