@@ -42,6 +42,7 @@ pub use session::Session;
 pub use statistics::SessionStatistics;
 pub use wire::{
     Completion, CompletionError, Condition, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
-    ExtensionResolved, FunctionEntry, FunctionMode, Keys, PackageFile, Request, SessionEntry, SessionLimits,
-    Statistic, Status, TableEntry, TableStatistics, TenantEntry, reply,
+    ExtensionResolved, FunctionEntry, FunctionMode, Keys, PackageFile, Placement, Request, SessionEntry,
+    SessionLimits, Standing, Statistic, Status, TableEntry, TableStatistics, TenantEntry, VersionEntry,
+    reply,
 };

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   registry    source -> artefact (crate builder) -> library (native) -> Extension     control threads
+//!   lineup      the versions of an extension, and which of them a request gets          workers
 //!   invocation  start, poll on a stack of its own, commit or forget, answer             workers
 //!     access      what a running invocation may reach: tables, write set, budget
 //!     host        the calls that an extension makes into the server
@@ -9,12 +10,14 @@
 //!     room        its memory
 //! ```
 //!
-//! An [`Extension`] is immutable and shared. A new version is another one; invocations that run keep theirs.
+//! An [`Extension`] is immutable and shared. A new version is another one; invocations that run keep theirs, and
+//! earlier versions stay for as long as they are kept.
 //! The library is unloaded when the last reference goes, which the registry sees to (see [`registry`]).
 
 pub mod access;
 pub mod host;
 pub mod invocation;
+pub mod lineup;
 pub mod log;
 pub mod native;
 pub mod registry;
@@ -101,13 +104,13 @@ impl Extension {
         self.functions().iter().position(|function| function.hash == hash)
     }
 
-    /// Marks the extension as removed or replaced: workers let go of what they keep of it.
+    /// Marks this version as kept no longer: workers let go of what they keep of it.
     pub fn retire(&self) {
         self.retired.store(true, Ordering::Release);
         RETIREMENTS.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether it was removed or replaced.
+    /// Whether it is kept no longer.
     #[must_use]
     pub fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Acquire)

@@ -58,6 +58,10 @@ pub const TABLES_PER_TENANT_MAX: usize = 256;
 /// Extensions of one tenant: each is a loaded library.
 pub const EXTENSIONS_PER_TENANT_MAX: usize = 64;
 
+/// Versions of one extension that are kept: each is a package in the metadata and a loaded library. The
+/// oldest one that nobody gets without naming it goes first.
+pub const EXTENSION_VERSIONS_KEPT_MAX: usize = 5;
+
 /// Bytes of the name of a tenant, table or extension: the protocol's limit.
 pub const NAME_BYTES_MAX: usize = wire::limits::NAME_BYTES_MAX;
 
@@ -125,6 +129,8 @@ const _: () = assert!(SESSION_CREDITS as usize <= WINDOW_RECORDS / 2);
 const _: () = assert!(STORED_REPLY_BYTES_MAX <= SESSION_REPLY_BYTES_MAX);
 const _: () = assert!(STORED_REPLY_BYTES_KEPT * WINDOW_RECORDS <= SESSION_REPLY_BYTES_MAX);
 const _: () = assert!(SESSIONS_PER_TENANT_MAX <= SESSIONS_MAX);
+// The current version, the canary, and one to go back to.
+const _: () = assert!(EXTENSION_VERSIONS_KEPT_MAX >= 3);
 // ---- Extensions: memory and stacks -------------------------------------------------------------------
 
 /// Bytes of stack that an extension may use: deep enough for parsers and TAO queries, small enough that a

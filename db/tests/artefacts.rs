@@ -9,7 +9,7 @@ use std::fs;
 use std::sync::Arc;
 use std::thread;
 
-use db::extension::registry::InstallError;
+use db::extension::registry::{Choice, InstallError};
 use db::extension::{Extension, Mode};
 use db::metrics::Counter;
 use db::tenant::TenantId;
@@ -152,6 +152,13 @@ fn a_new_version_takes_over_and_the_old_one_is_unloaded_when_it_has_ended() {
     let doubled = COUNTING.replace("i64 = 1", "i64 = 10");
     let second = install(&registry, "count", &doubled, 4, 2).expect("installed");
     assert_eq!((second.extension.id, second.extension.version), (4, 2));
+    assert!(Arc::ptr_eq(&registry.find(TENANT, "count").expect("live"), &first));
+    let both = Choice { current: 2, canary: None, kept: vec![1, 2] };
+    let lineup = registry.settle(TENANT, "count", both).expect("loaded");
+    assert_eq!((lineup.current().version, registry.retired()), (2, 0));
+    drop(lineup);
+    let alone = Choice { current: 2, canary: None, kept: vec![2] };
+    registry.settle(TENANT, "count", alone).expect("loaded");
     assert!(Arc::ptr_eq(&registry.find(TENANT, "count").expect("live"), &second));
     assert_eq!(call(&mut worker, &first.extension, "count", b"n", b"").1, 2_i64.to_le_bytes());
     assert_eq!(call(&mut worker, &second.extension, "count", b"n", b"").1, 12_i64.to_le_bytes());
@@ -183,11 +190,11 @@ fn identical_source_is_built_and_loaded_once_and_tenants_stay_apart() {
     let mut worker = Worker::new();
     assert_eq!(call(&mut worker, &mine.extension, "count", b"n", b"").0, Status::Ok);
     assert_eq!(call(&mut worker, &theirs.extension, "count", b"n", b"").0, Status::UnknownTable);
-    assert_eq!(registry.list(other).len(), 1);
+    assert_eq!(registry.names(other).len(), 1);
     registry.remove_tenant(other);
-    assert!(registry.find(other, "count").is_none() && registry.list(other).is_empty());
-    assert!(registry.remove(TENANT, "count").is_some());
-    assert!(registry.remove(TENANT, "count").is_none());
+    assert!(registry.find(other, "count").is_none() && registry.names(other).is_empty());
+    assert!(registry.remove(TENANT, "count"));
+    assert!(!registry.remove(TENANT, "count"));
 }
 
 #[test]

@@ -16,6 +16,7 @@ use builder::{Package, Toolchain};
 use criterion::{BatchSize, Criterion, Throughput};
 use db::extension::Extension;
 use db::extension::invocation::Invocations;
+use db::extension::lineup::Lineup;
 use db::extension::registry::Registry;
 use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
@@ -229,8 +230,8 @@ fn extension(registry: &Registry, name: &str, id: u32) -> Arc<Extension> {
 }
 
 fn dispatch(criterion: &mut Criterion, worker: &mut Worker, noop: &Arc<Extension>, get: &Arc<Extension>) {
-    worker.catalog.apply(Change::ExtensionInstalled(Arc::clone(noop)));
-    worker.catalog.apply(Change::ExtensionInstalled(Arc::clone(get)));
+    worker.catalog.apply(Change::ExtensionSettled(Arc::new(Lineup::of(Arc::clone(noop)))));
+    worker.catalog.apply(Change::ExtensionSettled(Arc::new(Lineup::of(Arc::clone(get)))));
     let (noop_hash, get_hash) = (function_hash("noop"), function_hash("get"));
     let mut group = criterion.benchmark_group("dispatch");
     group.throughput(Throughput::Elements(BATCH_REQUESTS)).measurement_time(Duration::from_secs(3));

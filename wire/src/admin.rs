@@ -8,6 +8,7 @@
 mod extension;
 mod request;
 mod server;
+mod standing;
 mod table;
 mod tenant;
 
@@ -16,5 +17,6 @@ pub use extension::{
 };
 pub use request::{AdminRequest, PackageFile};
 pub use server::{SessionEntry, Statistic};
+pub use standing::{Placement, Standing, VersionEntry};
 pub use table::{TableEntry, TableId, TableStatistics};
 pub use tenant::{TenantCreated, TenantEntry};

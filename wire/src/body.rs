@@ -92,6 +92,11 @@ impl BodyWriter {
         self.bytes.push(value);
     }
 
+    /// Appends one byte, 0 or 1.
+    pub fn flag(&mut self, value: bool) {
+        self.u8(u8::from(value));
+    }
+
     /// Appends two bytes.
     pub fn u16(&mut self, value: u16) {
         self.bytes.extend_from_slice(&value.to_le_bytes());
@@ -161,6 +166,18 @@ impl<'a> BodyReader<'a> {
     /// [`Status::Malformed`] when it is not there; so for the others.
     pub fn u8(&mut self) -> Result<u8, Status> {
         Ok(u8::from_le_bytes(self.take()?))
+    }
+
+    /// Takes one byte that must be 0 or 1.
+    ///
+    /// # Errors
+    /// [`Status::Malformed`].
+    pub fn flag(&mut self) -> Result<bool, Status> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Status::Malformed),
+        }
     }
 
     /// Takes two bytes.

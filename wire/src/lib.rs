@@ -28,8 +28,8 @@ mod stream;
 
 pub use admin::{
     AdminRequest, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry,
-    FunctionMode, PackageFile, SessionEntry, Statistic, TableEntry, TableId, TableStatistics, TenantCreated,
-    TenantEntry,
+    FunctionMode, PackageFile, Placement, SessionEntry, Standing, Statistic, TableEntry, TableId,
+    TableStatistics, TenantCreated, TenantEntry, VersionEntry,
 };
 pub use body::{Body, BodyReader, BodyWriter};
 pub use condition::Condition;

@@ -47,10 +47,16 @@ pub const EXTENSION_INSTALL: u8 = 80;
 pub const EXTENSION_LIST: u8 = 81;
 /// Describes an extension.
 pub const EXTENSION_DESCRIBE: u8 = 82;
-/// Removes an extension.
+/// Removes an extension, or one version of it.
 pub const EXTENSION_REMOVE: u8 = 83;
 /// Finds the ids needed to invoke.
 pub const EXTENSION_RESOLVE: u8 = 84;
+/// Makes an earlier version current, or ends a canary.
+pub const EXTENSION_ROLLBACK: u8 = 85;
+/// Makes a version current and holds it against installations, or lets go.
+pub const EXTENSION_PIN: u8 = 86;
+/// Makes the canary current.
+pub const EXTENSION_PROMOTE: u8 = 87;
 /// Reads the counters of the server.
 pub const STATISTICS: u8 = 96;
 /// Lists the open sessions.

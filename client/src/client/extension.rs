@@ -1,8 +1,8 @@
-//! Extensions: installing and invoking.
+//! Extensions: installing, switching between versions, invoking.
 
 use wire::{
-    AdminRequest, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionMode,
-    PackageFile, Status,
+    AdminRequest, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved,
+    FunctionMode, PackageFile, Placement, Standing, Status,
 };
 
 use super::{Client, Function, administer};
@@ -78,8 +78,8 @@ impl Client {
         Ok(found)
     }
 
-    /// Compiles and installs an extension from its source; a name that exists gets a new version. Waits for
-    /// the compiler.
+    /// Compiles and installs an extension from its source; a name that exists gets a new version, which is
+    /// current from then on. Waits for the compiler.
     ///
     /// # Errors
     /// `SourceRefused` and `CompileFailed` with what to mend, another refusal, or no answer.
@@ -88,9 +88,21 @@ impl Client {
         name: &str,
         files: Vec<PackageFile<'_>>,
     ) -> Result<ExtensionInstalled, Error> {
-        let installed = administer(&mut self.session, &AdminRequest::ExtensionInstall { name, files });
-        self.forget(name);
-        installed
+        self.extension_install_as(name, files, Placement::Current)
+    }
+
+    /// As [`Client::extension_install`], with a word on who gets the new version.
+    ///
+    /// # Errors
+    /// As [`Client::extension_install`].
+    pub fn extension_install_as(
+        &mut self,
+        name: &str,
+        files: Vec<PackageFile<'_>>,
+        placement: Placement,
+    ) -> Result<ExtensionInstalled, Error> {
+        let request = AdminRequest::ExtensionInstall { name, files, placement };
+        self.administer_extension(name, &request)
     }
 
     /// Lists the tenant's extensions.
@@ -109,14 +121,54 @@ impl Client {
         administer(&mut self.session, &AdminRequest::ExtensionDescribe { name })
     }
 
-    /// Removes an extension.
+    /// Removes an extension with all its versions.
     ///
     /// # Errors
     /// `UnknownExtension`, another refusal, or no answer.
     pub fn extension_remove(&mut self, name: &str) -> Result<(), Error> {
-        let removed = administer(&mut self.session, &AdminRequest::ExtensionRemove { name });
+        self.administer_extension(name, &AdminRequest::ExtensionRemove { name, version: 0 })
+    }
+
+    /// Removes one version of an extension, which must be neither current nor canary.
+    ///
+    /// # Errors
+    /// `UnknownExtension`, `NotPermitted`, another refusal, or no answer.
+    pub fn extension_remove_version(&mut self, name: &str, version: u32) -> Result<(), Error> {
+        self.administer_extension(name, &AdminRequest::ExtensionRemove { name, version })
+    }
+
+    /// Makes an earlier version current; `None` ends the canary, or, when there is none, takes the version
+    /// before the current one.
+    ///
+    /// # Errors
+    /// `UnknownExtension`, `NotFound` when there is nothing to go back to, another refusal, or no answer.
+    pub fn extension_roll_back(&mut self, name: &str, to: Option<u32>) -> Result<Standing, Error> {
+        let version = to.unwrap_or(0);
+        self.administer_extension(name, &AdminRequest::ExtensionRollback { name, version })
+    }
+
+    /// Makes a version current and keeps it so when others are installed; `None` ends that.
+    ///
+    /// # Errors
+    /// `UnknownExtension`, another refusal, or no answer.
+    pub fn extension_pin(&mut self, name: &str, version: Option<u32>) -> Result<Standing, Error> {
+        let version = version.unwrap_or(0);
+        self.administer_extension(name, &AdminRequest::ExtensionPin { name, version })
+    }
+
+    /// Makes the canary current.
+    ///
+    /// # Errors
+    /// `UnknownExtension`, `NotFound` when there is no canary, another refusal, or no answer.
+    pub fn extension_promote(&mut self, name: &str) -> Result<Standing, Error> {
+        self.administer_extension(name, &AdminRequest::ExtensionPromote { name })
+    }
+
+    /// Makes a request that may change what names of functions mean.
+    fn administer_extension<T: Body>(&mut self, name: &str, request: &AdminRequest<'_>) -> Result<T, Error> {
+        let answer = administer(&mut self.session, request);
         self.forget(name);
-        removed
+        answer
     }
 
     /// Forgets what was looked up of an extension.

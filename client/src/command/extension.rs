@@ -1,14 +1,16 @@
 //! `splinter ext` and `splinter invoke`: writing, checking, installing and calling extensions.
 
+mod versions;
+
 use super::bytes::{Bytes, to_hex};
 use super::failure::{Failure, Kind};
 use super::object;
 use super::options::ExtensionCommand;
-use super::output::{Answer, columns, thousands};
+use super::output::{Answer, thousands};
 use super::settings::Settings;
 use builder::package::DirectoryError;
 use builder::{Mode, Package, Refusal};
-use client::{Client, FunctionEntry, FunctionMode, PackageFile};
+use client::{Client, FunctionEntry, FunctionMode, PackageFile, Placement};
 use serde_json::json;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -19,15 +21,22 @@ pub fn run(settings: &Settings, command: ExtensionCommand) -> Result<Answer, Fai
     match command {
         ExtensionCommand::New { name } => create(&name),
         ExtensionCommand::Check { directory } => check(&directory),
-        ExtensionCommand::Install { directory, name } => {
-            install(&mut settings.connect()?, &directory, name.as_deref())
+        ExtensionCommand::Install { directory, name, placement } => {
+            let placement = match (placement.pin, placement.canary) {
+                (_, Some(percent)) => Placement::Canary(percent),
+                (true, None) => Placement::Pinned,
+                (false, None) => Placement::Current,
+            };
+            install(&mut settings.connect()?, &directory, name.as_deref(), placement)
         }
-        ExtensionCommand::List => list(&mut settings.connect()?),
+        ExtensionCommand::List => versions::list(&mut settings.connect()?),
         ExtensionCommand::Describe { name } => describe(&mut settings.connect()?, &name),
-        ExtensionCommand::Remove { name } => {
-            settings.connect()?.extension_remove(&name)?;
-            Ok(Answer::new(format!("removed {name}"), json!({ "removed": name })))
+        ExtensionCommand::Rollback { name, to } => versions::roll_back(&mut settings.connect()?, &name, to),
+        ExtensionCommand::Pin { name, version, .. } => {
+            versions::pin(&mut settings.connect()?, &name, version)
         }
+        ExtensionCommand::Promote { name } => versions::promote(&mut settings.connect()?, &name),
+        ExtensionCommand::Remove { name } => versions::remove(settings, &name),
     }
 }
 
@@ -56,19 +65,27 @@ pub fn invoke(
 }
 
 /// Sends the source of a package to the server.
-fn install(client: &mut Client, directory: &Path, name: Option<&str>) -> Result<Answer, Failure> {
+fn install(
+    client: &mut Client,
+    directory: &Path,
+    name: Option<&str>,
+    placement: Placement,
+) -> Result<Answer, Failure> {
     let package = pack(directory)?;
     let name = name.unwrap_or(package.name()).to_owned();
     let files = package.files().map(|(path, text)| PackageFile { path, bytes: text.as_bytes() }).collect();
-    let installed = client.extension_install(&name, files)?;
+    let installed = client.extension_install_as(&name, files, placement)?;
     let mut text =
         format!("installed {name}@{} (compiled in {} ms)", installed.version, installed.compile_ms);
+    if installed.current != installed.version {
+        text.push_str(&format!("; {name}@{} stays current", installed.current));
+    }
     if !installed.diagnostics.is_empty() {
         text.push_str(&format!("\n{}", installed.diagnostics.trim_end()));
     }
     let json = json!({
         "extension": name, "id": installed.extension, "version": installed.version,
-        "compile_ms": installed.compile_ms, "diagnostics": installed.diagnostics,
+        "current": installed.current, "compile_ms": installed.compile_ms, "diagnostics": installed.diagnostics,
     });
     Ok(Answer::new(text, json))
 }
@@ -111,19 +128,6 @@ fn refused(directory: &Path, refusals: &[Refusal]) -> Failure {
     let listing = builder::refusal::listing(refusals);
     Failure::new(Kind::Extension, format!("{} is refused:\n{listing}", directory.display()))
         .next("write what each line says instead, then check again; docs/extensions.md has the rules")
-}
-
-fn list(client: &mut Client) -> Result<Answer, Failure> {
-    let mut rows = vec![["extension", "version", "functions"].map(str::to_owned).to_vec()];
-    let mut values = Vec::new();
-    for entry in client.extension_list()? {
-        rows.push(vec![entry.name.clone(), entry.version.to_string(), entry.functions.to_string()]);
-        values.push(json!({
-            "extension": entry.name, "id": entry.extension, "version": entry.version,
-            "functions": entry.functions,
-        }));
-    }
-    Ok(Answer::new(columns(&rows), json!(values)))
 }
 
 fn describe(client: &mut Client, name: &str) -> Result<Answer, Failure> {

@@ -222,19 +222,57 @@ pub enum ExtensionCommand {
         /// Name to install it under; that of its package when left out.
         #[arg(long)]
         name: Option<String>,
+        #[command(flatten)]
+        placement: Placing,
     },
-    /// List the installed extensions.
+    /// List the installed extensions and their versions.
     List,
     /// Functions and figures of an extension.
     Describe {
         /// Its name.
         name: String,
     },
-    /// Remove an extension.
-    Remove {
+    /// Make the version before current again, or end the canary.
+    Rollback {
+        /// Its name.
+        name: String,
+        /// Which version becomes current; the one before when left out.
+        #[arg(long, value_name = "VERSION")]
+        to: Option<u32>,
+    },
+    /// Make a version current and keep it so when others are installed.
+    Pin {
+        /// Its name.
+        name: String,
+        /// The version; left out with --off.
+        #[arg(required_unless_present = "off", conflicts_with = "off")]
+        version: Option<u32>,
+        /// Let the next installation become current again.
+        #[arg(long)]
+        off: bool,
+    },
+    /// Make the canary current.
+    Promote {
         /// Its name.
         name: String,
     },
+    /// Remove an extension, or one version of it.
+    Remove {
+        /// NAME or NAME@VERSION.
+        name: String,
+    },
+}
+
+/// Who gets a version that is installed; without a word it becomes current.
+#[derive(Args, Clone, Debug)]
+#[group(multiple = false)]
+pub struct Placing {
+    /// Keep the current version current, and pin it; the new one is invoked as NAME@VERSION.
+    #[arg(long)]
+    pub pin: bool,
+    /// Give the new version so many of 100 invocations.
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=99))]
+    pub canary: Option<u8>,
 }
 
 #[cfg(test)]
@@ -253,6 +291,21 @@ mod tests {
         let options = Options::try_parse_from(line).unwrap();
         assert_eq!(options.global.output, Output::Json);
         assert_eq!(options.global.address.as_deref(), Some("127.0.0.1:9"));
+    }
+
+    #[test]
+    fn a_new_version_is_placed_in_one_way() {
+        let with = |more: &[&str]| {
+            let line = ["splinter", "ext", "install", "."].iter().chain(more);
+            Options::try_parse_from(line).map(|options| options.command)
+        };
+        assert!(with(&[]).is_ok() && with(&["--pin"]).is_ok() && with(&["--canary", "10"]).is_ok());
+        assert!(with(&["--pin", "--canary", "10"]).is_err());
+        assert!(with(&["--canary", "0"]).is_err() && with(&["--canary", "100"]).is_err());
+        let pin =
+            |more: &[&str]| Options::try_parse_from(["splinter", "ext", "pin", "tao"].iter().chain(more));
+        assert!(pin(&["3"]).is_ok() && pin(&["--off"]).is_ok());
+        assert!(pin(&[]).is_err() && pin(&["3", "--off"]).is_err());
     }
 
     #[test]

@@ -10,11 +10,13 @@
 
 mod error;
 mod extensions;
+mod standing;
 mod tables;
 mod tenants;
 
 pub use error::MetadataError;
-pub use extensions::ExtensionRow;
+pub use extensions::{ExtensionRow, StoredVersion};
+pub use standing::{Standing, StandingError};
 pub use tables::TableRow;
 pub use tenants::TenantRow;
 
@@ -33,8 +35,9 @@ use crate::limits::CLIENT_IDS_RESERVED;
 const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
 const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
 
-/// Version of the layout of the file; another one is refused at start.
-const FORMAT_VERSION: u64 = 1;
+/// Version of the layout of the file. The first one, which had one version of each extension, is brought to
+/// this one at start; others are refused.
+const FORMAT_VERSION: u64 = 2;
 
 /// Opens the database: called at start and again after a failed write.
 pub type Opener = Box<dyn Fn() -> Result<Database, redb::DatabaseError> + Send + Sync>;
@@ -65,12 +68,11 @@ impl Metadata {
             let mut format = transaction.open_table(FORMAT)?;
             let found = format.get("version")?.map(|version| version.value());
             match found {
-                None => {
-                    format.insert("version", FORMAT_VERSION)?;
-                }
-                Some(FORMAT_VERSION) => {}
+                None | Some(FORMAT_VERSION) => {}
+                Some(1) => extensions::upgrade(transaction)?,
                 Some(other) => return Err(MetadataError::UnknownFormat(other)),
             }
+            format.insert("version", FORMAT_VERSION)?;
             drop(format);
             transaction.open_table(COUNTERS)?;
             tenants::create(transaction)?;

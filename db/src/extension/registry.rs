@@ -1,12 +1,15 @@
-//! The extensions that are live, by tenant and name: installed from source, replaced, removed, described.
+//! The extensions that are live, by tenant and name, in all versions that are kept: installed from source,
+//! removed, described.
 //!
 //! Control threads come here; workers never do. An installation is built (crate `builder`, in its sandbox),
-//! loaded, recorded by the caller, and only then visible; what fails on the way leaves the version before it
-//! in place. Identical source is built once and loaded once, whoever installs it.
+//! loaded, recorded by the caller, and only then visible; what fails on the way leaves the versions before it
+//! in place. Identical source is built once and loaded once, whoever installs it. Which version is current is
+//! the caller's to say, by [`Registry::settle`].
 //!
-//! A version that was replaced or removed is kept here until no worker and no invocation refers to it any
-//! more, so that code is unmapped by a control thread and never by a worker. [`Registry::collect`] does that.
+//! A version that is kept no longer stays here until no worker and no invocation refers to it any more, so
+//! that code is unmapped by a control thread and never by a worker. [`Registry::collect`] does that.
 
+mod error;
 mod turns;
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,61 +21,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
 use builder::{Artefact, BuildError, Package, Toolchain};
-use wire::Status;
 
 use super::Extension;
+use super::lineup::Lineup;
 use super::log::ExtensionLog;
 use super::native::{Library, LoadError};
 use crate::tenant::TenantId;
+pub use error::InstallError;
 use turns::Turns;
-
-/// Why an installation failed. `E` is what recording it can fail with. Nothing has changed then.
-#[derive(Debug)]
-pub enum InstallError<E> {
-    /// It was not built.
-    Build(BuildError),
-    /// It was built and cannot be loaded.
-    Load(LoadError),
-    /// Too many installations wait already.
-    Busy,
-    /// The caller could not record it.
-    Record(E),
-}
-
-impl<E> InstallError<E> {
-    /// The status that says so on the wire; `None` when recording failed, which the caller knows better.
-    #[must_use]
-    pub fn status(&self) -> Option<Status> {
-        match self {
-            Self::Build(BuildError::Refused(_) | BuildError::ImportRefused { .. }) => {
-                Some(Status::SourceRefused)
-            }
-            Self::Build(BuildError::CompileFailed { .. } | BuildError::TimedOut { .. }) => {
-                Some(Status::CompileFailed)
-            }
-            Self::Build(BuildError::SandboxMissing { .. } | BuildError::ToolchainMissing { .. }) => {
-                Some(Status::Unavailable)
-            }
-            Self::Build(BuildError::DiskFull) => Some(Status::StorageFull),
-            Self::Build(BuildError::Io { .. }) | Self::Load(_) => Some(Status::Internal),
-            Self::Busy => Some(Status::LimitExceeded),
-            Self::Record(_) => None,
-        }
-    }
-}
-
-impl<E: fmt::Display> fmt::Display for InstallError<E> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Build(error) => error.fmt(out),
-            Self::Load(error) => error.fmt(out),
-            Self::Busy => out.write_str("too many installations wait; try again later"),
-            Self::Record(error) => error.fmt(out),
-        }
-    }
-}
-
-impl<E: fmt::Debug + fmt::Display> std::error::Error for InstallError<E> {}
 
 /// A version of an extension with what is known about it.
 #[derive(Debug)]
@@ -93,12 +49,32 @@ pub struct Installed {
     pub compile_ms: u64,
 }
 
+/// Which versions are kept, and which of them invocations get that name none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// What they get.
+    pub current: u32,
+    /// What a part of them gets instead, with its percentage.
+    pub canary: Option<(u32, u8)>,
+    /// All versions that are kept.
+    pub kept: Vec<u32>,
+}
+
+/// An extension in all its versions.
+#[derive(Clone, Debug)]
+pub struct Lineage {
+    /// The versions that are loaded, by number.
+    pub versions: BTreeMap<u32, Arc<Installed>>,
+    /// Which of them invocations get.
+    pub choice: Choice,
+}
+
 #[derive(Debug, Default)]
 struct Live {
-    extensions: BTreeMap<(TenantId, String), Arc<Installed>>,
+    extensions: BTreeMap<(TenantId, String), Lineage>,
     libraries: HashMap<String, Weak<Library>>,
     logs: HashMap<TenantId, Arc<ExtensionLog>>,
-    retired: Vec<Arc<Installed>>,
+    retired: Vec<Arc<Extension>>,
 }
 
 /// Prepares the toolchain: called until it has succeeded once.
@@ -146,9 +122,10 @@ impl Registry {
         Ok(Self { workshop, turns: Turns::default(), live: Mutex::default() })
     }
 
-    /// Builds, loads and publishes a version of `name`. `record` runs when everything else has succeeded: it
-    /// stores the installation and gives number and version. Takes 0.2 to 2 s of this thread, more when
-    /// others build; installations of one tenant come one after the other.
+    /// Builds, loads and takes in a version of `name`. `record` runs when everything else has succeeded: it
+    /// stores the installation and gives number and version. The first version is current; for a further one
+    /// [`Registry::settle`] says what becomes of it. Takes 0.2 to 2 s of this thread, more when others build;
+    /// installations of one tenant come one after the other.
     ///
     /// # Errors
     /// See [`InstallError`].
@@ -181,48 +158,67 @@ impl Registry {
             compile_ms: artefact.compile_ms,
         });
         let mut live = self.live();
-        let before = live.extensions.insert((tenant, name.to_owned()), Arc::clone(&installed));
+        let lineage = live.extensions.entry((tenant, name.to_owned())).or_insert_with(|| Lineage {
+            versions: BTreeMap::new(),
+            choice: Choice { current: version, canary: None, kept: vec![version] },
+        });
+        let before = lineage.versions.insert(version, Arc::clone(&installed));
         live.retire(before);
-        drop(live);
-        self.collect();
         Ok(installed)
     }
 
-    /// Takes an extension out. Invocations that run end on its code.
-    pub fn remove(&self, tenant: TenantId, name: &str) -> Option<Arc<Installed>> {
+    /// Says which versions are kept and which of them invocations get. What is kept no longer is retired:
+    /// invocations that run end on its code. Gives what workers are to know; `None` when there is no such
+    /// extension or its current version is not loaded.
+    pub fn settle(&self, tenant: TenantId, name: &str, choice: Choice) -> Option<Lineup> {
         let mut live = self.live();
-        let removed = live.extensions.remove(&(tenant, name.to_owned()))?;
-        live.retire(Some(Arc::clone(&removed)));
-        Some(removed)
+        let lineage = live.extensions.get_mut(&(tenant, name.to_owned()))?;
+        let gone: Vec<_> =
+            lineage.versions.extract_if(.., |version, _| !choice.kept.contains(version)).collect();
+        lineage.choice = choice;
+        let lineup = lineage.lineup();
+        for (_, installed) in gone {
+            live.retire(Some(installed));
+        }
+        lineup
+    }
+
+    /// Takes an extension out with all its versions. Invocations that run end on its code. False when there
+    /// was none.
+    pub fn remove(&self, tenant: TenantId, name: &str) -> bool {
+        let mut live = self.live();
+        let Some(removed) = live.extensions.remove(&(tenant, name.to_owned())) else { return false };
+        for installed in removed.versions.into_values() {
+            live.retire(Some(installed));
+        }
+        true
     }
 
     /// Takes all extensions of a tenant out.
     pub fn remove_tenant(&self, tenant: TenantId) {
-        let mut live = self.live();
-        let names: Vec<_> = live.extensions.keys().filter(|key| key.0 == tenant).cloned().collect();
-        for name in names {
-            let removed = live.extensions.remove(&name);
-            live.retire(removed);
+        for name in self.names(tenant) {
+            self.remove(tenant, &name);
         }
-        live.logs.remove(&tenant);
+        self.live().logs.remove(&tenant);
     }
 
     /// The current version of an extension.
     #[must_use]
     pub fn find(&self, tenant: TenantId, name: &str) -> Option<Arc<Installed>> {
+        self.lineage(tenant, name)?.current().cloned()
+    }
+
+    /// An extension in all its versions.
+    #[must_use]
+    pub fn lineage(&self, tenant: TenantId, name: &str) -> Option<Lineage> {
         self.live().extensions.get(&(tenant, name.to_owned())).cloned()
     }
 
-    /// The current versions of a tenant's extensions, by name.
+    /// The names of a tenant's extensions, in order.
     #[must_use]
-    pub fn list(&self, tenant: TenantId) -> Vec<Arc<Installed>> {
-        let from = (tenant, String::new());
-        let live = self.live();
-        live.extensions
-            .range(from..)
-            .take_while(|entry| entry.0.0 == tenant)
-            .map(|entry| entry.1.clone())
-            .collect()
+    pub fn names(&self, tenant: TenantId) -> Vec<String> {
+        let own = (tenant, String::new())..(TenantId(tenant.0 + 1), String::new());
+        self.live().extensions.range(own).map(|entry| entry.0.1.clone()).collect()
     }
 
     /// Where the extensions of a tenant log.
@@ -231,13 +227,11 @@ impl Registry {
         Arc::clone(self.live().logs.entry(tenant).or_default())
     }
 
-    /// Unloads what was replaced or removed and is not used any more. To be called now and then.
+    /// Unloads what is kept no longer and not used any more. To be called now and then.
     pub fn collect(&self) {
         let unused: Vec<_> = {
             let mut live = self.live();
-            let is_unused = |installed: &mut Arc<Installed>| {
-                Arc::strong_count(installed) == 1 && Arc::strong_count(&installed.extension) == 1
-            };
+            let is_unused = |extension: &mut Arc<Extension>| Arc::strong_count(extension) == 1;
             let unused = live.retired.extract_if(.., is_unused).collect();
             live.libraries.retain(|_, library| library.strong_count() > 0);
             unused
@@ -246,7 +240,7 @@ impl Registry {
         drop(unused);
     }
 
-    /// Versions that were replaced or removed and are not unloaded yet.
+    /// Versions that are kept no longer and are not unloaded yet.
     #[must_use]
     pub fn retired(&self) -> usize {
         self.live().retired.len()
@@ -273,8 +267,29 @@ impl Live {
     fn retire(&mut self, installed: Option<Arc<Installed>>) {
         if let Some(installed) = installed {
             installed.extension.retire();
-            self.retired.push(installed);
+            self.retired.push(Arc::clone(&installed.extension));
         }
+    }
+}
+
+impl Lineage {
+    /// The current version, if it is loaded.
+    #[must_use]
+    pub fn current(&self) -> Option<&Arc<Installed>> {
+        self.versions.get(&self.choice.current)
+    }
+
+    /// What workers are to know. A canary that is not loaded is none.
+    fn lineup(&self) -> Option<Lineup> {
+        let loaded = |version: &u32| self.versions.get(version).map(|found| Arc::clone(&found.extension));
+        let current = loaded(&self.choice.current)?;
+        let canary = self.choice.canary.and_then(|(version, percent)| Some((loaded(&version)?, percent)));
+        let named = |version: &&u32| {
+            **version != self.choice.current
+                && self.choice.canary.is_none_or(|(canary, _)| canary != **version)
+        };
+        let others = self.versions.keys().filter(named).filter_map(loaded).collect();
+        Some(Lineup::new(current, canary, others))
     }
 }
 

@@ -14,6 +14,7 @@ use wire::{AdminRequest, Status};
 
 use super::control::{Control, Refusal};
 use super::opening::Role;
+use crate::cluster::metadata::Standing;
 use crate::session::Session;
 
 /// Brings back what the metadata has: called once, before anybody is let in. An extension that cannot be
@@ -26,9 +27,7 @@ pub fn restore(control: &Control) -> Result<(), Refusal> {
         control.publish_table(row.id, row.tenant, &row.name)?;
     }
     for row in control.metadata.extensions()? {
-        if let Err(refusal) = extensions::restore(control, &row) {
-            tracing::error!(name = row.name, %refusal, "an installed extension is not available");
-        }
+        extensions::restore(control, &row)?;
     }
     Ok(())
 }
@@ -63,12 +62,24 @@ fn serve_tenant(
         AdminRequest::TableDrop { name } => tables::drop(control, tenant, name),
         AdminRequest::TableStat { name } => tables::count(control, tenant, name),
         AdminRequest::TableOpen { name } => tables::open(control, tenant, name),
-        AdminRequest::ExtensionInstall { name, files } => {
-            extensions::install(control, session, name, files, body)
+        AdminRequest::ExtensionInstall { name, files, placement } => {
+            extensions::install(control, session, (name, files, *placement), body)
         }
-        AdminRequest::ExtensionList => Ok(extensions::list(control, tenant)),
+        AdminRequest::ExtensionList => extensions::list(control, tenant),
         AdminRequest::ExtensionDescribe { name } => extensions::describe(control, tenant, name),
-        AdminRequest::ExtensionRemove { name } => extensions::remove(control, tenant, name),
+        AdminRequest::ExtensionRemove { name, version: 0 } => extensions::remove(control, tenant, name),
+        AdminRequest::ExtensionRemove { name, version } => {
+            extensions::remove_version(control, tenant, name, *version)
+        }
+        AdminRequest::ExtensionRollback { name, version } => {
+            extensions::change(control, tenant, name, |standing| standing.roll_back(*version))
+        }
+        AdminRequest::ExtensionPin { name, version } => {
+            extensions::change(control, tenant, name, |standing| standing.pin(*version))
+        }
+        AdminRequest::ExtensionPromote { name } => {
+            extensions::change(control, tenant, name, Standing::promote)
+        }
         AdminRequest::ExtensionResolve { name } => extensions::resolve(control, tenant, name),
         _ => Err(not_permitted("this takes the administrator's secret")),
     }

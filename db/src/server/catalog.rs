@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::change::Change;
-use crate::extension::Extension;
+use crate::extension::lineup::Lineup;
 use crate::session::Session;
 use crate::tablet::{NumberHash, Tables};
 
@@ -17,7 +17,7 @@ pub struct Catalog {
     /// Tables of all tenants.
     pub tables: Tables,
     sessions: HashMap<u64, Arc<Session>, NumberHash>,
-    extensions: HashMap<u32, Arc<Extension>, NumberHash>,
+    extensions: HashMap<u32, Lineup, NumberHash>,
 }
 
 impl Catalog {
@@ -28,10 +28,10 @@ impl Catalog {
         self.sessions.get(&token)
     }
 
-    /// The current version of an extension, of whichever tenant.
+    /// The versions of an extension, of whichever tenant.
     #[inline]
     #[must_use]
-    pub fn extension(&self, id: u32) -> Option<&Arc<Extension>> {
+    pub fn extension(&self, id: u32) -> Option<&Lineup> {
         self.extensions.get(&id)
     }
 
@@ -48,15 +48,16 @@ impl Catalog {
             Change::TableDropped(id) => {
                 self.tables.remove(id);
             }
-            Change::ExtensionInstalled(extension) => {
-                self.extensions.insert(extension.id, extension);
+            Change::ExtensionSettled(lineup) => {
+                // Each worker has its own, so that a lookup follows one pointer less.
+                self.extensions.insert(lineup.id, Lineup::clone(&lineup));
             }
             Change::ExtensionRemoved(id) => {
                 self.extensions.remove(&id);
             }
             Change::TenantDropped(tenant) => {
                 self.sessions.retain(|_, session| session.tenant != tenant);
-                self.extensions.retain(|_, extension| extension.tenant != tenant);
+                self.extensions.retain(|_, lineup| lineup.tenant != tenant);
                 self.tables.remove_tenant(tenant);
             }
             Change::Request(_) | Change::Stop => {}

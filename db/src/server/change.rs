@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use net::Waker;
 
-use crate::extension::Extension;
+use crate::extension::lineup::Lineup;
 use crate::limits::CHANGE_TIMEOUT_MS;
 use crate::session::{Answer, Session};
 use crate::tablet::TableEntry;
@@ -30,8 +30,8 @@ pub enum Change {
     TableCreated(Arc<TableEntry>),
     /// The table is gone.
     TableDropped(u32),
-    /// The extension can be invoked from now on, in place of an earlier version.
-    ExtensionInstalled(Arc<Extension>),
+    /// These versions of an extension can be invoked from now on, in place of what was known of it.
+    ExtensionSettled(Arc<Lineup>),
     /// The extension cannot be invoked any more.
     ExtensionRemoved(u32),
     /// The tenant is gone with all it had.

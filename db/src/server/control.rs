@@ -16,7 +16,7 @@ use wire::Status;
 use super::change::{Change, ChangeSender, broadcast};
 use super::refusal::RefusalLimit;
 use crate::clock::Clock;
-use crate::cluster::metadata::{Metadata, MetadataError};
+use crate::cluster::metadata::{Metadata, MetadataError, StandingError};
 use crate::extension::registry::Registry;
 use crate::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
 use crate::metrics::WorkerMetrics;
@@ -60,6 +60,9 @@ impl From<MetadataError> for Refusal {
             MetadataError::AlreadyExists => Status::AlreadyExists,
             MetadataError::NotFound => Status::NotFound,
             MetadataError::LimitExceeded => Status::LimitExceeded,
+            MetadataError::Standing(StandingError::InUse(_)) => Status::NotPermitted,
+            MetadataError::Standing(StandingError::NoSuchVersion(_)) => Status::UnknownExtension,
+            MetadataError::Standing(_) => Status::NotFound,
             MetadataError::StorageFull => Status::StorageFull,
             MetadataError::UnknownFormat(_) | MetadataError::Storage(_) => {
                 tracing::error!(%error, "metadata failed");

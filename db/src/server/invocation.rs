@@ -33,8 +33,8 @@ pub fn start(
     };
     let metrics = environment.metrics;
     let caller = Caller { session, sequence };
-    let found = catalog.extension(extension).filter(|found| found.tenant == session.tenant);
-    let Some(found) = found.filter(|found| version == 0 || version == found.version) else {
+    let lineup = catalog.extension(extension).filter(|lineup| lineup.tenant == session.tenant);
+    let Some(found) = lineup.and_then(|lineup| lineup.choose(version, session.client_id, sequence)) else {
         return refuse_invocation(environment, caller, Status::UnknownExtension, place);
     };
     let Some(index) = found.function(function) else {

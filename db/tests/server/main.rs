@@ -9,6 +9,7 @@ mod extensions;
 mod isolation;
 mod restart;
 mod streams;
+mod versions;
 
 use std::net::SocketAddr;
 use std::path::Path;

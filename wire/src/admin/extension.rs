@@ -5,6 +5,7 @@
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
+use crate::{Standing, VersionEntry};
 
 /// What a function may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,8 +69,10 @@ impl Body for FunctionEntry {
 pub struct ExtensionInstalled {
     /// What invocations name it by; the same for all its versions.
     pub extension: u32,
-    /// The version that is now the current one.
+    /// The version that was installed.
     pub version: u32,
+    /// The version that is current now.
+    pub current: u32,
     /// Milliseconds that checking and compiling took, 0 when the same source had been built before.
     pub compile_ms: u32,
     /// The compiler's warnings; may be empty.
@@ -80,6 +83,7 @@ impl Body for ExtensionInstalled {
     fn write(&self, writer: &mut BodyWriter) {
         writer.u32(self.extension);
         writer.u32(self.version);
+        writer.u32(self.current);
         writer.u32(self.compile_ms);
         writer.text(&self.diagnostics);
     }
@@ -88,6 +92,7 @@ impl Body for ExtensionInstalled {
         Ok(ExtensionInstalled {
             extension: reader.u32()?,
             version: reader.u32()?,
+            current: reader.u32()?,
             compile_ms: reader.u32()?,
             diagnostics: reader.text()?.to_owned(),
         })
@@ -99,28 +104,32 @@ impl Body for ExtensionInstalled {
 pub struct ExtensionEntry {
     /// What invocations name it by.
     pub extension: u32,
-    /// The current version.
-    pub version: u32,
     /// Its name.
     pub name: String,
-    /// How many functions it has.
+    /// Which versions invocations get.
+    pub standing: Standing,
+    /// How many functions the current version has; 0 when it could not be loaded.
     pub functions: u32,
+    /// All versions that are kept, oldest first.
+    pub versions: Vec<VersionEntry>,
 }
 
 impl Body for ExtensionEntry {
     fn write(&self, writer: &mut BodyWriter) {
         writer.u32(self.extension);
-        writer.u32(self.version);
         writer.text(&self.name);
+        self.standing.write(writer);
         writer.u32(self.functions);
+        self.versions.write(writer);
     }
 
     fn read(reader: &mut BodyReader<'_>) -> Result<ExtensionEntry, Status> {
         Ok(ExtensionEntry {
             extension: reader.u32()?,
-            version: reader.u32()?,
             name: reader.text()?.to_owned(),
+            standing: Standing::read(reader)?,
             functions: reader.u32()?,
+            versions: Vec::read(reader)?,
         })
     }
 }

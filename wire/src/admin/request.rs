@@ -8,6 +8,7 @@ use crate::limits::{INSTALL_BODY_BYTES_MAX, PACKAGE_FILES_MAX};
 use crate::name::path_is_valid;
 use crate::opcode;
 use crate::status::Status;
+use crate::{Body, Placement};
 
 /// One file of an extension's source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,12 +57,14 @@ pub enum AdminRequest<'a> {
         name: &'a str,
     },
     /// Compiles and installs an extension: [`crate::ExtensionInstalled`]. A name that exists gets a new
-    /// version, which becomes the current one.
+    /// version.
     ExtensionInstall {
         /// Its name.
         name: &'a str,
         /// Its source.
         files: Vec<PackageFile<'a>>,
+        /// Who gets the new version.
+        placement: Placement,
     },
     /// Lists the extensions: a `Vec` of [`crate::ExtensionEntry`].
     ExtensionList,
@@ -70,13 +73,34 @@ pub enum AdminRequest<'a> {
         /// Its name.
         name: &'a str,
     },
-    /// Removes an extension: empty.
+    /// Removes an extension, or one version of it: empty.
     ExtensionRemove {
         /// Its name.
         name: &'a str,
+        /// Which version; 0 is all of them.
+        version: u32,
     },
     /// Finds what is needed to invoke: [`crate::ExtensionResolved`].
     ExtensionResolve {
+        /// Its name.
+        name: &'a str,
+    },
+    /// Makes an earlier version current: [`crate::Standing`].
+    ExtensionRollback {
+        /// Its name.
+        name: &'a str,
+        /// Which version; 0 ends the canary, or, when there is none, takes the version before the current one.
+        version: u32,
+    },
+    /// Makes a version current and keeps it so when others are installed: [`crate::Standing`].
+    ExtensionPin {
+        /// Its name.
+        name: &'a str,
+        /// Which version; 0 lets the next installation become current again.
+        version: u32,
+    },
+    /// Makes the canary current: [`crate::Standing`].
+    ExtensionPromote {
         /// Its name.
         name: &'a str,
     },
@@ -108,6 +132,9 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::ExtensionDescribe { .. } => opcode::EXTENSION_DESCRIBE,
             AdminRequest::ExtensionRemove { .. } => opcode::EXTENSION_REMOVE,
             AdminRequest::ExtensionResolve { .. } => opcode::EXTENSION_RESOLVE,
+            AdminRequest::ExtensionRollback { .. } => opcode::EXTENSION_ROLLBACK,
+            AdminRequest::ExtensionPin { .. } => opcode::EXTENSION_PIN,
+            AdminRequest::ExtensionPromote { .. } => opcode::EXTENSION_PROMOTE,
             AdminRequest::Statistics => opcode::STATISTICS,
             AdminRequest::SessionList => opcode::SESSION_LIST,
             AdminRequest::SessionRevoke { .. } => opcode::SESSION_REVOKE,
@@ -133,21 +160,16 @@ impl<'a> AdminRequest<'a> {
             | AdminRequest::TableStat { name }
             | AdminRequest::TableOpen { name }
             | AdminRequest::ExtensionDescribe { name }
-            | AdminRequest::ExtensionRemove { name }
+            | AdminRequest::ExtensionPromote { name }
             | AdminRequest::ExtensionResolve { name } => writer.text(name),
-            AdminRequest::ExtensionInstall { name, files } => {
-                let source_bytes: usize =
-                    files.iter().map(|file| file.path.len() + file.bytes.len() + 6).sum();
-                let body_bytes = name.len() + 4 + source_bytes;
-                if files.len() > PACKAGE_FILES_MAX || body_bytes > INSTALL_BODY_BYTES_MAX {
-                    return Err(Status::LimitExceeded);
-                }
+            AdminRequest::ExtensionRemove { name, version }
+            | AdminRequest::ExtensionRollback { name, version }
+            | AdminRequest::ExtensionPin { name, version } => {
                 writer.text(name);
-                writer.u16(files.len() as u16);
-                for file in files {
-                    writer.text(file.path);
-                    writer.blob(file.bytes);
-                }
+                writer.u32(*version);
+            }
+            AdminRequest::ExtensionInstall { name, files, placement } => {
+                write_installation(&mut writer, name, files, *placement)?;
             }
             AdminRequest::SessionRevoke { client_id } => writer.u64(*client_id),
         }
@@ -171,12 +193,22 @@ impl<'a> AdminRequest<'a> {
             opcode::TABLE_STAT => AdminRequest::TableStat { name: reader.name()? },
             opcode::TABLE_OPEN => AdminRequest::TableOpen { name: reader.name()? },
             opcode::EXTENSION_INSTALL => {
-                AdminRequest::ExtensionInstall { name: reader.name()?, files: read_files(&mut reader)? }
+                let (name, files) = (reader.name()?, read_files(&mut reader)?);
+                AdminRequest::ExtensionInstall { name, files, placement: Placement::read(&mut reader)? }
             }
             opcode::EXTENSION_LIST => AdminRequest::ExtensionList,
             opcode::EXTENSION_DESCRIBE => AdminRequest::ExtensionDescribe { name: reader.name()? },
-            opcode::EXTENSION_REMOVE => AdminRequest::ExtensionRemove { name: reader.name()? },
+            opcode::EXTENSION_REMOVE => {
+                AdminRequest::ExtensionRemove { name: reader.name()?, version: reader.u32()? }
+            }
             opcode::EXTENSION_RESOLVE => AdminRequest::ExtensionResolve { name: reader.name()? },
+            opcode::EXTENSION_ROLLBACK => {
+                AdminRequest::ExtensionRollback { name: reader.name()?, version: reader.u32()? }
+            }
+            opcode::EXTENSION_PIN => {
+                AdminRequest::ExtensionPin { name: reader.name()?, version: reader.u32()? }
+            }
+            opcode::EXTENSION_PROMOTE => AdminRequest::ExtensionPromote { name: reader.name()? },
             opcode::STATISTICS => AdminRequest::Statistics,
             opcode::SESSION_LIST => AdminRequest::SessionList,
             opcode::SESSION_REVOKE => AdminRequest::SessionRevoke { client_id: reader.u64()? },
@@ -185,6 +217,27 @@ impl<'a> AdminRequest<'a> {
         reader.finish()?;
         Ok(request)
     }
+}
+
+fn write_installation(
+    writer: &mut BodyWriter,
+    name: &str,
+    files: &[PackageFile<'_>],
+    placement: Placement,
+) -> Result<(), Status> {
+    let source_bytes: usize = files.iter().map(|file| file.path.len() + file.bytes.len() + 6).sum();
+    let body_bytes = name.len() + 6 + source_bytes;
+    if files.len() > PACKAGE_FILES_MAX || body_bytes > INSTALL_BODY_BYTES_MAX {
+        return Err(Status::LimitExceeded);
+    }
+    writer.text(name);
+    writer.u16(files.len() as u16);
+    for file in files {
+        writer.text(file.path);
+        writer.blob(file.bytes);
+    }
+    placement.write(writer);
+    Ok(())
 }
 
 fn read_files<'a>(reader: &mut BodyReader<'a>) -> Result<Vec<PackageFile<'a>>, Status> {

@@ -3,8 +3,9 @@
 use wire::limits::PACKAGE_FILES_MAX;
 use wire::{
     AdminRequest, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved,
-    FunctionEntry, FunctionMode, OpenRequest, Opened, PackageFile, SessionEntry, SessionLimits, Statistic,
-    Status, TableEntry, TableId, TableStatistics, TenantCreated, TenantEntry, VersionRange, opcode,
+    FunctionEntry, FunctionMode, OpenRequest, Opened, PackageFile, Placement, SessionEntry, SessionLimits,
+    Standing, Statistic, Status, TableEntry, TableId, TableStatistics, TenantCreated, TenantEntry,
+    VersionEntry, VersionRange, opcode,
 };
 
 pub fn admin_requests() -> Vec<AdminRequest<'static>> {
@@ -22,10 +23,15 @@ pub fn admin_requests() -> Vec<AdminRequest<'static>> {
         AdminRequest::TableDrop { name },
         AdminRequest::TableStat { name },
         AdminRequest::TableOpen { name },
-        AdminRequest::ExtensionInstall { name, files },
+        AdminRequest::ExtensionInstall { name, files, placement: Placement::Canary(99) },
+        AdminRequest::ExtensionInstall { name, files: Vec::new(), placement: Placement::Pinned },
+        AdminRequest::ExtensionInstall { name, files: Vec::new(), placement: Placement::Current },
         AdminRequest::ExtensionList,
         AdminRequest::ExtensionDescribe { name },
-        AdminRequest::ExtensionRemove { name },
+        AdminRequest::ExtensionRemove { name, version: 3 },
+        AdminRequest::ExtensionRollback { name, version: 0 },
+        AdminRequest::ExtensionPin { name, version: u32::MAX },
+        AdminRequest::ExtensionPromote { name },
         AdminRequest::ExtensionResolve { name },
         AdminRequest::Statistics,
         AdminRequest::SessionList,
@@ -145,10 +151,19 @@ fn every_answer_survives_the_wire() {
     survives(ExtensionInstalled {
         extension: 1,
         version: 2,
+        current: 1,
         compile_ms: 3,
         diagnostics: "warning: unused\n".into(),
     });
-    survives(vec![ExtensionEntry { extension: 1, version: 2, name: "tao".into(), functions: 9 }]);
+    let standing = Standing { current: 1, canary: 2, canary_percent: 10, pinned: true };
+    survives(standing);
+    survives(vec![ExtensionEntry {
+        extension: 1,
+        name: "tao".into(),
+        standing,
+        functions: 9,
+        versions: vec![VersionEntry { version: 2, installed_ms: 3 }],
+    }]);
     survives(description());
     survives(ExtensionResolved { extension: 1, version: 2, functions: vec![function()] });
     survives(vec![Statistic { name: "requests".into(), value: u64::MAX }]);
@@ -182,15 +197,23 @@ fn names_that_may_not_be_used_are_refused_at_the_edge() {
 fn packages_that_climb_repeat_or_swell_are_refused() {
     let file = |path| PackageFile { path, bytes: b"" };
     let refusal = |files| {
-        let request = AdminRequest::ExtensionInstall { name: "x", files };
+        let request = AdminRequest::ExtensionInstall { name: "x", files, placement: Placement::Current };
         AdminRequest::decode(opcode::EXTENSION_INSTALL, &request.encode().expect("it is small")).err()
     };
     assert_eq!(refusal(vec![file("src/lib.rs"), file("../../x")]), Some(Status::NameInvalid));
     assert_eq!(refusal(vec![file("lib.rs"), file("lib.rs")]), Some(Status::NameInvalid));
-    let many = AdminRequest::ExtensionInstall { name: "x", files: vec![file("a"); PACKAGE_FILES_MAX + 1] };
+    let files = vec![file("a"); PACKAGE_FILES_MAX + 1];
+    let many = AdminRequest::ExtensionInstall { name: "x", files, placement: Placement::Current };
     assert_eq!(many.encode(), Err(Status::LimitExceeded));
     let huge = vec![0; 17 << 20];
     let files = vec![PackageFile { path: "a", bytes: &huge }];
-    let huge = AdminRequest::ExtensionInstall { name: "x", files };
+    let huge = AdminRequest::ExtensionInstall { name: "x", files, placement: Placement::Current };
     assert_eq!(huge.encode(), Err(Status::LimitExceeded));
+}
+
+#[test]
+fn a_canary_gets_a_part_and_never_all_or_nothing() {
+    for (kind, percent) in [(0, 1), (1, 1), (2, 0), (2, 100), (3, 0)] {
+        assert_eq!(Placement::decode(&[kind, percent]), Err(Status::Malformed), "{kind} {percent}");
+    }
 }

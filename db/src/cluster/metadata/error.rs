@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::is_full;
+use super::{StandingError, is_full};
 
 /// Why the metadata refused. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub enum MetadataError {
     NotFound,
     /// There are as many as may be.
     LimitExceeded,
+    /// The versions of the extension do not allow it.
+    Standing(StandingError),
     /// The disk is full.
     StorageFull,
     /// The file was written by another version of the server: the number of its layout.
@@ -27,6 +29,7 @@ impl fmt::Display for MetadataError {
             Self::AlreadyExists => formatter.write_str("the name is taken"),
             Self::NotFound => formatter.write_str("there is nothing of that name"),
             Self::LimitExceeded => formatter.write_str("there are as many as may be"),
+            Self::Standing(error) => error.fmt(formatter),
             Self::StorageFull => formatter.write_str("the disk is full"),
             Self::UnknownFormat(version) => {
                 write!(formatter, "the metadata has layout {version}, which this server does not know")

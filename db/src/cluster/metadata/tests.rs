@@ -5,18 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redb::backends::InMemoryBackend;
-use redb::{Builder, StorageBackend};
+use redb::{Builder, StorageBackend, TableDefinition};
+use wire::Placement;
 
-use super::{ExtensionRow, Metadata, MetadataError};
+use super::{Metadata, MetadataError, Standing, StandingError};
 use crate::tenant::TenantId;
 use crate::tenant::secret::SecretHash;
 
 const SECRET: SecretHash = SecretHash { salt: [1; 16], digest: [2; 32] };
-
-fn extension(id: u32, version: u32, package: &[u8]) -> ExtensionRow {
-    let (tenant, name) = (TenantId(1), "tao".to_owned());
-    ExtensionRow { id, tenant, name, version, installed_ms: 5, package: package.to_vec() }
-}
 
 #[test]
 fn everything_survives_a_restart() {
@@ -25,8 +21,9 @@ fn everything_survives_a_restart() {
     let metadata = Metadata::open(&path).expect("a fresh file");
     let ann = metadata.tenant_create("ann", SECRET).expect("room");
     let table = metadata.table_create(ann, "graph").expect("room");
-    let (id, version) = metadata.extension_reserve(ann, "tao").expect("room");
-    metadata.extension_store(&extension(id, version, b"source")).expect("room");
+    let first = metadata.extension_install(ann, "tao", Placement::Current, 5, b"source").expect("room");
+    let second = metadata.extension_install(ann, "tao", Placement::Canary(10), 6, b"newer").expect("room");
+    assert_eq!((second.id, second.newest), (first.id, 2));
     drop(metadata);
 
     let metadata = Metadata::open(&path).expect("the file");
@@ -36,8 +33,47 @@ fn everything_survives_a_restart() {
         Some((ann, SECRET))
     );
     assert_eq!(metadata.tables().expect("rows")[0].id, table);
-    assert_eq!(metadata.extensions().expect("rows"), vec![extension(id, 1, b"source")]);
-    assert_eq!(metadata.extension_reserve(ann, "tao"), Ok((id, 2)));
+    assert_eq!(metadata.extensions().expect("rows"), vec![second.clone()]);
+    assert_eq!(metadata.extension_find(ann, "tao").expect("a row"), Some(second));
+    let stored = metadata.extension_version(ann, "tao", 1).expect("a version");
+    assert_eq!((stored.installed_ms, stored.package.as_slice()), (5, &b"source"[..]));
+    let promoted = metadata.extension_change(ann, "tao", Standing::promote).expect("a canary");
+    assert_eq!((promoted.standing.current, promoted.standing.canary), (2, None));
+    let removed = metadata.extension_change(ann, "tao", |standing| standing.remove(1)).expect("kept");
+    assert_eq!(removed.standing.kept, [2]);
+    assert_eq!(metadata.extension_version(ann, "tao", 1), Err(MetadataError::NotFound));
+    let refused = metadata.extension_change(ann, "tao", |standing| standing.remove(2));
+    assert_eq!(refused, Err(MetadataError::Standing(StandingError::InUse(2))));
+    let third = metadata.extension_install(ann, "tao", Placement::Current, 7, b"newest").expect("room");
+    assert_eq!((third.newest, third.standing.current), (3, 3));
+}
+
+#[test]
+fn a_file_of_the_first_layout_is_brought_over() {
+    const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
+    const EXTENSIONS: TableDefinition<'_, (u32, &str), (u32, u32, u64, &[u8])> =
+        TableDefinition::new("extensions");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("metadata.redb");
+    let database = Builder::new().create(&path).expect("a fresh file");
+    let transaction = database.begin_write().expect("a transaction");
+    transaction.open_table(FORMAT).expect("a table").insert("version", 1).expect("room");
+    let row = (9, 4, 5, &b"source"[..]);
+    transaction.open_table(EXTENSIONS).expect("a table").insert((7, "tao"), row).expect("room");
+    transaction.commit().expect("room");
+    drop(database);
+
+    let metadata = Metadata::open(&path).expect("the file");
+    let ann = TenantId(7);
+    let row = metadata.extension_find(ann, "tao").expect("a row").expect("brought over");
+    assert_eq!((row.id, row.newest), (9, 4));
+    let standing = Standing { current: 4, canary: None, pinned: false, kept: vec![4] };
+    assert_eq!(row.standing, standing);
+    let stored = metadata.extension_version(ann, "tao", 4).expect("a version");
+    assert_eq!((stored.installed_ms, stored.package.as_slice()), (5, &b"source\0\0"[..]));
+    drop(metadata);
+    let again = Metadata::open(&path).expect("the file, now of this layout");
+    assert_eq!(again.extensions().expect("rows").len(), 1);
 }
 
 #[test]
@@ -73,15 +109,14 @@ fn a_dropped_tenant_takes_its_things_and_nothing_else() {
     let bob = metadata.tenant_create("bob", SECRET).expect("room");
     for tenant in [ann, bob] {
         metadata.table_create(tenant, "t").expect("room");
-        let (id, version) = metadata.extension_reserve(tenant, "e").expect("room");
-        let row =
-            ExtensionRow { id, tenant, name: "e".to_owned(), version, installed_ms: 5, package: Vec::new() };
-        metadata.extension_store(&row).expect("room");
+        metadata.extension_install(tenant, "e", Placement::Current, 5, b"").expect("room");
     }
     assert_eq!(metadata.tenant_drop("ann"), Ok(ann));
     assert_eq!(metadata.tenant_drop("ann"), Err(MetadataError::NotFound));
     assert!(metadata.tables().expect("rows").iter().all(|row| row.tenant == bob));
     assert_eq!(metadata.extensions().expect("rows").len(), 1);
+    assert!(metadata.extension_version(bob, "e", 1).is_ok());
+    assert_eq!(metadata.extension_version(ann, "e", 1), Err(MetadataError::NotFound));
     let again = metadata.tenant_create("ann", SECRET).expect("room");
     assert!(again > bob);
 }
@@ -127,12 +162,13 @@ fn a_full_disk_leaves_nothing_half_made_and_heals() {
     let ann = metadata.tenant_create("ann", SECRET).expect("room");
 
     let package = vec![7; 8 << 20];
-    let refused = metadata.extension_store(&extension(1, 1, &package));
+    let install = || metadata.extension_install(ann, "tao", Placement::Current, 5, &package);
+    let refused = install();
     assert_eq!(refused, Err(MetadataError::StorageFull));
     assert_eq!(metadata.extensions().expect("rows"), Vec::new());
     assert_eq!(metadata.tenant_find("ann").expect("a row").map(|row| row.id), Some(ann));
 
     room.store(64 << 20, Ordering::Relaxed);
-    metadata.extension_store(&extension(1, 1, &package)).expect("there is room now");
+    install().expect("there is room now");
     assert_eq!(metadata.extensions().expect("rows").len(), 1);
 }

@@ -1,15 +1,18 @@
-//! Extensions of one tenant: install, list, describe, remove, resolve.
+//! Extensions of one tenant: install, list, switch between versions, describe, remove, resolve.
 //!
 //! An installation is compiled without any lock of the control plane. Once it is built and loaded, one step
-//! under the lock records it and tells the workers; what fails before that leaves the earlier version.
+//! under the lock records it and tells the workers; what fails before that leaves the earlier versions as they
+//! were. Every switch is the same step: the metadata, the registry, all workers, then the client hears of it.
+
+use std::sync::Arc;
 
 use wire::{
     AdminRequest, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved,
-    FunctionEntry, FunctionMode, PackageFile, Status, opcode,
+    FunctionEntry, FunctionMode, PackageFile, Placement, Status, VersionEntry, opcode,
 };
 
-use crate::cluster::metadata::ExtensionRow;
-use crate::extension::registry::{InstallError, Installed};
+use crate::cluster::metadata::{ExtensionRow, MetadataError, Standing, StandingError};
+use crate::extension::registry::{Choice, InstallError, Installed};
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal, lock};
 use crate::session::Session;
@@ -19,65 +22,117 @@ use crate::tenant::TenantId;
 pub(super) fn install(
     control: &Control,
     session: &Session,
-    name: &str,
-    files: &[PackageFile<'_>],
+    (name, files, placement): (&str, &[PackageFile<'_>], Placement),
     package: &[u8],
 ) -> Result<Vec<u8>, Refusal> {
     let (tenant, installed_ms) = (session.tenant, control.clock.wall_ms());
-    let mut changing = None;
+    let (mut changing, mut row) = (None, None);
     let record = || {
         changing = Some(lock(&control.changing));
         if session.is_closed() {
             // The tenant may have been dropped while this was compiled.
             return Err(Refusal::from(Status::BadToken));
         }
-        let (id, version) = control.metadata.extension_reserve(tenant, name)?;
-        let (name, package) = (name.to_owned(), package.to_vec());
-        control.metadata.extension_store(&ExtensionRow {
-            id,
-            tenant,
-            name,
-            version,
-            installed_ms,
-            package,
-        })?;
-        Ok((id, version))
+        let stored = control.metadata.extension_install(tenant, name, placement, installed_ms, package)?;
+        let numbers = (stored.id, stored.newest);
+        row = Some(stored);
+        Ok(numbers)
     };
     let installed =
         control.registry.install(tenant, name, owned(files), installed_ms, record).map_err(refusal)?;
-    let extension = &installed.extension;
-    control.tell(&Change::ExtensionInstalled(extension.clone()))?;
+    let row = row.ok_or(Status::Internal)?;
+    publish(control, &row)?;
     drop(changing);
     let answer = ExtensionInstalled {
-        extension: extension.id,
-        version: extension.version,
+        extension: row.id,
+        version: row.newest,
+        current: row.standing.current,
         compile_ms: milliseconds(installed.compile_ms),
         diagnostics: String::new(),
     };
     Ok(answer.encode())
 }
 
-/// Builds or finds the artefact of a stored installation and makes it live.
-pub(super) fn restore(control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
-    let request = AdminRequest::decode(opcode::EXTENSION_INSTALL, &row.package)?;
-    let AdminRequest::ExtensionInstall { files, .. } = request else { return Err(Status::Internal.into()) };
-    let record = || Ok::<_, Refusal>((row.id, row.version));
-    let installed = control
-        .registry
-        .install(row.tenant, &row.name, owned(&files), row.installed_ms, record)
-        .map_err(refusal)?;
-    control.tell(&Change::ExtensionInstalled(installed.extension.clone()))
+/// Tells registry and workers which versions there are.
+fn publish(control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
+    let Standing { current, canary, kept, .. } = row.standing.clone();
+    match control.registry.settle(row.tenant, &row.name, Choice { current, canary, kept }) {
+        Some(lineup) => control.tell(&Change::ExtensionSettled(Arc::new(lineup)))?,
+        // Its current version could not be built when the server started.
+        None => control.tell(&Change::ExtensionRemoved(row.id))?,
+    }
+    control.registry.collect();
+    Ok(())
 }
 
-pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
-    let entry = |installed: &Installed| ExtensionEntry {
-        extension: installed.extension.id,
-        version: installed.extension.version,
-        name: installed.extension.name.to_string(),
-        functions: installed.functions.len() as u32,
+/// Builds or finds the artefacts of a stored extension and makes it live. What cannot be built any more is
+/// reported and left out.
+///
+/// # Errors
+/// When the metadata cannot be read or workers fail.
+pub(super) fn restore(control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
+    for version in &row.standing.kept {
+        if let Err(refusal) = restore_version(control, row, *version) {
+            let (name, version) = (&row.name, *version);
+            tracing::error!(name, version, %refusal, "an installed extension is not available");
+        }
+    }
+    publish(control, row)
+}
+
+fn restore_version(control: &Control, row: &ExtensionRow, version: u32) -> Result<(), Refusal> {
+    let stored = control.metadata.extension_version(row.tenant, &row.name, version)?;
+    let request = AdminRequest::decode(opcode::EXTENSION_INSTALL, &stored.package)?;
+    let AdminRequest::ExtensionInstall { files, .. } = request else { return Err(Status::Internal.into()) };
+    let record = || Ok::<_, Refusal>((row.id, version));
+    let (tenant, installed_ms) = (row.tenant, stored.installed_ms);
+    control.registry.install(tenant, &row.name, owned(&files), installed_ms, record).map_err(refusal)?;
+    Ok(())
+}
+
+pub(super) fn list(control: &Control, tenant: TenantId) -> Result<Vec<u8>, Refusal> {
+    let rows = control.metadata.extensions_of(tenant)?;
+    let entry = |row: &ExtensionRow| {
+        let lineage = control.registry.lineage(tenant, &row.name);
+        let loaded = |version: u32| lineage.as_ref()?.versions.get(&version);
+        let versions = row.standing.kept.iter().map(|&version| VersionEntry {
+            version,
+            installed_ms: loaded(version).map_or(0, |installed| installed.installed_ms),
+        });
+        ExtensionEntry {
+            extension: row.id,
+            name: row.name.clone(),
+            standing: wire::Standing::from(&row.standing),
+            functions: loaded(row.standing.current).map_or(0, |installed| installed.functions.len() as u32),
+            versions: versions.collect(),
+        }
     };
-    let entries: Vec<_> = control.registry.list(tenant).iter().map(|installed| entry(installed)).collect();
-    entries.encode()
+    Ok(rows.iter().map(entry).collect::<Vec<_>>().encode())
+}
+
+/// Changes by one of the rules of [`Standing`] which versions there are or which of them invocations get.
+pub(super) fn change(
+    control: &Control,
+    tenant: TenantId,
+    name: &str,
+    rule: impl FnOnce(&mut Standing) -> Result<(), StandingError>,
+) -> Result<Vec<u8>, Refusal> {
+    let _changing = lock(&control.changing);
+    let row = control
+        .metadata
+        .extension_change(tenant, name, rule)
+        .map_err(|error| if error == MetadataError::NotFound { unknown(name) } else { error.into() })?;
+    publish(control, &row)?;
+    Ok(wire::Standing::from(&row.standing).encode())
+}
+
+pub(super) fn remove_version(
+    control: &Control,
+    tenant: TenantId,
+    name: &str,
+    version: u32,
+) -> Result<Vec<u8>, Refusal> {
+    change(control, tenant, name, |standing| standing.remove(version)).map(|_| Vec::new())
 }
 
 pub(super) fn describe(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
@@ -108,10 +163,9 @@ pub(super) fn resolve(control: &Control, tenant: TenantId, name: &str) -> Result
 
 pub(super) fn remove(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
     let _changing = lock(&control.changing);
-    let id = control.metadata.extension_remove(tenant, name).map_err(|error| {
-        let refusal = Refusal::from(error);
-        if refusal.status == Status::NotFound { unknown(name) } else { refusal }
-    })?;
+    let removed = control.metadata.extension_remove(tenant, name);
+    let id = removed
+        .map_err(|error| if error == MetadataError::NotFound { unknown(name) } else { error.into() })?;
     control.registry.remove(tenant, name);
     control.tell(&Change::ExtensionRemoved(id))?;
     Ok(Vec::new())

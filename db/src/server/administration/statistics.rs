@@ -23,7 +23,7 @@ fn of_tenant(control: &Control, tenant: TenantId) -> Vec<Statistic> {
         statistic("objects", tables.iter().map(|entry| entry.table.objects()).sum()),
         statistic("object_bytes", tables.iter().map(|entry| entry.table.bytes()).sum()),
         statistic("index_bytes", tables.iter().map(|entry| entry.table.index_bytes()).sum()),
-        statistic("extensions", control.registry.list(tenant).len() as u64),
+        statistic("extensions", control.registry.names(tenant).len() as u64),
         statistic("sessions", lock(&control.sessions).values().filter(own).count() as u64),
     ]
 }

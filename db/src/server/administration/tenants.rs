@@ -32,7 +32,7 @@ pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
             TenantEntry {
                 name: row.name,
                 tables: tables.len() as u32,
-                extensions: control.registry.list(row.id).len() as u32,
+                extensions: control.registry.names(row.id).len() as u32,
                 sessions: sessions.get(&row.id).copied().unwrap_or(0),
                 objects: tables.iter().map(|entry| entry.table.objects()).sum(),
                 bytes: tables.iter().map(|entry| entry.table.bytes()).sum(),

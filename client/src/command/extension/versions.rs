@@ -1,0 +1,111 @@
+//! The versions of an extension: which there are, which of them invocations get, and changing that.
+
+use super::super::failure::{Failure, Kind};
+use super::super::output::{Answer, columns};
+use super::super::settings::Settings;
+use client::{Client, Standing};
+use serde_json::{Value, json};
+
+/// Lists extensions with their versions.
+pub fn list(client: &mut Client) -> Result<Answer, Failure> {
+    let heads = ["extension", "current", "canary", "pinned", "functions", "versions"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut values = Vec::new();
+    for entry in client.extension_list()? {
+        let versions: Vec<String> = entry.versions.iter().map(|kept| kept.version.to_string()).collect();
+        let pinned = if entry.standing.pinned { "yes" } else { "no" };
+        rows.push(vec![
+            entry.name.clone(),
+            entry.standing.current.to_string(),
+            canary_of(&entry.standing),
+            pinned.to_owned(),
+            entry.functions.to_string(),
+            versions.join(" "),
+        ]);
+        let kept = |kept: &client::VersionEntry| json!({ "version": kept.version, "installed_ms": kept.installed_ms });
+        let mut value = value_of(&entry.name, &entry.standing);
+        value["id"] = json!(entry.extension);
+        value["functions"] = json!(entry.functions);
+        value["versions"] = entry.versions.iter().map(kept).collect();
+        values.push(value);
+    }
+    Ok(Answer::new(columns(&rows), json!(values)))
+}
+
+/// Makes an earlier version current, or ends the canary.
+pub fn roll_back(client: &mut Client, name: &str, to: Option<u32>) -> Result<Answer, Failure> {
+    let standing = client.extension_roll_back(name, to)?;
+    Ok(answer(name, &standing))
+}
+
+/// Holds a version, or lets go of the one that is held.
+pub fn pin(client: &mut Client, name: &str, version: Option<u32>) -> Result<Answer, Failure> {
+    let standing = client.extension_pin(name, version)?;
+    Ok(answer(name, &standing))
+}
+
+/// Makes the canary current.
+pub fn promote(client: &mut Client, name: &str) -> Result<Answer, Failure> {
+    let standing = client.extension_promote(name)?;
+    Ok(answer(name, &standing))
+}
+
+/// Removes `NAME`, or one version as `NAME@VERSION`.
+pub fn remove(settings: &Settings, target: &str) -> Result<Answer, Failure> {
+    let (name, version) = split(target)?;
+    let mut client = settings.connect()?;
+    match version {
+        Some(version) => client.extension_remove_version(name, version)?,
+        None => client.extension_remove(name)?,
+    }
+    Ok(Answer::new(format!("removed {target}"), json!({ "removed": target })))
+}
+
+fn split(target: &str) -> Result<(&str, Option<u32>), Failure> {
+    let Some((name, version)) = target.split_once('@') else { return Ok((target, None)) };
+    match version.parse() {
+        Ok(version @ 1..) => Ok((name, Some(version))),
+        _ => Err(Failure::new(Kind::Local, format!("`{target}` names no version"))
+            .next("write NAME@VERSION with a version that `splinter ext list` shows")),
+    }
+}
+
+fn answer(name: &str, standing: &Standing) -> Answer {
+    let mut text = format!("{name}@{} is current", standing.current);
+    if standing.pinned {
+        text.push_str(" and pinned");
+    }
+    if standing.canary != 0 {
+        text.push_str(&format!("; canary {}", canary_of(standing)));
+    }
+    Answer::new(text, value_of(name, standing))
+}
+
+fn canary_of(standing: &Standing) -> String {
+    match standing.canary {
+        0 => "-".to_owned(),
+        canary => format!("{canary} ({} %)", standing.canary_percent),
+    }
+}
+
+fn value_of(name: &str, standing: &Standing) -> Value {
+    let canary = (standing.canary != 0)
+        .then(|| json!({ "version": standing.canary, "percent": standing.canary_percent }));
+    json!({
+        "extension": name, "current": standing.current, "canary": canary, "pinned": standing.pinned,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn one_version_or_all_are_removed() {
+        assert_eq!(split("tao").unwrap(), ("tao", None));
+        assert_eq!(split("tao@3").unwrap(), ("tao", Some(3)));
+        for wrong in ["tao@", "tao@0", "tao@x", "tao@-1"] {
+            assert!(split(wrong).unwrap_err().to_string().contains("NAME@VERSION"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Versions of an extension through the whole server: kept, named, switched between, removed, over restarts.
+
+use wire::{AdminRequest, Body, ExtensionEntry, Placement, Request, Standing, Status};
+
+use super::client::{Client, Refused};
+use super::extensions::{COUNTER, install, install_as, invoke, package};
+use super::{Site, file};
+
+/// The package of which `repeat` replies with this byte.
+pub fn repeating(byte: u8) -> Vec<(String, Vec<u8>)> {
+    package(&COUNTER.replace("reply.u8(7)", &format!("reply.u8({byte})")))
+}
+
+fn at<'a>(request: &Request<'a>, number: u32) -> Request<'a> {
+    let Request::Invoke { extension, function, table, key, arguments, .. } = *request else { unreachable!() };
+    Request::Invoke { extension, version: number, function, table, key, arguments }
+}
+
+/// Which byte an invocation of a version gives; 0 is the one that is current.
+fn byte_of(client: &mut Client, request: &Request<'_>, version: u32) -> Result<u8, Status> {
+    let (status, body) = client.call(&at(request, version));
+    match status.expect("an answer") {
+        Status::Ok => Ok(body[0]),
+        status => Err(status),
+    }
+}
+
+fn change(client: &mut Client, request: &AdminRequest<'_>) -> Result<Standing, Refused> {
+    client.control.ask(request).map(|answer| Standing::decode(&answer).expect("a standing"))
+}
+
+fn versions(client: &mut Client) -> Vec<u32> {
+    let list = client.control.ask(&AdminRequest::ExtensionList).expect("a list");
+    let list = Vec::<ExtensionEntry>::decode(&list).expect("extensions");
+    list[0].versions.iter().map(|kept| kept.version).collect()
+}
+
+#[test]
+fn versions_are_kept_named_and_switched_between_over_a_restart() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
+    let secret = site.create_tenant("ann");
+    let mut client = site.client("ann", &secret);
+    let table = client.create_table("t");
+    let name = "counter";
+    let extension = install(&mut client, name, &repeating(1)).expect("a good extension").extension;
+    let one = 1_u32.to_le_bytes();
+    let request = invoke(extension, "repeat", table, &one);
+    install(&mut client, name, &repeating(2)).expect("a good extension");
+    let third = install_as(&mut client, name, &repeating(3), Placement::Pinned).expect("a good extension");
+    assert_eq!((third.version, third.current), (3, 2));
+    let fourth = install(&mut client, name, &repeating(1)).expect("a good extension");
+    assert_eq!((fourth.version, fourth.current), (4, 2), "the current one is pinned");
+    for (version, expected) in [(0, Ok(2)), (1, Ok(1)), (3, Ok(3)), (5, Err(Status::UnknownExtension))] {
+        assert_eq!(byte_of(&mut client, &request, version), expected, "version {version}");
+    }
+    let back = change(&mut client, &AdminRequest::ExtensionRollback { name, version: 0 }).expect("1 is kept");
+    assert_eq!((back.current, back.pinned, byte_of(&mut client, &request, 0)), (1, true, Ok(1)));
+    let gone = AdminRequest::ExtensionRemove { name, version: 2 };
+    client.control.ask(&gone).expect("nobody gets it");
+    assert_eq!(byte_of(&mut client, &request, 2), Err(Status::UnknownExtension));
+    site.server.stop();
+
+    let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
+    let mut client = site.client("ann", &secret);
+    assert_eq!(versions(&mut client), [1, 3, 4]);
+    for (version, expected) in [(0, Ok(1)), (2, Err(Status::UnknownExtension)), (3, Ok(3)), (4, Ok(1))] {
+        assert_eq!(byte_of(&mut client, &request, version), expected, "version {version}");
+    }
+    let pinned = change(&mut client, &AdminRequest::ExtensionPin { name, version: 3 }).expect("kept");
+    assert_eq!((pinned.current, pinned.pinned, byte_of(&mut client, &request, 0)), (3, true, Ok(3)));
+    let free = change(&mut client, &AdminRequest::ExtensionPin { name, version: 0 }).expect("pinned");
+    assert_eq!((free.current, free.pinned), (3, false));
+    let fifth = install(&mut client, name, &repeating(2)).expect("a good extension");
+    assert_eq!((fifth.version, fifth.current), (5, 5), "numbers of versions are not given again");
+}
+
+#[test]
+fn a_switch_that_makes_no_sense_is_refused_and_changes_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
+    let (mut client, table) = site.tenant_with_table("ann");
+    let (mut bob, _) = site.tenant_with_table("bob");
+    let name = "counter";
+    let extension = install(&mut client, name, &repeating(1)).expect("a good extension").extension;
+    let rollback = |version| AdminRequest::ExtensionRollback { name, version };
+    let refused = [
+        (rollback(0), Status::NotFound),
+        (rollback(9), Status::UnknownExtension),
+        (AdminRequest::ExtensionPin { name, version: 9 }, Status::UnknownExtension),
+        (AdminRequest::ExtensionPromote { name }, Status::NotFound),
+        (AdminRequest::ExtensionRemove { name, version: 1 }, Status::NotPermitted),
+        (AdminRequest::ExtensionRemove { name, version: 9 }, Status::UnknownExtension),
+        (AdminRequest::ExtensionPromote { name: "nothing" }, Status::UnknownExtension),
+    ];
+    for (request, status) in &refused {
+        let (refusal, text) = client.control.ask(request).expect_err("it makes no sense");
+        assert_eq!(refusal, *status, "{request:?}");
+        assert!(!text.is_empty());
+        let stranger = bob.control.ask(request).expect_err("it is ann's");
+        assert_eq!(stranger.0, Status::UnknownExtension, "{request:?}");
+    }
+    let one = 1_u32.to_le_bytes();
+    let request = invoke(extension, "repeat", table, &one);
+    assert_eq!(byte_of(&mut client, &request, 0), Ok(1));
+}
+
+#[test]
+fn a_canary_gets_its_share_until_it_is_promoted_or_goes_back() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
+    let (mut client, table) = site.tenant_with_table("ann");
+    let name = "counter";
+    let extension = install(&mut client, name, &repeating(1)).expect("a good extension").extension;
+    let one = 1_u32.to_le_bytes();
+    let request = invoke(extension, "repeat", table, &one);
+    let share = |client: &mut Client| (0..400).filter(|_| byte_of(client, &request, 0) == Ok(2)).count();
+    let canary = install_as(&mut client, name, &repeating(2), Placement::Canary(25)).expect("a good one");
+    assert_eq!((canary.version, canary.current), (2, 1));
+    let shared = share(&mut client);
+    assert!((50..150).contains(&shared), "{shared} of 400 at 25 percent");
+    let back = change(&mut client, &AdminRequest::ExtensionRollback { name, version: 0 }).expect("a canary");
+    assert_eq!((back.current, back.canary, share(&mut client)), (1, 0, 0));
+    assert_eq!(byte_of(&mut client, &request, 2), Ok(2), "it is kept");
+    install_as(&mut client, name, &repeating(2), Placement::Canary(1)).expect("a good extension");
+    let promoted = change(&mut client, &AdminRequest::ExtensionPromote { name }).expect("a canary");
+    assert_eq!((promoted.current, promoted.canary, share(&mut client)), (3, 0, 400));
+}
