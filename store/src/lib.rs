@@ -12,7 +12,7 @@
 //! versions of a key only grow. Not here: tenants, the network, time, disk.
 //!
 //! Who calls it: the server's workers, one [`Core`] each; control threads create and retire tables.
-//! See docs/formats-segments.md for the bytes.
+//! See docs/formats.md for the bytes.
 
 mod cleaner;
 mod commit;

@@ -12,7 +12,7 @@
 //!
 //! Twenty bytes, since the header is a large part of a small object. The checksum takes the header last: the
 //! version is known only when the bucket is locked, after the bytes have been copied. This file works on
-//! slices and numbers; `log.rs` turns locations into slices. See docs/formats-segments.md.
+//! slices and numbers; `log.rs` turns locations into slices. See docs/formats.md.
 
 use crate::limits::VERSION_MAX;
 
