@@ -56,7 +56,7 @@ pub enum Command {
 #[derive(Args, Clone, Debug)]
 pub struct Access {
     /// Where the server is: HOST:PORT of its stream port.
-    #[arg(long, env = "SPLINTER_ADDRESS", default_value = "127.0.0.1:7420")]
+    #[arg(long, env = "SPLINTER_ADDRESS", default_value = "127.0.0.1:7700")]
     pub address: SocketAddr,
     /// Who is asking.
     #[arg(long, env = "SPLINTER_TENANT")]
