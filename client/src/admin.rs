@@ -1,6 +1,8 @@
 //! The operator's connection: tenants, counters and sessions of the whole server.
 
-use wire::{AdminRequest, Body, OpenRequest, SessionEntry, Statistic, TenantCreated, TenantEntry};
+use wire::{
+    AdminRequest, AuditEntry, Body, OpenRequest, SessionEntry, Statistic, TenantCreated, TenantEntry,
+};
 
 use crate::client::{only_reads, read_answer};
 use crate::config::resolve;
@@ -72,6 +74,15 @@ impl Admin {
     /// A refusal, or no answer.
     pub fn session_revoke(&mut self, client_id: u64) -> Result<(), Error> {
         self.call(&AdminRequest::SessionRevoke { client_id })
+    }
+
+    /// Reads the audit log, oldest first: of what is behind entry `after` the oldest, at most `count`; with
+    /// `after` 0 the newest.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn audit(&mut self, after: u64, count: u32) -> Result<Vec<AuditEntry>, Error> {
+        self.call(&AdminRequest::AuditRead { after, count })
     }
 
     fn call<T: Body>(&mut self, request: &AdminRequest<'_>) -> Result<T, Error> {

@@ -139,8 +139,8 @@ pub(crate) fn read_answer<T: Body>((status, body): (Status, Vec<u8>)) -> Result<
 /// Whether making the request twice changes nothing.
 pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
     use wire::AdminRequest::{
-        ExtensionDescribe, ExtensionList, ExtensionResolve, SessionList, Statistics, TableList, TableOpen,
-        TableStat, TenantList,
+        AuditRead, ExtensionDescribe, ExtensionList, ExtensionResolve, SessionList, Statistics, TableList,
+        TableOpen, TableStat, TenantList,
     };
     matches!(
         request,
@@ -153,5 +153,6 @@ pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
             | ExtensionResolve { .. }
             | Statistics
             | SessionList
+            | AuditRead { .. }
     )
 }

@@ -4,6 +4,7 @@
 //! as text or as JSON. What fails becomes a [`Failure`](failure::Failure), printed on standard error with
 //! what to do next, and the exit code.
 
+mod audit;
 mod bytes;
 mod demo;
 mod extension;
@@ -61,5 +62,6 @@ fn answer(options: Options) -> Result<Answer, Failure> {
         Command::Demo(options) => demo::run(&settings, &options),
         Command::Ping { count } => server::ping(&settings, count),
         Command::Stats { filter } => server::stats(&settings, filter.as_deref()),
+        Command::Audit { lines, follow } => audit::run(&settings, lines, follow),
     }
 }

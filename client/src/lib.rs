@@ -41,8 +41,8 @@ pub use local::Local;
 pub use session::Session;
 pub use statistics::SessionStatistics;
 pub use wire::{
-    Completion, CompletionError, Condition, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
-    ExtensionResolved, FunctionEntry, FunctionMode, Keys, PackageFile, Placement, Request, SessionEntry,
-    SessionLimits, Standing, Statistic, Status, TableEntry, TableStatistics, TenantEntry, VersionEntry,
-    reply,
+    Actor, AuditEntry, Completion, CompletionError, Condition, ExtensionDescription, ExtensionEntry,
+    ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, Keys, PackageFile, Placement,
+    Request, SessionEntry, SessionLimits, Standing, Statistic, Status, TableEntry, TableStatistics,
+    TenantEntry, VersionEntry, reply,
 };

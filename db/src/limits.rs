@@ -98,6 +98,18 @@ pub const REFUSALS_PER_SECOND: u32 = 256;
 /// Source prefixes (/24 of IPv4, /48 of IPv6) that are told apart; more share a bucket.
 pub const SOURCE_BUCKETS: usize = 256;
 
+/// Acts that the audit log holds, some 150 bytes each; the oldest go first.
+pub const AUDIT_ENTRIES_MAX: u64 = 65_536;
+
+/// Acts of one tenant that the audit log holds, so that no tenant pushes out what others did.
+pub const AUDIT_ENTRIES_PER_TENANT_MAX: u64 = 1024;
+
+/// Acts that one request reads: with the longest names, an answer below the largest record.
+pub const AUDIT_ENTRIES_READ_MAX: u32 = 1024;
+
+/// Bytes of the description of an act.
+pub const AUDIT_ACT_BYTES_MAX: usize = 512;
+
 /// How long the control plane waits for the workers to take a change, in milliseconds.
 pub const CHANGE_TIMEOUT_MS: u64 = 5_000;
 
@@ -129,6 +141,10 @@ const _: () = assert!(SESSION_CREDITS as usize <= WINDOW_RECORDS / 2);
 const _: () = assert!(STORED_REPLY_BYTES_MAX <= SESSION_REPLY_BYTES_MAX);
 const _: () = assert!(STORED_REPLY_BYTES_KEPT * WINDOW_RECORDS <= SESSION_REPLY_BYTES_MAX);
 const _: () = assert!(SESSIONS_PER_TENANT_MAX <= SESSIONS_MAX);
+const _: () = assert!(
+    AUDIT_ENTRIES_READ_MAX as usize * (AUDIT_ACT_BYTES_MAX + 2 * NAME_BYTES_MAX + 256)
+        <= wire::limits::STREAM_BODY_BYTES_MAX
+);
 // The current version, the canary, and one to go back to.
 const _: () = assert!(EXTENSION_VERSIONS_KEPT_MAX >= 3);
 // ---- Extensions: memory and stacks -------------------------------------------------------------------

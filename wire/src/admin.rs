@@ -5,6 +5,7 @@
 //! may ask what is the server's to check: a tenant's stream administers its own tables, extensions and
 //! sessions, tenants need the administrator's.
 
+mod audit;
 mod extension;
 mod request;
 mod server;
@@ -12,6 +13,7 @@ mod standing;
 mod table;
 mod tenant;
 
+pub use audit::{Actor, AuditEntry};
 pub use extension::{
     ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode,
 };

@@ -27,9 +27,9 @@ mod status;
 mod stream;
 
 pub use admin::{
-    AdminRequest, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry,
-    FunctionMode, PackageFile, Placement, SessionEntry, Standing, Statistic, TableEntry, TableId,
-    TableStatistics, TenantCreated, TenantEntry, VersionEntry,
+    Actor, AdminRequest, AuditEntry, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
+    ExtensionResolved, FunctionEntry, FunctionMode, PackageFile, Placement, SessionEntry, Standing,
+    Statistic, TableEntry, TableId, TableStatistics, TenantCreated, TenantEntry, VersionEntry,
 };
 pub use body::{Body, BodyReader, BodyWriter};
 pub use condition::Condition;

@@ -63,3 +63,5 @@ pub const STATISTICS: u8 = 96;
 pub const SESSION_LIST: u8 = 97;
 /// Ends a session.
 pub const SESSION_REVOKE: u8 = 98;
+/// Reads what was administered.
+pub const AUDIT_READ: u8 = 99;

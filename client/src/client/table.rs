@@ -1,6 +1,6 @@
-//! Tables of the tenant, and what the server counts for it.
+//! Tables of the tenant, what the server counts for it, and what it administered.
 
-use wire::{AdminRequest, SessionEntry, Statistic, Status, TableEntry, TableId, TableStatistics};
+use wire::{AdminRequest, AuditEntry, SessionEntry, Statistic, Status, TableEntry, TableId, TableStatistics};
 
 use super::{Client, administer};
 use crate::Error;
@@ -84,5 +84,14 @@ impl Client {
     /// A refusal, or no answer.
     pub fn session_revoke(&mut self, client_id: u64) -> Result<(), Error> {
         administer(&mut self.session, &AdminRequest::SessionRevoke { client_id })
+    }
+
+    /// Reads what the tenant administered, oldest first: of what is behind entry `after` the oldest, at most
+    /// `count`; with `after` 0 the newest.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn audit(&mut self, after: u64, count: u32) -> Result<Vec<AuditEntry>, Error> {
+        administer(&mut self.session, &AdminRequest::AuditRead { after, count })
     }
 }

@@ -38,7 +38,7 @@ pub struct Global {
     /// The tenant's secret, or @FILE that holds it.
     #[arg(long, global = true, env = "SPLINTER_SECRET", hide_env_values = true)]
     pub secret: Option<String>,
-    /// The administrator's secret, or @FILE that holds it; for `tenant` alone.
+    /// The administrator's secret, or @FILE that holds it; for `tenant`, `stats` and `audit`.
     #[arg(long, global = true, env = "SPLINTER_ADMIN_SECRET", hide_env_values = true)]
     pub admin_secret: Option<String>,
     /// The profile file.
@@ -140,6 +140,15 @@ pub enum Command {
     Stats {
         /// Only names that contain this.
         filter: Option<String>,
+    },
+    /// Who administered what, and how it ended: all for the administrator, else the tenant's own.
+    Audit {
+        /// How many acts, the latest.
+        #[arg(long, default_value_t = 50)]
+        lines: u32,
+        /// Go on with what happens from now on, until interrupted.
+        #[arg(long)]
+        follow: bool,
     },
 }
 

@@ -75,13 +75,44 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
+/// A moment in milliseconds since the Unix epoch, as UTC: `2026-01-31 12:00:00.000`.
+pub fn moment(at_ms: u64) -> String {
+    let (days, of_day) = (at_ms / 86_400_000, at_ms % 86_400_000);
+    // Days to a date: an era has 400 years and begins on a 1 March (Hinnant, "chrono-Compatible Low-Level Date
+    // Algorithms").
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (seconds, milliseconds) = (of_day / 1000, of_day % 1000);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{milliseconds:03}")
+}
+
 fn is_number(text: &str) -> bool {
     text.is_empty() || text == "-" || text.starts_with(|first: char| first.is_ascii_digit())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{columns, thousands};
+    use super::{columns, moment, thousands};
+
+    #[test]
+    fn moments_are_dates_of_the_calendar() {
+        for (at_ms, text) in [
+            (0, "1970-01-01 00:00:00.000"),
+            (951_782_399_999, "2000-02-28 23:59:59.999"),
+            (951_782_400_000, "2000-02-29 00:00:00.000"),
+            (1_709_251_200_000, "2024-03-01 00:00:00.000"),
+            (4_107_542_400_000, "2100-03-01 00:00:00.000"),
+        ] {
+            assert_eq!(moment(at_ms), text);
+        }
+    }
 
     #[test]
     fn numbers_stand_right_and_words_left() {

@@ -1,4 +1,4 @@
-//! Tenants, tables and extensions, kept over restarts in one crash-safe file.
+//! Tenants, tables, extensions and the audit log, kept over restarts in one crash-safe file.
 //!
 //! The file is a redb database (copy-on-write B-trees, a checksummed commit). Each change is one
 //! transaction that is on disk when the call returns; what fails leaves nothing half-made. A full disk is
@@ -8,6 +8,7 @@
 //! Numbers (tenants, tables, extensions, clients) come from counters that only grow, so a number never
 //! means two things. Called by the control plane alone; workers never come here.
 
+mod audit;
 mod error;
 mod extensions;
 mod standing;
@@ -77,7 +78,8 @@ impl Metadata {
             transaction.open_table(COUNTERS)?;
             tenants::create(transaction)?;
             tables::create(transaction)?;
-            extensions::create(transaction)
+            extensions::create(transaction)?;
+            audit::create(transaction)
         })?;
         Ok(metadata)
     }

@@ -4,6 +4,7 @@
 //! nothing of others. Names are relative to the tenant of the stream, so there is no way to even name a
 //! thing of another one. Each subject has its file.
 
+mod audit;
 mod extensions;
 mod sessions;
 mod statistics;
@@ -32,19 +33,34 @@ pub fn restore(control: &Control) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Serves one request: the body of the answer under `Ok`.
+/// Serves one request: the body of the answer under `Ok`. What changes something is recorded.
 ///
 /// # Errors
 /// The refusal to answer.
 pub fn serve(control: &Control, role: &Role, opcode: u8, body: &[u8]) -> Result<Vec<u8>, Refusal> {
-    match (AdminRequest::decode(opcode, body)?, role) {
+    let request = AdminRequest::decode(opcode, body)?;
+    let Some(act) = audit::act_of(&request) else { return serve_role(control, role, &request, body) };
+    let author = audit::author(control, role);
+    let answer = serve_role(control, role, &request, body);
+    audit::record(control, author, act, &answer);
+    answer
+}
+
+fn serve_role(
+    control: &Control,
+    role: &Role,
+    request: &AdminRequest<'_>,
+    body: &[u8],
+) -> Result<Vec<u8>, Refusal> {
+    match (request, role) {
         (AdminRequest::TenantCreate { name }, Role::Administrator) => tenants::create(control, name),
         (AdminRequest::TenantList, Role::Administrator) => tenants::list(control),
         (AdminRequest::TenantDrop { name }, Role::Administrator) => tenants::drop(control, name),
         (AdminRequest::Statistics, role) => statistics::read(control, role),
         (AdminRequest::SessionList, role) => sessions::list(control, role),
-        (AdminRequest::SessionRevoke { client_id }, role) => sessions::revoke(control, role, client_id),
-        (request, Role::Tenant(session)) => serve_tenant(control, session, &request, body),
+        (AdminRequest::SessionRevoke { client_id }, role) => sessions::revoke(control, role, *client_id),
+        (AdminRequest::AuditRead { after, count }, role) => audit::read(control, role, *after, *count),
+        (request, Role::Tenant(session)) => serve_tenant(control, session, request, body),
         (_, Role::Administrator) => Err(not_permitted("tables and extensions belong to tenants")),
     }
 }

@@ -1,6 +1,7 @@
 //! A whole server inside this process: real control threads over TCP, workers over a loopback network that
 //! loses, doubles and reorders frames from a seed, a disk that may fill up.
 
+mod audit;
 mod client;
 mod damage;
 mod disk;

@@ -113,6 +113,13 @@ pub enum AdminRequest<'a> {
         /// Its client's id.
         client_id: u64,
     },
+    /// Reads the audit log, as far as the caller may see it, oldest first: a `Vec` of [`crate::AuditEntry`].
+    AuditRead {
+        /// Entries behind this one, the oldest of them; 0 asks for the newest of all.
+        after: u64,
+        /// How many at most.
+        count: u32,
+    },
 }
 
 impl<'a> AdminRequest<'a> {
@@ -138,6 +145,7 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::Statistics => opcode::STATISTICS,
             AdminRequest::SessionList => opcode::SESSION_LIST,
             AdminRequest::SessionRevoke { .. } => opcode::SESSION_REVOKE,
+            AdminRequest::AuditRead { .. } => opcode::AUDIT_READ,
         }
     }
 
@@ -172,6 +180,10 @@ impl<'a> AdminRequest<'a> {
                 write_installation(&mut writer, name, files, *placement)?;
             }
             AdminRequest::SessionRevoke { client_id } => writer.u64(*client_id),
+            AdminRequest::AuditRead { after, count } => {
+                writer.u64(*after);
+                writer.u32(*count);
+            }
         }
         Ok(writer.into_bytes())
     }
@@ -212,6 +224,7 @@ impl<'a> AdminRequest<'a> {
             opcode::STATISTICS => AdminRequest::Statistics,
             opcode::SESSION_LIST => AdminRequest::SessionList,
             opcode::SESSION_REVOKE => AdminRequest::SessionRevoke { client_id: reader.u64()? },
+            opcode::AUDIT_READ => AdminRequest::AuditRead { after: reader.u64()?, count: reader.u32()? },
             _ => return Err(Status::UnknownOpcode),
         };
         reader.finish()?;

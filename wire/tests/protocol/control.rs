@@ -2,10 +2,10 @@
 
 use wire::limits::PACKAGE_FILES_MAX;
 use wire::{
-    AdminRequest, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved,
-    FunctionEntry, FunctionMode, OpenRequest, Opened, PackageFile, Placement, SessionEntry, SessionLimits,
-    Standing, Statistic, Status, TableEntry, TableId, TableStatistics, TenantCreated, TenantEntry,
-    VersionEntry, VersionRange, opcode,
+    Actor, AdminRequest, AuditEntry, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
+    ExtensionResolved, FunctionEntry, FunctionMode, OpenRequest, Opened, PackageFile, Placement,
+    SessionEntry, SessionLimits, Standing, Statistic, Status, TableEntry, TableId, TableStatistics,
+    TenantCreated, TenantEntry, VersionEntry, VersionRange, opcode,
 };
 
 pub fn admin_requests() -> Vec<AdminRequest<'static>> {
@@ -36,6 +36,7 @@ pub fn admin_requests() -> Vec<AdminRequest<'static>> {
         AdminRequest::Statistics,
         AdminRequest::SessionList,
         AdminRequest::SessionRevoke { client_id: u64::MAX - 1 },
+        AdminRequest::AuditRead { after: 7, count: 100 },
     ]
 }
 
@@ -167,6 +168,10 @@ fn every_answer_survives_the_wire() {
     survives(description());
     survives(ExtensionResolved { extension: 1, version: 2, functions: vec![function()] });
     survives(vec![Statistic { name: "requests".into(), value: u64::MAX }]);
+    let tenant = Actor::Tenant { name: "acme".into(), client_id: 3, peer: "127.0.0.1:9".into() };
+    for actor in [Actor::Server, Actor::Administrator, tenant] {
+        survives(vec![AuditEntry { sequence: 1, at_ms: 2, actor, act: "table drop t".into(), outcome: 11 }]);
+    }
     survives(vec![SessionEntry {
         client_id: 1,
         tenant: "acme".into(),

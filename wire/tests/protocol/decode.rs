@@ -86,6 +86,7 @@ fn check_control(code: u8, body: &[u8]) -> usize {
         + same::<wire::ExtensionResolved>(body)
         + same::<Vec<wire::Statistic>>(body)
         + same::<Vec<wire::SessionEntry>>(body)
+        + same::<Vec<wire::AuditEntry>>(body)
         + same::<()>(body)
 }
 

@@ -51,8 +51,8 @@ fn everything_survives_a_restart() {
 #[test]
 fn a_file_of_the_first_layout_is_brought_over() {
     const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
-    const EXTENSIONS: TableDefinition<'_, (u32, &str), (u32, u32, u64, &[u8])> =
-        TableDefinition::new("extensions");
+    type Row = (u32, u32, u64, &'static [u8]);
+    const EXTENSIONS: TableDefinition<'_, (u32, &str), Row> = TableDefinition::new("extensions");
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("metadata.redb");
     let database = Builder::new().create(&path).expect("a fresh file");

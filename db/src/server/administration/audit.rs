@@ -1,0 +1,105 @@
+//! The audit log: what is an act, who did it, how it ended.
+//!
+//! Whatever changes something is an act, whether it was allowed or refused; looking is none. An act is recorded
+//! when it has ended and before the client hears of it. Names stand in the record and statuses, never a secret,
+//! a token or a source. An act that cannot be recorded stays done: the server's own log says so.
+
+use wire::{Actor, AdminRequest, Body, ExtensionInstalled, Placement, Status};
+
+use crate::limits::{AUDIT_ACT_BYTES_MAX, AUDIT_ENTRIES_READ_MAX};
+use crate::server::control::{Control, Refusal, lock};
+use crate::server::opening::Role;
+use crate::tenant::TenantId;
+
+/// Who asks, found before the request is served: it may end the session.
+pub(super) struct Author {
+    tenant: Option<TenantId>,
+    actor: Actor,
+}
+
+pub(super) fn author(control: &Control, role: &Role) -> Author {
+    match role {
+        Role::Administrator => Author { tenant: None, actor: Actor::Administrator },
+        Role::Tenant(session) => {
+            let open = lock(&control.sessions).get(&session.token).cloned();
+            let (name, peer) = open.map(|open| (open.tenant, open.peer.to_string())).unwrap_or_default();
+            let actor = Actor::Tenant { name, client_id: session.client_id, peer };
+            Author { tenant: Some(session.tenant), actor }
+        }
+    }
+}
+
+/// The request in words, if it is an act.
+pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
+    Some(match request {
+        AdminRequest::TenantCreate { name } => format!("tenant create {name}"),
+        AdminRequest::TenantDrop { name } => format!("tenant drop {name}"),
+        AdminRequest::TableCreate { name } => format!("table create {name}"),
+        AdminRequest::TableDrop { name } => format!("table drop {name}"),
+        AdminRequest::ExtensionInstall { name, placement, .. } => match placement {
+            Placement::Current => format!("extension install {name}"),
+            Placement::Pinned => format!("extension install {name}, pinned"),
+            Placement::Canary(percent) => format!("extension install {name}, canary {percent} %"),
+        },
+        AdminRequest::ExtensionRemove { name, version: 0 } => format!("extension remove {name}"),
+        AdminRequest::ExtensionRemove { name, version } => format!("extension remove {name}@{version}"),
+        AdminRequest::ExtensionRollback { name, version: 0 } => format!("extension rollback {name}"),
+        AdminRequest::ExtensionRollback { name, version } => {
+            format!("extension rollback {name} to {version}")
+        }
+        AdminRequest::ExtensionPin { name, version: 0 } => format!("extension unpin {name}"),
+        AdminRequest::ExtensionPin { name, version } => format!("extension pin {name}@{version}"),
+        AdminRequest::ExtensionPromote { name } => format!("extension promote {name}"),
+        AdminRequest::SessionRevoke { client_id } => format!("session revoke {client_id}"),
+        AdminRequest::TenantList
+        | AdminRequest::TableList
+        | AdminRequest::TableStat { .. }
+        | AdminRequest::TableOpen { .. }
+        | AdminRequest::ExtensionList
+        | AdminRequest::ExtensionDescribe { .. }
+        | AdminRequest::ExtensionResolve { .. }
+        | AdminRequest::Statistics
+        | AdminRequest::SessionList
+        | AdminRequest::AuditRead { .. } => return None,
+    })
+}
+
+/// Records an act and how it ended.
+pub(super) fn record(control: &Control, author: Author, mut act: String, answer: &Result<Vec<u8>, Refusal>) {
+    let outcome = match answer {
+        Ok(body) => {
+            // Which version it became is known only now.
+            if act.starts_with("extension install")
+                && let Ok(installed) = ExtensionInstalled::decode(body)
+            {
+                act.push_str(&format!(": version {}", installed.version));
+            }
+            Status::Ok
+        }
+        Err(refusal) => refusal.status,
+    };
+    append(control, author.tenant, author.actor, act, outcome);
+}
+
+/// Records what the server did by itself to something of a tenant's.
+pub(super) fn record_own(control: &Control, tenant: TenantId, act: String, outcome: Status) {
+    append(control, Some(tenant), Actor::Server, act, outcome);
+}
+
+fn append(control: &Control, tenant: Option<TenantId>, actor: Actor, mut act: String, outcome: Status) {
+    act.truncate(act.floor_char_boundary(AUDIT_ACT_BYTES_MAX));
+    let at_ms = control.clock.wall_ms();
+    if let Err(error) = control.metadata.audit_append(tenant, at_ms, actor, act.clone(), outcome as u8) {
+        tracing::error!(%error, act, "an act is missing in the audit log");
+    }
+}
+
+/// What the caller may see of the log.
+pub(super) fn read(control: &Control, role: &Role, after: u64, count: u32) -> Result<Vec<u8>, Refusal> {
+    let tenant = match role {
+        Role::Administrator => None,
+        Role::Tenant(session) => Some(session.tenant),
+    };
+    let count = count.min(AUDIT_ENTRIES_READ_MAX) as usize;
+    Ok(control.metadata.audit_read(tenant, after, count)?.encode())
+}
