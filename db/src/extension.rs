@@ -8,6 +8,7 @@
 //!     host        the calls that an extension makes into the server
 //!     services    its allocator, and the way out of a panic
 //!     room        its memory
+//!   measures    how invocations of a version ended, and how long they ran               both
 //! ```
 //!
 //! An [`Extension`] is immutable and shared. A new version is another one; invocations that run keep theirs, and
@@ -19,6 +20,7 @@ pub mod host;
 pub mod invocation;
 pub mod lineup;
 pub mod log;
+pub mod measures;
 pub mod native;
 pub mod registry;
 pub mod room;
@@ -32,6 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::tenant::TenantId;
 use log::ExtensionLog;
+use measures::Measures;
 use native::Library;
 
 /// What a function may do.
@@ -69,6 +72,8 @@ pub struct Extension {
     pub version: u32,
     /// Where its log lines go: the tenant's.
     pub log: Arc<ExtensionLog>,
+    /// What its invocations came to.
+    pub measures: Arc<Measures>,
     retired: AtomicBool,
     library: Arc<Library>,
 }
@@ -87,7 +92,8 @@ impl Extension {
         library: Arc<Library>,
         log: Arc<ExtensionLog>,
     ) -> Self {
-        Self { id, tenant, name: name.into(), version, log, retired: AtomicBool::new(false), library }
+        let (measures, retired) = (Arc::new(Measures::new()), AtomicBool::new(false));
+        Self { id, tenant, name: name.into(), version, log, measures, retired, library }
     }
 
     /// The functions in the order of the source.

@@ -98,6 +98,15 @@ pub const REFUSALS_PER_SECOND: u32 = 256;
 /// Source prefixes (/24 of IPv4, /48 of IPv6) that are told apart; more share a bucket.
 pub const SOURCE_BUCKETS: usize = 256;
 
+/// Calls of a canary before its errors are judged: with fewer, chance decides.
+pub const CANARY_CALLS_MIN: u64 = 200;
+
+/// Errors of a canary, in points of a hundred calls, by which it may exceed the current version.
+pub const CANARY_ERRORS_MARGIN_PERCENT: u64 = 5;
+
+/// By how many standard deviations a canary's errors have to exceed what the current version's let expect.
+pub const CANARY_ERRORS_DEVIATIONS: u64 = 3;
+
 /// Acts that the audit log holds, some 150 bytes each; the oldest go first.
 pub const AUDIT_ENTRIES_MAX: u64 = 65_536;
 
@@ -216,6 +225,21 @@ pub const EXTENSION_LOG_LINES_MAX: u32 = 32;
 
 /// Bytes of log lines that are kept for a tenant.
 pub const EXTENSION_LOG_BYTES: usize = 64 << 10;
+
+// ---- Extensions: measuring ---------------------------------------------------------------------------------
+
+/// Invocations of a worker of which one, on average, is timed: two readings of the cycle counter cost some
+/// 15 ns, so that measuring stays near 1 ns an invocation.
+pub const INVOCATIONS_PER_TIMING: u32 = 16;
+
+/// Steps in which a power of two is divided by the histogram of times: a quantile is right within 6 %.
+pub const TIME_STEPS_PER_DOUBLING: usize = 8;
+
+/// Longest time that the histogram tells apart, in cycles: some 20 s.
+pub const TIME_CYCLES_MAX: u64 = 1 << 36;
+
+const _: () = assert!(TIME_STEPS_PER_DOUBLING.is_power_of_two() && TIME_CYCLES_MAX.is_power_of_two());
+const _: () = assert!(INVOCATIONS_PER_TIMING.is_power_of_two());
 
 // ---- Extensions: installing --------------------------------------------------------------------------------
 

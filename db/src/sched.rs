@@ -17,6 +17,7 @@
 //! stand beside [`fault`] and park a stack instead of taking it back.
 
 pub mod arena;
+pub mod cycles;
 pub mod fault;
 pub mod region;
 pub mod running;

@@ -6,6 +6,7 @@
 //! sessions, tenants need the administrator's.
 
 mod audit;
+mod description;
 mod extension;
 mod request;
 mod server;
@@ -14,9 +15,8 @@ mod table;
 mod tenant;
 
 pub use audit::{Actor, AuditEntry};
-pub use extension::{
-    ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode,
-};
+pub use description::{ExtensionDescription, Measured, VersionDescription};
+pub use extension::{ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode};
 pub use request::{AdminRequest, PackageFile};
 pub use server::{SessionEntry, Statistic};
 pub use standing::{Placement, Standing, VersionEntry};

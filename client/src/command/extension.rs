@@ -1,20 +1,20 @@
 //! `splinter ext` and `splinter invoke`: writing, checking, installing and calling extensions.
 
+mod description;
 mod versions;
 
 use super::bytes::{Bytes, to_hex};
 use super::failure::{Failure, Kind};
 use super::object;
 use super::options::ExtensionCommand;
-use super::output::{Answer, thousands};
+use super::output::Answer;
 use super::settings::Settings;
 use builder::package::DirectoryError;
 use builder::{Mode, Package, Refusal};
-use client::{Client, FunctionEntry, FunctionMode, PackageFile, Placement};
+use client::{Client, PackageFile, Placement};
 use serde_json::json;
 use std::io::IsTerminal;
 use std::path::Path;
-use std::time::{Duration, UNIX_EPOCH};
 
 /// Runs a command about extensions.
 pub fn run(settings: &Settings, command: ExtensionCommand) -> Result<Answer, Failure> {
@@ -30,7 +30,7 @@ pub fn run(settings: &Settings, command: ExtensionCommand) -> Result<Answer, Fai
             install(&mut settings.connect()?, &directory, name.as_deref(), placement)
         }
         ExtensionCommand::List => versions::list(&mut settings.connect()?),
-        ExtensionCommand::Describe { name } => describe(&mut settings.connect()?, &name),
+        ExtensionCommand::Describe { name } => description::describe(&mut settings.connect()?, &name),
         ExtensionCommand::Rollback { name, to } => versions::roll_back(&mut settings.connect()?, &name, to),
         ExtensionCommand::Pin { name, version, .. } => {
             versions::pin(&mut settings.connect()?, &name, version)
@@ -128,32 +128,4 @@ fn refused(directory: &Path, refusals: &[Refusal]) -> Failure {
     let listing = builder::refusal::listing(refusals);
     Failure::new(Kind::Extension, format!("{} is refused:\n{listing}", directory.display()))
         .next("write what each line says instead, then check again; docs/extensions.md has the rules")
-}
-
-fn describe(client: &mut Client, name: &str) -> Result<Answer, Failure> {
-    let found = client.extension_describe(name)?;
-    let mut text = format!(
-        "{}@{}, artefact of {} bytes from {} bytes of source, compiled in {} ms\n",
-        found.name,
-        found.version,
-        thousands(found.artefact_bytes),
-        thousands(found.source_bytes),
-        found.compile_ms
-    );
-    let mut functions = Vec::new();
-    for FunctionEntry { name, hash, mode, doc } in &found.functions {
-        let mode = if *mode == FunctionMode::Read { "read" } else { "write" };
-        let doc = doc.lines().next().unwrap_or("").trim();
-        text.push_str(&format!("{mode:<5}  {name:<24} {doc}\n"));
-        functions.push(json!({ "function": name, "hash": hash, "mode": mode, "doc": doc }));
-    }
-    let installed = UNIX_EPOCH + Duration::from_millis(found.installed_ms);
-    let seconds = installed.elapsed().map_or(0, |elapsed| elapsed.as_secs());
-    let json = json!({
-        "extension": found.name, "id": found.extension, "version": found.version,
-        "content_hash": found.content_hash, "artefact_bytes": found.artefact_bytes,
-        "source_bytes": found.source_bytes, "installed_ms": found.installed_ms,
-        "installed_seconds_ago": seconds, "compile_ms": found.compile_ms, "functions": functions,
-    });
-    Ok(Answer::new(text, json))
 }

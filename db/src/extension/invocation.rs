@@ -24,6 +24,7 @@ use std::sync::Arc;
 use wire::Status;
 use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX};
 
+use super::measures::Gauge;
 use super::{Extension, retirements};
 use crate::limits::{INVOCATIONS_PER_WORKER_MAX, SLOTS_KEPT_PER_WORKER};
 use crate::metrics::Counter;
@@ -49,6 +50,7 @@ pub struct Invocations<O> {
     stacks: StackPool,
     slots_made: usize,
     retirements_seen: u64,
+    gauge: Gauge,
     /// Also keeps this on its thread.
     _guarded: Guarded,
 }
@@ -65,6 +67,7 @@ impl<O> Invocations<O> {
             stacks: StackPool::new()?,
             slots_made: 0,
             retirements_seen: retirements(),
+            gauge: Gauge::new(),
             _guarded: Guarded::new()?,
         })
     }
@@ -124,6 +127,7 @@ impl<O> Invocations<O> {
         self.let_go_of_retired();
         for _ in 0..self.queue.len() {
             let Some(slot) = self.queue.pop_front() else { return };
+            self.gauge.begin();
             // SAFETY: a slot from the queue is begun, and ours alone until it is put back.
             match unsafe { Slot::poll(slot, environment, &mut self.stacks) } {
                 Progress::Pending => self.queue.push_back(slot),
@@ -155,6 +159,7 @@ impl<O> Invocations<O> {
         if let Some(counter) = counter_of(ending.status()) {
             environment.metrics.count(counter);
         }
+        ended.measure(environment.core.index(), ending.status(), self.gauge.end());
         if let Some(origin) = ended.take_origin() {
             on_done(origin, ending.status(), ended.body(&ending));
         }

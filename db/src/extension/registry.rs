@@ -9,6 +9,7 @@
 //! A version that is kept no longer stays here until no worker and no invocation refers to it any more, so
 //! that code is unmapped by a control thread and never by a worker. [`Registry::collect`] does that.
 
+mod canary;
 mod error;
 mod turns;
 
@@ -27,6 +28,8 @@ use super::lineup::Lineup;
 use super::log::ExtensionLog;
 use super::native::{Library, LoadError};
 use crate::tenant::TenantId;
+use canary::Baseline;
+pub use canary::{Errors, Failing};
 pub use error::InstallError;
 use turns::Turns;
 
@@ -67,6 +70,7 @@ pub struct Lineage {
     pub versions: BTreeMap<u32, Arc<Installed>>,
     /// Which of them invocations get.
     pub choice: Choice,
+    baseline: Option<Baseline>,
 }
 
 #[derive(Debug, Default)]
@@ -161,6 +165,7 @@ impl Registry {
         let lineage = live.extensions.entry((tenant, name.to_owned())).or_insert_with(|| Lineage {
             versions: BTreeMap::new(),
             choice: Choice { current: version, canary: None, kept: vec![version] },
+            baseline: None,
         });
         let before = lineage.versions.insert(version, Arc::clone(&installed));
         live.retire(before);
@@ -176,6 +181,7 @@ impl Registry {
         let gone: Vec<_> =
             lineage.versions.extract_if(.., |version, _| !choice.kept.contains(version)).collect();
         lineage.choice = choice;
+        lineage.compare_from_now();
         let lineup = lineage.lineup();
         for (_, installed) in gone {
             live.retire(Some(installed));
@@ -212,6 +218,16 @@ impl Registry {
     #[must_use]
     pub fn lineage(&self, tenant: TenantId, name: &str) -> Option<Lineage> {
         self.live().extensions.get(&(tenant, name.to_owned())).cloned()
+    }
+
+    /// The canaries that fail, with their tenants and names.
+    #[must_use]
+    pub fn failing_canaries(&self) -> Vec<(TenantId, String, Failing)> {
+        let live = self.live();
+        let failing = live.extensions.iter().filter_map(|((tenant, name), lineage)| {
+            lineage.failing().map(|failing| (*tenant, name.clone(), failing))
+        });
+        failing.collect()
     }
 
     /// The names of a tenant's extensions, in order.

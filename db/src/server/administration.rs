@@ -5,6 +5,7 @@
 //! thing of another one. Each subject has its file.
 
 mod audit;
+mod description;
 mod extensions;
 mod sessions;
 mod statistics;
@@ -15,7 +16,7 @@ use wire::{AdminRequest, Status};
 
 use super::control::{Control, Refusal};
 use super::opening::Role;
-use crate::cluster::metadata::Standing;
+use crate::cluster::metadata::{Standing, StandingError};
 use crate::session::Session;
 
 /// Brings back what the metadata has: called once, before anybody is let in. An extension that cannot be
@@ -31,6 +32,33 @@ pub fn restore(control: &Control) -> Result<(), Refusal> {
         extensions::restore(control, &row)?;
     }
     Ok(())
+}
+
+/// Ends canaries that fail, and records it: called now and then.
+pub fn watch_canaries(control: &Control) {
+    for (tenant, name, failing) in control.registry.failing_canaries() {
+        // Another one may have become the canary meanwhile: then it is not for this rule to end it.
+        let rule = |standing: &mut Standing| match standing.canary {
+            Some((canary, _)) if canary == failing.version => standing.roll_back(0),
+            _ => Err(StandingError::NoCanary),
+        };
+        let (canary, current) = (failing.canary, failing.current);
+        let act = format!(
+            "extension rollback {name}: canary {} failed {} of {} calls, the current version {} of {}",
+            failing.version, canary.errors, canary.calls, current.errors, current.calls
+        );
+        match extensions::change(control, tenant, &name, rule) {
+            Ok(_) => {
+                tracing::info!(tenant = tenant.0, act, "a canary went back");
+                audit::record_own(control, tenant, act, Status::Ok);
+            }
+            Err(refusal) if refusal.status == Status::NotFound => {}
+            Err(refusal) => {
+                tracing::error!(tenant = tenant.0, act, %refusal, "a canary should have gone back");
+                audit::record_own(control, tenant, act, refusal.status);
+            }
+        }
+    }
 }
 
 /// Serves one request: the body of the answer under `Ok`. What changes something is recorded.
@@ -82,7 +110,7 @@ fn serve_tenant(
             extensions::install(control, session, (name, files, *placement), body)
         }
         AdminRequest::ExtensionList => extensions::list(control, tenant),
-        AdminRequest::ExtensionDescribe { name } => extensions::describe(control, tenant, name),
+        AdminRequest::ExtensionDescribe { name } => description::describe(control, tenant, name),
         AdminRequest::ExtensionRemove { name, version: 0 } => extensions::remove(control, tenant, name),
         AdminRequest::ExtensionRemove { name, version } => {
             extensions::remove_version(control, tenant, name, *version)

@@ -180,6 +180,7 @@ impl Server {
             while !stopping.load(Ordering::Relaxed) {
                 thread::park_timeout(Duration::from_millis(HOUSEKEEPING_MS));
                 control.tidy();
+                administration::watch_canaries(&control);
             }
         });
         self.control_threads.push(sweeping.map_err(failed)?);

@@ -38,6 +38,7 @@ pub fn start(
         return refuse_invocation(environment, caller, Status::UnknownExtension, place);
     };
     let Some(index) = found.function(function) else {
+        found.measures.ended(environment.core.index(), Status::UnknownFunction, None);
         return refuse_invocation(environment, caller, Status::UnknownFunction, place);
     };
     let writes = found.functions()[index].mode == Mode::Write;

@@ -1,6 +1,11 @@
 //! Versions of an extension through the whole server: kept, named, switched between, removed, over restarts.
 
-use wire::{AdminRequest, Body, ExtensionEntry, Placement, Request, Standing, Status};
+use std::time::{Duration, Instant};
+
+use wire::{
+    Actor, AdminRequest, AuditEntry, Body, ExtensionDescription, ExtensionEntry, Placement, Request,
+    Standing, Status,
+};
 
 use super::client::{Client, Refused};
 use super::extensions::{COUNTER, install, install_as, invoke, package};
@@ -125,4 +130,90 @@ fn a_canary_gets_its_share_until_it_is_promoted_or_goes_back() {
     install_as(&mut client, name, &repeating(2), Placement::Canary(1)).expect("a good extension");
     let promoted = change(&mut client, &AdminRequest::ExtensionPromote { name }).expect("a canary");
     assert_eq!((promoted.current, promoted.canary, share(&mut client)), (3, 0, 400));
+}
+
+fn describe(client: &mut Client, name: &str) -> ExtensionDescription {
+    let answer = client.control.ask(&AdminRequest::ExtensionDescribe { name }).expect("installed");
+    ExtensionDescription::decode(&answer).expect("a description")
+}
+
+#[test]
+fn a_description_counts_calls_and_errors_of_each_version() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
+    let (mut client, table) = site.tenant_with_table("ann");
+    let extension = install(&mut client, "counter", &repeating(1)).expect("a good extension").extension;
+    install(&mut client, "counter", &repeating(2)).expect("a good extension");
+    for (function, version, count) in
+        [("repeat", 0, 300), ("repeat", 1, 20), ("fails", 2, 5), ("panics", 0, 3), ("nothing", 0, 2)]
+    {
+        for _ in 0..count {
+            let request = at(&invoke(extension, function, table, &[0; 4]), version);
+            let _ = client.status(&request);
+        }
+    }
+    let described = describe(&mut client, "counter");
+    assert_eq!((described.extension, described.standing.current), (extension, 2));
+    assert!(described.limits.iter().any(|limit| limit.name == "stack_bytes" && limit.value == 65_536));
+    let ends = |index: usize| -> Vec<(&str, u64)> {
+        let ends = &described.versions[index].measured.ends;
+        ends.iter().map(|end| (end.name.as_str(), end.value)).collect()
+    };
+    assert_eq!(ends(0), [("ok", 20)]);
+    let second = [("ok", 300), ("application_error", 5), ("panicked", 3), ("unknown_function", 2)];
+    assert_eq!(ends(1), second);
+    let measured = &described.versions[1].measured;
+    assert!(measured.timed >= 5 && measured.timed < 200, "{} timed", measured.timed);
+    assert!(measured.ns_p50 > 0 && measured.ns_p50 <= measured.ns_p99 && measured.ns_p99 <= measured.ns_p999);
+    assert!(measured.ns_p50 < 1_000_000_000 && measured.cpu_ns > measured.ns_p50);
+}
+
+#[test]
+fn a_canary_that_fails_goes_back_by_itself_and_the_log_says_why() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
+    let (mut client, table) = site.tenant_with_table("ann");
+    let name = "counter";
+    let extension = install(&mut client, name, &repeating(1)).expect("a good extension").extension;
+    let broken = COUNTER.replace("reply.u8(7)?;", "return Err(Error::Application(1));");
+    install_as(&mut client, name, &package(&broken), Placement::Canary(50)).expect("it compiles");
+    let one = 1_u32.to_le_bytes();
+    let request = invoke(extension, "repeat", table, &one);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while describe(&mut client, name).standing.canary != 0 {
+        assert!(Instant::now() < deadline, "the canary went back");
+        for _ in 0..100 {
+            let _ = client.status(&request);
+        }
+    }
+    assert!((0..100).all(|_| byte_of(&mut client, &request, 0) == Ok(1)));
+    assert_eq!(byte_of(&mut client, &request, 2), Err(Status::ExtensionError), "it is kept, to be looked at");
+    let log = loop {
+        let log = client.control.ask(&AdminRequest::AuditRead { after: 0, count: 1 }).expect("the log");
+        let log = Vec::<AuditEntry>::decode(&log).expect("entries");
+        if log[0].actor == Actor::Server {
+            break log;
+        }
+        assert!(Instant::now() < deadline, "it is recorded");
+    };
+    assert_eq!(log[0].outcome, Status::Ok as u8);
+    assert!(log[0].act.starts_with("extension rollback counter: canary 2 failed"), "{}", log[0].act);
+}
+
+#[test]
+fn a_canary_as_good_as_the_current_version_stays() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
+    let (mut client, table) = site.tenant_with_table("ann");
+    let extension = install(&mut client, "counter", &repeating(1)).expect("a good extension").extension;
+    install_as(&mut client, "counter", &repeating(2), Placement::Canary(50)).expect("a good extension");
+    // Both fail at every call.
+    let request = invoke(extension, "fails", table, b"");
+    let deadline = Instant::now() + Duration::from_millis(2_500);
+    while Instant::now() < deadline {
+        let _ = client.status(&request);
+    }
+    let described = describe(&mut client, "counter");
+    assert_eq!((described.standing.current, described.standing.canary), (1, 2));
+    assert!(described.versions[1].measured.ends[0].value >= 200, "it was judged");
 }

@@ -1,4 +1,4 @@
-//! Answers about the extensions of a tenant.
+//! Answers about the extensions of a tenant, their description apart.
 //!
 //! An invocation names an extension by its id, a version of it (or 0, the current one) and a function by
 //! [`crate::function_hash`] of its name; [`ExtensionResolved`] is the way from names to these numbers.
@@ -130,57 +130,6 @@ impl Body for ExtensionEntry {
             standing: Standing::read(reader)?,
             functions: reader.u32()?,
             versions: Vec::read(reader)?,
-        })
-    }
-}
-
-/// All that is known of an extension.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ExtensionDescription {
-    /// What invocations name it by.
-    pub extension: u32,
-    /// The current version.
-    pub version: u32,
-    /// Its name.
-    pub name: String,
-    /// Hash of the artefact, as hexadecimal text.
-    pub content_hash: String,
-    /// Bytes of the artefact.
-    pub artefact_bytes: u64,
-    /// Bytes of the source.
-    pub source_bytes: u64,
-    /// When this version was installed, in milliseconds since the Unix epoch.
-    pub installed_ms: u64,
-    /// Milliseconds that checking and compiling took.
-    pub compile_ms: u32,
-    /// Its functions.
-    pub functions: Vec<FunctionEntry>,
-}
-
-impl Body for ExtensionDescription {
-    fn write(&self, writer: &mut BodyWriter) {
-        writer.u32(self.extension);
-        writer.u32(self.version);
-        writer.text(&self.name);
-        writer.text(&self.content_hash);
-        writer.u64(self.artefact_bytes);
-        writer.u64(self.source_bytes);
-        writer.u64(self.installed_ms);
-        writer.u32(self.compile_ms);
-        self.functions.write(writer);
-    }
-
-    fn read(reader: &mut BodyReader<'_>) -> Result<ExtensionDescription, Status> {
-        Ok(ExtensionDescription {
-            extension: reader.u32()?,
-            version: reader.u32()?,
-            name: reader.text()?.to_owned(),
-            content_hash: reader.text()?.to_owned(),
-            artefact_bytes: reader.u64()?,
-            source_bytes: reader.u64()?,
-            installed_ms: reader.u64()?,
-            compile_ms: reader.u32()?,
-            functions: Vec::read(reader)?,
         })
     }
 }

@@ -3,9 +3,9 @@
 use wire::limits::PACKAGE_FILES_MAX;
 use wire::{
     Actor, AdminRequest, AuditEntry, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
-    ExtensionResolved, FunctionEntry, FunctionMode, OpenRequest, Opened, PackageFile, Placement,
+    ExtensionResolved, FunctionEntry, FunctionMode, Measured, OpenRequest, Opened, PackageFile, Placement,
     SessionEntry, SessionLimits, Standing, Statistic, Status, TableEntry, TableId, TableStatistics,
-    TenantCreated, TenantEntry, VersionEntry, VersionRange, opcode,
+    TenantCreated, TenantEntry, VersionDescription, VersionEntry, VersionRange, opcode,
 };
 
 pub fn admin_requests() -> Vec<AdminRequest<'static>> {
@@ -77,16 +77,30 @@ fn function() -> FunctionEntry {
 }
 
 fn description() -> ExtensionDescription {
-    ExtensionDescription {
-        extension: 1,
+    let measured = Measured {
+        ends: vec![Statistic { name: "ok".into(), value: 9 }],
+        cpu_ns: 1,
+        timed: 2,
+        ns_p50: 3,
+        ns_p99: 4,
+        ns_p999: 5,
+    };
+    let version = VersionDescription {
         version: 2,
-        name: "tao".into(),
         content_hash: "00ff".into(),
         artefact_bytes: 3,
         source_bytes: 4,
         installed_ms: 5,
         compile_ms: 6,
+        measured,
+    };
+    ExtensionDescription {
+        extension: 1,
+        name: "tao".into(),
+        standing: Standing { current: 2, ..Standing::default() },
         functions: vec![function(), FunctionEntry { mode: FunctionMode::Write, ..function() }],
+        limits: vec![Statistic { name: "arena_bytes".into(), value: 1 << 20 }],
+        versions: vec![version],
     }
 }
 

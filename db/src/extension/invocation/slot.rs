@@ -206,6 +206,14 @@ impl<O> Slot<O> {
         }
     }
 
+    /// Counts the end for the extension's version; `cycles` is how long the last poll ran, if it was timed.
+    #[inline]
+    pub(super) fn measure(&self, worker: usize, status: Status, cycles: Option<u64>) {
+        if let Some(extension) = &self.extension {
+            extension.measures.ended(worker, status, cycles);
+        }
+    }
+
     /// Takes the way back of the answer out.
     #[inline]
     pub(super) fn take_origin(&mut self) -> Option<O> {

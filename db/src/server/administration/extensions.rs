@@ -1,4 +1,4 @@
-//! Extensions of one tenant: install, list, switch between versions, describe, remove, resolve.
+//! Extensions of one tenant: install, list, switch between versions, remove, resolve.
 //!
 //! An installation is compiled without any lock of the control plane. Once it is built and loaded, one step
 //! under the lock records it and tells the workers; what fails before that leaves the earlier versions as they
@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use wire::{
-    AdminRequest, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved,
-    FunctionEntry, FunctionMode, PackageFile, Placement, Status, VersionEntry, opcode,
+    AdminRequest, Body, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode,
+    PackageFile, Placement, Status, VersionEntry, opcode,
 };
 
 use crate::cluster::metadata::{ExtensionRow, MetadataError, Standing, StandingError};
@@ -91,6 +91,8 @@ fn restore_version(control: &Control, row: &ExtensionRow, version: u32) -> Resul
 }
 
 pub(super) fn list(control: &Control, tenant: TenantId) -> Result<Vec<u8>, Refusal> {
+    // What is shown is in force: a switch that is under way comes to its end first.
+    let _changing = lock(&control.changing);
     let rows = control.metadata.extensions_of(tenant)?;
     let entry = |row: &ExtensionRow| {
         let lineage = control.registry.lineage(tenant, &row.name);
@@ -135,22 +137,6 @@ pub(super) fn remove_version(
     change(control, tenant, name, |standing| standing.remove(version)).map(|_| Vec::new())
 }
 
-pub(super) fn describe(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
-    let installed = control.registry.find(tenant, name).ok_or_else(|| unknown(name))?;
-    let description = ExtensionDescription {
-        extension: installed.extension.id,
-        version: installed.extension.version,
-        name: installed.extension.name.to_string(),
-        content_hash: installed.content_hash.clone(),
-        artefact_bytes: installed.artefact_bytes,
-        source_bytes: installed.source_bytes,
-        installed_ms: installed.installed_ms,
-        compile_ms: milliseconds(installed.compile_ms),
-        functions: functions(&installed),
-    };
-    Ok(description.encode())
-}
-
 pub(super) fn resolve(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
     let installed = control.registry.find(tenant, name).ok_or_else(|| unknown(name))?;
     let resolved = ExtensionResolved {
@@ -171,7 +157,7 @@ pub(super) fn remove(control: &Control, tenant: TenantId, name: &str) -> Result<
     Ok(Vec::new())
 }
 
-fn functions(installed: &Installed) -> Vec<FunctionEntry> {
+pub(super) fn functions(installed: &Installed) -> Vec<FunctionEntry> {
     let entry = |function: &builder::Function| FunctionEntry {
         name: function.name.clone(),
         hash: function.hash(),
@@ -195,10 +181,10 @@ fn refusal(error: InstallError<Refusal>) -> Refusal {
     }
 }
 
-fn unknown(name: &str) -> Refusal {
+pub(super) fn unknown(name: &str) -> Refusal {
     Refusal::new(Status::UnknownExtension, format!("there is no extension `{name}`"))
 }
 
-fn milliseconds(duration: u64) -> u32 {
+pub(super) fn milliseconds(duration: u64) -> u32 {
     u32::try_from(duration).unwrap_or(u32::MAX)
 }

@@ -1,0 +1,315 @@
+//! What the invocations of one version of an extension came to: how they ended, how long they ran.
+//!
+//! ```text
+//!   worker 0 ─▶ counters, histogram ─┐
+//!   worker 1 ─▶ counters, histogram ─┼─ added up by whoever describes the extension  ─▶ Tally
+//! ```
+//! Each worker has its own cells, written by it alone with a load and a store, made when it first ends an
+//! invocation of this version; so nothing is contended and nothing allocated later. Every end is counted; one
+//! of [`crate::limits::INVOCATIONS_PER_TIMING`] is timed, by the worker's [`Gauge`], from the beginning to the
+//! end of its last poll. What waiting there was, in queues or between polls, is not in the times.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use wire::Status;
+
+use crate::limits::{CORES_MAX, INVOCATIONS_PER_TIMING, TIME_CYCLES_MAX, TIME_STEPS_PER_DOUBLING};
+use crate::sched::cycles;
+
+/// How an invocation can end, as counters tell it; the first is the good one.
+pub const ENDS: [&str; 9] = [
+    "ok",
+    "application_error",
+    "panicked",
+    "out_of_memory",
+    "stack_overflow",
+    "killed",
+    "conflict",
+    "unknown_function",
+    "other_error",
+];
+
+const STEP_BITS: u32 = TIME_STEPS_PER_DOUBLING.trailing_zeros();
+const STEPS: usize = ((TIME_CYCLES_MAX.trailing_zeros() - STEP_BITS + 1) as usize) * TIME_STEPS_PER_DOUBLING;
+
+/// What one worker counted.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Cells {
+    ends: [AtomicU64; ENDS.len()],
+    timed: AtomicU64,
+    timed_cycles: AtomicU64,
+    times: [AtomicU32; STEPS],
+}
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct Measures {
+    workers: [OnceLock<Box<Cells>>; CORES_MAX],
+}
+
+/// What all workers counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tally {
+    /// Invocations by how they ended, as [`ENDS`] names it.
+    pub ends: [u64; ENDS.len()],
+    /// Those that were timed.
+    pub timed: u64,
+    /// Cycles of those that were timed.
+    pub timed_cycles: u64,
+    times: Vec<u64>,
+}
+
+impl Measures {
+    /// Nothing counted yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { workers: [const { OnceLock::new() }; CORES_MAX] }
+    }
+
+    /// Counts an end on a worker; `cycles` is how long it ran, if it was timed. What is to be tried again
+    /// has not ended.
+    #[inline]
+    pub fn ended(&self, worker: usize, status: Status, cycles: Option<u64>) {
+        let Some(end) = end_of(status) else { return };
+        let Some(cells) = self.workers.get(worker) else { return };
+        let cells = cells.get_or_init(Cells::new);
+        add(&cells.ends[end], 1);
+        if let Some(cycles) = cycles {
+            cells.time(cycles);
+        }
+    }
+
+    /// What all workers counted until now.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        for cells in self.workers.iter().filter_map(OnceLock::get) {
+            for (sum, count) in tally.ends.iter_mut().zip(&cells.ends) {
+                *sum += count.load(Ordering::Relaxed);
+            }
+            tally.timed += cells.timed.load(Ordering::Relaxed);
+            tally.timed_cycles += cells.timed_cycles.load(Ordering::Relaxed);
+            for (sum, count) in tally.times.iter_mut().zip(&cells.times) {
+                *sum += u64::from(count.load(Ordering::Relaxed));
+            }
+        }
+        tally
+    }
+}
+
+impl Default for Measures {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Cells {
+    #[cold]
+    fn new() -> Box<Self> {
+        Box::new(Self {
+            ends: [const { AtomicU64::new(0) }; ENDS.len()],
+            timed: AtomicU64::new(0),
+            timed_cycles: AtomicU64::new(0),
+            times: [const { AtomicU32::new(0) }; STEPS],
+        })
+    }
+
+    fn time(&self, cycles: u64) {
+        add(&self.timed, 1);
+        add(&self.timed_cycles, cycles);
+        let count = &self.times[step_of(cycles)];
+        count.store(count.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+    }
+}
+
+/// Adds to a counter that this thread alone writes.
+#[inline]
+fn add(counter: &AtomicU64, count: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self { ends: [0; ENDS.len()], timed: 0, timed_cycles: 0, times: vec![0; STEPS] }
+    }
+}
+
+impl Tally {
+    /// Invocations that ended.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.ends.iter().sum()
+    }
+
+    /// Those that did not end well.
+    #[must_use]
+    pub fn errors(&self) -> u64 {
+        self.ends[1..].iter().sum()
+    }
+
+    /// Time on the processor of all of them, in nanoseconds, as those that were timed let expect.
+    #[must_use]
+    pub fn cpu_ns(&self) -> u64 {
+        let cycles = u128::from(self.timed_cycles) * u128::from(self.calls());
+        nanoseconds((cycles / u128::from(self.timed.max(1))).try_into().unwrap_or(u64::MAX))
+    }
+
+    /// The time that so many of 1000 invocations do not exceed, in nanoseconds; 0 when none was timed.
+    #[must_use]
+    pub fn quantile_ns(&self, permille: u64) -> u64 {
+        let timed: u64 = self.times.iter().sum();
+        let rank = (timed * permille).div_ceil(1000).max(1);
+        let mut below = 0;
+        let reached = |count: &u64| {
+            below += count;
+            below >= rank
+        };
+        self.times.iter().position(reached).map_or(0, |step| nanoseconds(middle_of(step)))
+    }
+}
+
+/// Times one of some invocations of a worker.
+#[derive(Debug)]
+pub struct Gauge {
+    /// Invocations until the next that is timed.
+    left: u32,
+    /// Chooses the distances, so that no pattern of calls hides from it.
+    random: u32,
+    /// When the poll began that is timed; 0 when none is.
+    began: u64,
+}
+
+impl Gauge {
+    /// Times the first invocation.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { left: 1, random: 1, began: 0 }
+    }
+
+    /// A poll begins.
+    #[inline]
+    pub fn begin(&mut self) {
+        self.left -= 1;
+        self.began = 0;
+        if self.left == 0 {
+            // Numerical Recipes' generator; its high bits give 1 to twice the mean less one.
+            self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            self.left = 1 + (self.random >> 8) % (2 * INVOCATIONS_PER_TIMING - 1);
+            self.began = cycles::now();
+        }
+    }
+
+    /// The invocation of the poll has ended: how long that ran, if it was timed.
+    #[inline]
+    pub fn end(&mut self) -> Option<u64> {
+        match std::mem::take(&mut self.began) {
+            0 => None,
+            began => Some(cycles::now().wrapping_sub(began)),
+        }
+    }
+}
+
+impl Default for Gauge {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The place of a status in [`ENDS`]; `None` for what is no end of an invocation.
+#[inline]
+fn end_of(status: Status) -> Option<usize> {
+    Some(match status {
+        Status::Ok => 0,
+        Status::ExtensionError => 1,
+        Status::ExtensionPanicked => 2,
+        Status::ExtensionOutOfMemory => 3,
+        Status::ExtensionStackOverflow => 4,
+        Status::ExtensionKilled => 5,
+        Status::Conflict => 6,
+        Status::UnknownFunction => 7,
+        Status::Retry | Status::Unavailable => return None,
+        _ => 8,
+    })
+}
+
+/// The step of the histogram in which a number of cycles lies.
+#[inline]
+fn step_of(cycles: u64) -> usize {
+    let cycles = cycles.min(TIME_CYCLES_MAX - 1);
+    let shift = (u64::BITS - 1 - (cycles | (TIME_STEPS_PER_DOUBLING as u64)).leading_zeros()) - STEP_BITS;
+    (shift as usize) * TIME_STEPS_PER_DOUBLING + (cycles >> shift) as usize
+}
+
+/// The middle of a step, in cycles.
+fn middle_of(step: usize) -> u64 {
+    let shift = (step / TIME_STEPS_PER_DOUBLING).saturating_sub(1);
+    let first = (step - shift * TIME_STEPS_PER_DOUBLING) as u64;
+    (first << shift) + ((1 << shift) >> 1)
+}
+
+fn nanoseconds(cycles: u64) -> u64 {
+    let ns = u128::from(cycles) * 1000 / u128::from(cycles::per_us());
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Status;
+
+    use super::{ENDS, Gauge, Measures, STEPS, middle_of, nanoseconds, step_of};
+    use crate::limits::INVOCATIONS_PER_TIMING;
+
+    #[test]
+    fn steps_grow_with_the_time_and_lie_close() {
+        let mut last = 0;
+        for cycles in 0..100_000 {
+            let step = step_of(cycles);
+            assert!(step == last || step == last + 1, "{cycles}");
+            last = step;
+        }
+        for bits in 4..36 {
+            for part in 16..32_u64 {
+                let cycles = (part << bits) >> 4;
+                let middle = middle_of(step_of(cycles));
+                assert!(middle.abs_diff(cycles) * 16 <= cycles, "{middle} stands for {cycles}");
+            }
+        }
+        assert_eq!(step_of(u64::MAX), STEPS - 1);
+    }
+
+    #[test]
+    fn workers_are_added_up() {
+        let measures = Measures::new();
+        for (worker, cycles) in [(0, 1_000), (1, 1_000), (1, 1_000), (63, 100_000)] {
+            measures.ended(worker, Status::Ok, Some(cycles));
+        }
+        measures.ended(0, Status::ExtensionPanicked, None);
+        measures.ended(0, Status::Retry, None);
+        measures.ended(999, Status::Ok, None);
+        let tally = measures.tally();
+        assert_eq!((tally.calls(), tally.errors(), tally.timed), (5, 1, 4));
+        assert_eq!(tally.ends[ENDS.iter().position(|end| *end == "panicked").expect("an end")], 1);
+        assert_eq!(tally.cpu_ns(), nanoseconds(103_000 * 5 / 4));
+        let near = |found: u64, cycles: u64| found.abs_diff(nanoseconds(cycles)) * 10 <= nanoseconds(cycles);
+        assert!(near(tally.quantile_ns(500), 1_000) && near(tally.quantile_ns(990), 100_000));
+        assert_eq!(Measures::new().tally().quantile_ns(500), 0);
+    }
+
+    #[test]
+    fn one_of_some_invocations_is_timed() {
+        let mut gauge = Gauge::new();
+        let mut timed = 0;
+        let count = 100_000;
+        for _ in 0..count {
+            gauge.begin();
+            timed += u32::from(gauge.end().is_some());
+        }
+        assert!(
+            timed.abs_diff(count / INVOCATIONS_PER_TIMING) < count / INVOCATIONS_PER_TIMING / 10,
+            "{timed}"
+        );
+        assert_eq!(gauge.end(), None, "a poll that did not begin has no time");
+    }
+}

@@ -1,0 +1,116 @@
+//! Whether a canary fails: its errors against those of the current version, since it became the canary.
+//!
+//! Any end but the good one is an error; both versions are measured alike, so what callers provoke by
+//! themselves weighs on both. A canary fails when it exceeds the current version's rate by a margin that
+//! matters and by more than chance explains.
+
+use super::{Installed, Lineage};
+use crate::extension::measures::Tally;
+use crate::limits::{CANARY_CALLS_MIN, CANARY_ERRORS_DEVIATIONS, CANARY_ERRORS_MARGIN_PERCENT};
+
+/// Calls, and those of them that were errors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Errors {
+    /// Calls that ended.
+    pub calls: u64,
+    /// Those that did not end well.
+    pub errors: u64,
+}
+
+/// What had been counted when a version became the canary.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Baseline {
+    canary: u32,
+    current: u32,
+    of_canary: Errors,
+    of_current: Errors,
+}
+
+/// A canary that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failing {
+    /// The canary.
+    pub version: u32,
+    /// What it came to.
+    pub canary: Errors,
+    /// What the current version came to meanwhile.
+    pub current: Errors,
+}
+
+impl Errors {
+    fn of(installed: &Installed) -> Self {
+        let tally: Tally = installed.extension.measures.tally();
+        Self { calls: tally.calls(), errors: tally.errors() }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self { calls: self.calls - before.calls, errors: self.errors - before.errors }
+    }
+}
+
+impl Lineage {
+    /// Begins to compare when there is another canary, or another current version, than before.
+    pub(super) fn compare_from_now(&mut self) {
+        let current = self.choice.current;
+        let Some((canary, _)) = self.choice.canary else {
+            self.baseline = None;
+            return;
+        };
+        if self.baseline.is_some_and(|known| (known.canary, known.current) == (canary, current)) {
+            return;
+        }
+        let errors_of = |version| self.versions.get(version).map_or(Errors::default(), |of| Errors::of(of));
+        let (of_canary, of_current) = (errors_of(&canary), errors_of(&current));
+        self.baseline = Some(Baseline { canary, current, of_canary, of_current });
+    }
+
+    /// The canary, if it fails.
+    pub(super) fn failing(&self) -> Option<Failing> {
+        let baseline = self.baseline?;
+        let canary = Errors::of(self.versions.get(&baseline.canary)?).since(baseline.of_canary);
+        let current = Errors::of(self.versions.get(&baseline.current)?).since(baseline.of_current);
+        is_worse(canary, current).then_some(Failing { version: baseline.canary, canary, current })
+    }
+}
+
+/// Whether the errors of a canary exceed by margin and by chance what those of the current version let expect.
+fn is_worse(canary: Errors, current: Errors) -> bool {
+    if canary.calls < CANARY_CALLS_MIN {
+        return false;
+    }
+    let product = u128::from(current.errors) * u128::from(canary.calls);
+    let expected = (product / u128::from(current.calls.max(1))) as u64;
+    let excess = canary.errors.saturating_sub(expected);
+    // Counts scatter by the square root of what is expected of them.
+    let by_chance = CANARY_ERRORS_DEVIATIONS * CANARY_ERRORS_DEVIATIONS * expected.max(1);
+    excess * 100 > canary.calls * CANARY_ERRORS_MARGIN_PERCENT
+        && u128::from(excess) * u128::from(excess) > u128::from(by_chance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Errors, is_worse};
+
+    fn worse(canary: (u64, u64), current: (u64, u64)) -> bool {
+        let errors = |(calls, errors)| Errors { calls, errors };
+        is_worse(errors(canary), errors(current))
+    }
+
+    #[test]
+    fn a_canary_fails_when_it_is_clearly_worse() {
+        assert!(worse((200, 200), (1_800, 0)));
+        assert!(worse((200, 11), (1_800, 0)), "over the margin where nothing failed");
+        assert!(worse((1_000, 600), (9_000, 4_500)));
+        assert!(worse((u64::MAX / 200, u64::MAX / 400), (9_000, 0)), "no count is too large");
+        assert!(worse((200, 20), (0, 0)), "nobody got the current version");
+    }
+
+    #[test]
+    fn chance_and_few_calls_do_not_end_a_canary() {
+        assert!(!worse((199, 199), (1_800, 0)), "too few calls");
+        assert!(!worse((200, 10), (1_800, 0)), "within the margin");
+        assert!(!worse((200, 115), (1_800, 900)), "chance explains it");
+        assert!(!worse((10_000, 5_000), (90_000, 45_000)));
+        assert!(!worse((10_000, 10), (90_000, 90_000)), "it is better");
+    }
+}
