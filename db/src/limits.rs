@@ -207,9 +207,12 @@ pub const GET_MANY_KEYS_MAX: usize = 64;
 /// Times that one invocation may yield. At some 100 ns a turn of an idle worker, about 10 ms.
 pub const INVOCATION_YIELDS_MAX: u32 = 100_000;
 
-/// Age at which an invocation is ended when it yields next, in microseconds: until then it holds its pin,
-/// and the store cannot free what was overwritten since.
-pub const INVOCATION_AGE_US_MAX: u64 = 2_000_000;
+/// Age at which an invocation is ended that yielded or used up a slice, in microseconds: until then it
+/// holds its pin, and the store cannot free what was overwritten since.
+pub const INVOCATION_WALL_US_MAX: u64 = 1_000_000;
+
+/// Time on the processor that one invocation may use, in microseconds.
+pub const INVOCATION_CPU_US_MAX: u64 = 100_000;
 
 /// How often an invocation is run until its commit meets no conflict.
 pub const COMMIT_TRIES_MAX: u32 = 8;
@@ -260,6 +263,43 @@ pub const SLOTS_KEPT_PER_WORKER: usize = 1024;
 /// Bytes of each part of a slot's memory that stay with it. So 1024 kept slots hold some 256 MiB at the
 /// very most, and as a rule a few pages each.
 pub const ROOM_PART_BYTES_KEPT: usize = 64 << 10;
+
+// ---- Extensions: preemption ------------------------------------------------------------------------------
+
+/// What an invocation may run in one piece before it makes room for others, in microseconds: long enough
+/// that a signal of the timer, which costs up to 20 us on a virtual machine, does not eat it, short enough
+/// that who waits behind a loop waits some 100 us.
+pub const SLICE_US: u64 = 50;
+
+/// A poll is charged at most this many slices: beyond them something else had the core.
+pub const SLICES_CHARGED_MAX: u64 = 3;
+
+/// While a worker has other work, an invocation that used up a slice runs on when this many slices have
+/// passed since the last such one: a quarter of the core at the least.
+pub const PARKED_REST_SLICES: u64 = 3;
+
+/// Invocations of one worker that wait after using up a slice. Each holds a stack, a room and its pin; the
+/// newest is ended when there are more.
+pub const PARKED_PER_WORKER_MAX: usize = 256;
+
+/// How often those that wait are looked through for their deadline, in microseconds.
+pub const PARKED_LOOK_US: u64 = 1_000;
+
+/// Polls of one extension in a row between two readings of the cycle counter: a reading costs some 8 ns,
+/// about an eighth of the smallest invocation.
+pub const POLLS_PER_READING: u32 = 8;
+
+/// How often the watchdog looks at the workers, in milliseconds. It signals one that it finds in the same
+/// poll twice.
+pub const WATCHDOG_LOOK_MS: u64 = 10;
+
+/// Looks that find a worker in the same poll until the watchdog reports it.
+pub const WATCHDOG_LOOKS_TO_REPORT: u32 = 10;
+
+const _: () = assert!(INVOCATION_CPU_US_MAX <= INVOCATION_WALL_US_MAX);
+const _: () = assert!(SLICE_US * SLICES_CHARGED_MAX < INVOCATION_CPU_US_MAX);
+const _: () = assert!(SLICE_US * SLICES_CHARGED_MAX < WATCHDOG_LOOK_MS * 1000);
+const _: () = assert!(PARKED_PER_WORKER_MAX <= INVOCATIONS_PER_WORKER_MAX);
 
 const _: () = assert!(TRANSACTION_READS_MAX + TRANSACTION_WRITES_MAX <= store::COMMIT_OPERATIONS_MAX);
 const _: () = assert!(TRANSACTION_BYTES >= store::VALUE_BYTES_MAX + store::KEY_BYTES_MAX);

@@ -70,6 +70,18 @@ counters! {
     InvocationsOutOfMemory = "invocations_out_of_memory",
     /// Invocations that were ended for another reason.
     InvocationsKilled = "invocations_killed",
+    /// Times that an invocation had used up its slice and was parked.
+    Preemptions = "preemptions",
+    /// Invocations that used up their time on the processor.
+    KilledCpu = "killed_cpu",
+    /// Invocations that grew too old.
+    KilledWall = "killed_wall",
+    /// Invocations that yielded too often.
+    KilledYields = "killed_yields",
+    /// Invocations that found too many others parked.
+    KilledParked = "killed_parked",
+    /// Cycles of turns of invocations: polls, commits and answers.
+    InvocationCycles = "invocation_cycles",
     /// Commits of invocations that were tried again after a conflict.
     CommitConflicts = "commit_conflicts",
     /// Mutations that were answered from their stored reply.

@@ -13,15 +13,20 @@
 //!   └────────────┘          └──────────────────────────────────────────────┴─────────┘
 //! ```
 //!
-//! Nothing here knows what an extension is; `extension::invocation` does. Preemption by a signal will
-//! stand beside [`fault`] and park a stack instead of taking it back.
+//! Or it is parked: the timer's signal finds its slice over ([`preempt`]) and goes back to the worker with
+//! everything left on the stack, to be resumed on the same thread or forgotten. [`watchdog`] looks whether
+//! workers come back at all. Nothing here knows what an extension is; `extension::invocation` does.
 
 pub mod arena;
 pub mod cycles;
 pub mod fault;
+pub mod heartbeat;
+pub mod preempt;
 pub mod region;
 pub mod running;
+pub mod signal;
 pub mod stack;
+pub mod watchdog;
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ mod worker;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use db::extension::invocation::Budget;
 use wire::Status;
 use worker::{Worker, install, registry};
 
@@ -101,7 +102,7 @@ fn an_invocation_allocates_nothing_on_the_steady_path() {
     let registry = registry(cache.path());
     let installed = install(&registry, "steady", SOURCE, 1, 1).unwrap_or_else(|error| panic!("{error}"));
     let extension = &installed.extension;
-    let mut worker = Worker::new();
+    let mut worker = Worker::default();
     worker.put(b"key", &[7; 100]);
     let cases = [
         ("noop", Status::Ok),
@@ -124,4 +125,23 @@ fn an_invocation_allocates_nothing_on_the_steady_path() {
         }
         assert_eq!(ALLOCATIONS.get() - before, 0, "{function} allocates");
     }
+}
+
+#[test]
+fn preempting_and_killing_allocates_nothing() {
+    let cache = tempfile::tempdir().expect("a folder");
+    let registry = registry(cache.path());
+    let source = include_str!("support/overrun.rs");
+    let installed = install(&registry, "overrun", source, 1, 1).unwrap_or_else(|error| panic!("{error}"));
+    let mut worker = Worker::with_budget(Budget { cpu_us: 300, ..Budget::default() });
+    let mut before = 0;
+    for round in 0..150 {
+        if round == 50 {
+            before = ALLOCATIONS.get();
+        }
+        worker.run(&installed.extension, "spins", b"key", b"", &mut |answered, _| {
+            assert_eq!(answered, Status::ExtensionKilled);
+        });
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0);
 }

@@ -39,7 +39,7 @@ fn misbehaviour_ends_one_invocation_with_a_typed_status_and_nothing_else() {
     let installed =
         install(&registry, "misbehave", MISBEHAVING, 1, 1).unwrap_or_else(|error| panic!("{error}"));
     let extension = &installed.extension;
-    let mut worker = Worker::new();
+    let mut worker = Worker::default();
     worker.put(b"healthy", b"yes");
     let cases = [
         ("panics", Status::ExtensionPanicked, "key of 3 bytes"),
@@ -97,7 +97,7 @@ fn workers_leave_stacks_side_by_side_and_every_answer_is_its_own() {
             let extension = &installed.extension;
             scope.spawn(move || {
                 let mut random = fastrand::Rng::with_seed(seed + number);
-                let mut worker = Worker::new();
+                let mut worker = Worker::default();
                 for attempt in 0..TRIES {
                     let (function, status) = cases[random.usize(..cases.len())];
                     assert_eq!(call(&mut worker, extension, function, b"key", b"").0, status, "{function}");
@@ -143,7 +143,7 @@ fn a_new_version_takes_over_and_the_old_one_is_unloaded_when_it_has_ended() {
     assert_eq!(first.extension.functions()[0].mode, Mode::Write);
     assert_eq!(first.extension.functions()[1].mode, Mode::Read);
     assert!(first.artefact_bytes > 0 && first.compile_ms > 0 && first.source_bytes > 100);
-    let mut worker = Worker::new();
+    let mut worker = Worker::default();
     assert_eq!(
         call(&mut worker, &first.extension, "count", b"n", b""),
         (Status::Ok, 1_i64.to_le_bytes().to_vec())
@@ -187,7 +187,7 @@ fn identical_source_is_built_and_loaded_once_and_tenants_stay_apart() {
     assert_eq!(theirs.extension.tenant, other);
     assert!(std::ptr::eq(mine.extension.functions(), theirs.extension.functions()));
     assert!(!Arc::ptr_eq(&mine.extension.log, &theirs.extension.log));
-    let mut worker = Worker::new();
+    let mut worker = Worker::default();
     assert_eq!(call(&mut worker, &mine.extension, "count", b"n", b"").0, Status::Ok);
     assert_eq!(call(&mut worker, &theirs.extension, "count", b"n", b"").0, Status::UnknownTable);
     assert_eq!(registry.names(other).len(), 1);

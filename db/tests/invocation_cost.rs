@@ -155,7 +155,7 @@ fn what_an_invocation_costs() {
     let registry = registry(cache.path());
     let installed = install(&registry, "cost", SOURCE, 1, 1).unwrap_or_else(|error| panic!("{error}"));
     let extension = &installed.extension;
-    let mut worker = Worker::new();
+    let mut worker = Worker::default();
     for number in 0..OBJECTS {
         worker.put(&key(number), &[7; 100]);
         while worker.lent.core.step() {}

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   start ─▶ queue ─▶ poll on a stack ─┬─ pending: keep the pin, to the end of the queue
+//!                                      ├─ slice over: keep pin and stack, to the parked ones
 //!                                      ├─ well: commit ─▶ answer          (conflict: from the start again)
 //!                                      └─ error, panic, out of memory or stack, over a limit: answer
 //! ```
@@ -10,11 +11,17 @@
 //! allocated on the way once a worker has seen its load. Whatever the end, the arena is dropped as a whole
 //! and no code of the extension runs any more; without a commit nothing was written.
 //!
-//! A function that never yields and never ends keeps the worker: preemption is what will end it, and finds
-//! its place between [`Invocations::run`] and `sched::running`. One that yields for ever meets a limit.
+//! One that uses up its slice is parked, stack and all. The parked ones run on when nothing else is to do,
+//! or when enough time has passed since the last such slice, so that neither they nor the others starve.
+//! A turn ends with the first slice that is used up, so that the worker looks at its port between two of
+//! them. Whoever uses up its [`Budget`] is ended with a text that says which limit it was.
 
+mod budget;
 mod ending;
+mod overrun;
 mod slot;
+
+pub use budget::Budget;
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,12 +33,16 @@ use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX};
 
 use super::measures::Gauge;
 use super::{Extension, retirements};
-use crate::limits::{INVOCATIONS_PER_WORKER_MAX, SLOTS_KEPT_PER_WORKER};
+use crate::limits::{
+    INVOCATIONS_PER_WORKER_MAX, PARKED_PER_WORKER_MAX, POLLS_PER_READING, SLOTS_KEPT_PER_WORKER,
+};
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
+use crate::sched::cycles;
 use crate::sched::fault::Guarded;
+use crate::sched::preempt::Preemption;
 use crate::sched::stack::StackPool;
-use ending::Ending;
+use ending::{Body, Ending};
 use slot::{Progress, Slot};
 
 /// An invocation that was not started, with what was to find its way back.
@@ -46,11 +57,21 @@ pub struct Refused<O> {
 /// The invocations of one worker. `O` says where the answer of one goes.
 pub struct Invocations<O> {
     queue: VecDeque<NonNull<Slot<O>>>,
+    /// Used up a slice and wait for the next.
+    parked: VecDeque<NonNull<Slot<O>>>,
     free: Vec<NonNull<Slot<O>>>,
     stacks: StackPool,
     slots_made: usize,
     retirements_seen: u64,
     gauge: Gauge,
+    budget: Budget,
+    preemption: Preemption,
+    /// Whether the worker has nothing else to do.
+    alone: bool,
+    /// When a parked one last gave the thread back, in cycles.
+    parked_ran: u64,
+    /// When the deadlines of the parked ones are looked at next, in microseconds.
+    parked_look_us: u64,
     /// Also keeps this on its thread.
     _guarded: Guarded,
 }
@@ -61,13 +82,27 @@ impl<O> Invocations<O> {
     /// # Errors
     /// What the kernel says when there is no memory for stacks.
     pub fn new() -> io::Result<Self> {
+        Self::with_budget(Budget::default())
+    }
+
+    /// As [`Invocations::new`], with limits of one's own for each invocation.
+    ///
+    /// # Errors
+    /// As [`Invocations::new`].
+    pub fn with_budget(budget: Budget) -> io::Result<Self> {
         Ok(Self {
             queue: VecDeque::with_capacity(INVOCATIONS_PER_WORKER_MAX),
+            parked: VecDeque::with_capacity(budget.parked.min(PARKED_PER_WORKER_MAX)),
             free: Vec::with_capacity(SLOTS_KEPT_PER_WORKER),
             stacks: StackPool::new()?,
             slots_made: 0,
             retirements_seen: retirements(),
             gauge: Gauge::new(),
+            budget,
+            preemption: Preemption::new(cycles::of_us(budget.slice_us))?,
+            alone: true,
+            parked_ran: 0,
+            parked_look_us: 0,
             _guarded: Guarded::new()?,
         })
     }
@@ -76,7 +111,13 @@ impl<O> Invocations<O> {
     #[inline]
     #[must_use]
     pub fn live(&self) -> usize {
-        self.queue.len()
+        self.queue.len() + self.parked.len()
+    }
+
+    /// Says whether the worker has anything else to do than invocations, now. Until then it has not.
+    #[inline]
+    pub fn set_alone(&mut self, alone: bool) {
+        self.alone = alone;
     }
 
     /// Takes an invocation of `extension.functions()[function]` into the queue. Copies key and arguments.
@@ -96,7 +137,7 @@ impl<O> Invocations<O> {
         origin: O,
     ) -> Result<(), Refused<O>> {
         let refuse = |status, origin| Err(Refused { status, origin });
-        if self.queue.len() >= INVOCATIONS_PER_WORKER_MAX {
+        if self.live() >= INVOCATIONS_PER_WORKER_MAX {
             return refuse(Status::Retry, origin);
         }
         if key.len() > KEY_BYTES_MAX {
@@ -117,21 +158,59 @@ impl<O> Invocations<O> {
         Ok(())
     }
 
-    /// Polls every invocation that is in the queue now once; tells `on_done` origin, status and body of each
-    /// that ended. The body is good for that call.
+    /// Polls every invocation that is in the queue now once, up to the first that uses up its slice, and then
+    /// a parked one if it is its time; tells `on_done` origin, status and body of each that ended. The body
+    /// is good for that call.
     pub fn run(
         &mut self,
         environment: &WorkerEnvironment<'_>,
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
         self.let_go_of_retired();
+        if self.live() == 0 {
+            return;
+        }
+        let began = cycles::now();
+        let idle = self.alone && self.queue.is_empty();
+        self.run_queue(environment, began, on_done);
+        if !self.parked.is_empty() {
+            self.run_parked(environment, idle, on_done);
+        }
+        let now = cycles::now();
+        environment.metrics.add(Counter::InvocationCycles, now.wrapping_sub(began));
+        self.preemption.rest(now);
+    }
+
+    fn run_queue(
+        &mut self,
+        environment: &WorkerEnvironment<'_>,
+        began: u64,
+        on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
+    ) {
+        let (mut reading, mut polls, mut extension) = (began, 0, std::ptr::null());
         for _ in 0..self.queue.len() {
             let Some(slot) = self.queue.pop_front() else { return };
+            // SAFETY: a slot in hand is ours alone.
+            let of = unsafe { slot.as_ref() }.extension_address();
+            if polls == POLLS_PER_READING || (of != extension && polls > 0) {
+                (reading, polls) = (cycles::now(), 0);
+            }
+            polls += 1;
+            extension = of;
+            self.preemption.watch(reading);
+            let slice_ends = reading + self.preemption.slice();
             self.gauge.begin();
             // SAFETY: a slot from the queue is begun, and ours alone until it is put back.
-            match unsafe { Slot::poll(slot, environment, &mut self.stacks) } {
-                Progress::Pending => self.queue.push_back(slot),
+            match unsafe { Slot::poll(slot, environment, &mut self.stacks, slice_ends) } {
                 Progress::Ended(ending) => self.finish(slot, environment, ending, on_done),
+                Progress::Pending => {
+                    let now = cycles::now();
+                    self.yielded(slot, environment, (now - reading) / u64::from(polls), on_done);
+                    (reading, polls) = (now, 0);
+                }
+                Progress::Parked => {
+                    return self.overran(slot, environment, cycles::now() - reading, on_done);
+                }
             }
         }
     }
@@ -142,7 +221,7 @@ impl<O> Invocations<O> {
         environment: &WorkerEnvironment<'_>,
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
-        while let Some(slot) = self.queue.pop_front() {
+        while let Some(slot) = self.queue.pop_front().or_else(|| self.parked.pop_front()) {
             self.finish(slot, environment, Ending::of(Status::Unavailable), on_done);
         }
     }
@@ -160,6 +239,12 @@ impl<O> Invocations<O> {
             environment.metrics.count(counter);
         }
         ended.measure(environment.core.index(), ending.status(), self.gauge.end());
+        if let Body::Killed(kill) = ending.body() {
+            environment.metrics.count(kill.limit.counter());
+        }
+        if let Some(stack) = ended.abandon() {
+            self.stacks.give(stack);
+        }
         if let Some(origin) = ended.take_origin() {
             on_done(origin, ending.status(), ended.body(&ending));
         }
@@ -202,7 +287,7 @@ impl<O> Invocations<O> {
 
 impl<O> Drop for Invocations<O> {
     fn drop(&mut self) {
-        for slot in self.queue.drain(..).chain(self.free.drain(..)) {
+        for slot in self.queue.drain(..).chain(self.parked.drain(..)).chain(self.free.drain(..)) {
             // SAFETY: leaked from a box by `take_slot`; each is in one list.
             drop(unsafe { Box::from_raw(slot.as_ptr()) });
         }

@@ -1,14 +1,16 @@
 //! What the glue of an artefact calls beside the host table: its allocator and the way out of a panic.
 //!
 //! These run on the extension's stack for whichever invocation runs on this thread. They take no lock and
-//! touch nothing but that invocation's arena and reply, so leaving them half-way is harmless.
+//! touch nothing but that invocation's arena and reply, so leaving or parking them half-way is harmless;
+//! what touches its access, which the worker touches as well, is a host call.
 
+use std::ffi::c_void;
 use std::ptr;
 
 use sandstorm::abi::{RawSlice, Services};
 
 use super::access::Access;
-use crate::sched::running::{self, Cause};
+use crate::sched::running::{self, Cause, host_call};
 
 /// The table that an artefact gets when it is opened.
 pub const SERVICES: Services = Services { allocate, free, reallocate, begin_panic, abandon };
@@ -36,15 +38,20 @@ unsafe extern "C" fn reallocate(address: *mut u8, bytes: usize, align: usize, ne
 }
 
 unsafe extern "C" fn begin_panic() -> u32 {
-    // SAFETY: the context of a running invocation is its `Access`; nobody else uses it while this runs.
-    unsafe { running::context().cast::<Access>().as_mut() }.map_or(u32::MAX, Access::begin_panic)
+    // SAFETY: called by the glue on the extension's stack; the context of a running invocation is its
+    // `Access`, which nobody else uses meanwhile.
+    unsafe { host_call(|context| context.cast::<Access>().as_mut().map_or(u32::MAX, Access::begin_panic)) }
 }
 
 unsafe extern "C" fn abandon(kind: u32, text: RawSlice) -> ! {
+    let keep = |context: *mut c_void| {
+        // SAFETY: as in `begin_panic`.
+        if let Some(access) = unsafe { context.cast::<Access>().as_mut() } {
+            access.keep_last_words(text);
+        }
+    };
     // SAFETY: as in `begin_panic`.
-    if let Some(access) = unsafe { running::context().cast::<Access>().as_mut() } {
-        access.keep_last_words(text);
-    }
+    unsafe { host_call(keep) };
     let cause = if kind == KIND_OUT_OF_MEMORY { Cause::OutOfMemory } else { Cause::Panic };
     // SAFETY: on the extension's stack; this function and the glue that called it own nothing.
     unsafe { running::leave(cause) }

@@ -18,6 +18,7 @@ use std::sync::{Once, OnceLock};
 
 use super::region::{PAGE_BYTES, Region};
 use super::running::{self, Cause, Running};
+use super::signal;
 use super::stack::{landing, signal_frame_bytes};
 use crate::limits::{ALTERNATE_STACK_BYTES, STACK_GUARD_BYTES};
 
@@ -79,6 +80,7 @@ fn install() {
             let mut action: libc::sigaction = unsafe { mem::zeroed() };
             action.sa_sigaction = handler as usize;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            action.sa_mask = signal::set();
             // SAFETY: the handler has the signature that SA_SIGINFO asks for, and keeps to what a handler
             // may do: it reads thread-local cells without a destructor and edits the context.
             let installed = unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
@@ -91,6 +93,8 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut c_
     let machine = context.cast::<libc::ucontext_t>();
     // SAFETY: the kernel hands over a valid context; its registers are ours to read and to change.
     let registers = unsafe { &mut (*machine).uc_mcontext.gregs };
+    // SAFETY: as above; the mask is another field.
+    let mask = unsafe { &mut (*machine).uc_sigmask };
     // SAFETY: the kernel hands over a valid record; faults carry an address.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     let stack_pointer = registers[libc::REG_RSP as usize] as usize;
@@ -100,6 +104,8 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut c_
             registers[libc::REG_RIP as usize] = landing as *const () as i64;
             registers[libc::REG_RSP as usize] = running.worker_stack_pointer() as i64;
             registers[libc::REG_RDX as usize] = Cause::StackOverflow as i64;
+            // The preemption handler itself may have run out of stack, and had its signal blocked.
+            signal::remove_from(mask);
         }
         overflow
     });

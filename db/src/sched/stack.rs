@@ -27,9 +27,15 @@ pub type Entry = unsafe extern "C" fn(*mut c_void) -> u64;
 pub struct Outcome {
     /// What the entry returned; 0 when it was left.
     pub value: u64,
-    /// 0 when it returned, else the number of a [`Cause`].
+    /// 0 when it returned, else the number of a [`Cause`], or [`PARKED_BY_SIGNAL`], [`PARKED_BY_CALL`].
     pub cause: u64,
 }
+
+/// The stack was parked by the handler of the preemption signal, whose frame lies on it.
+pub const PARKED_BY_SIGNAL: u64 = 16;
+
+/// The stack was parked at the end of a host call.
+pub const PARKED_BY_CALL: u64 = 17;
 
 impl Outcome {
     /// Why the stack was left; `None` when the entry returned.
@@ -37,6 +43,13 @@ impl Outcome {
     #[must_use]
     pub fn cause(self) -> Option<Cause> {
         Cause::from_number(self.cause)
+    }
+
+    /// Whether the stack was parked and is to be resumed or forgotten.
+    #[inline]
+    #[must_use]
+    pub const fn is_parked(self) -> bool {
+        self.cause >= PARKED_BY_SIGNAL
     }
 }
 
@@ -87,7 +100,7 @@ pub fn signal_frame_bytes() -> usize {
     told.max(libc::MINSIGSTKSZ).max(4096)
 }
 
-/// Stacks of one worker that nobody runs on. Parked stacks will stay out of it until their invocation ends.
+/// Stacks of one worker that nobody runs on. Parked stacks stay out of it until their invocation ends.
 #[derive(Debug, Default)]
 pub struct StackPool {
     free: Vec<Stack>,
@@ -190,4 +203,52 @@ pub unsafe extern "C" fn landing() {
 #[unsafe(naked)]
 pub unsafe extern "C" fn jump_to_landing(running: *const Running, cause: u64) -> ! {
     naked_asm!("mov rsp, [rdi]", "mov rdx, rsi", "jmp {landing}", landing = sym landing)
+}
+
+/// Parks the extension's stack: saves on it what a C function preserves, and goes to [`landing`] with `how`.
+/// Returns when [`switch_back`] comes for it.
+///
+/// # Safety
+/// Only on a stack that [`switch_to`] or [`switch_back`] with the same `running` went to. The second field
+/// of [`Running`] receives where the stack was left.
+#[unsafe(naked)]
+pub unsafe extern "C" fn park(running: *const Running, how: u64) {
+    naked_asm!(
+        "push rbp",
+        "push rbx",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "mov [rdi + 8], rsp",
+        "mov rsp, [rdi]",
+        "mov rdx, rsi",
+        "jmp {landing}",
+        landing = sym landing,
+    )
+}
+
+/// Goes on where [`park`] left a stack; comes back as [`switch_to`] does.
+///
+/// # Safety
+/// `stack_pointer` is what [`park`] on this thread left, once, and `running` says whose stack it is.
+#[unsafe(naked)]
+pub unsafe extern "C" fn switch_back(running: *const Running, stack_pointer: usize) -> Outcome {
+    naked_asm!(
+        "push rbp",
+        "push rbx",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "mov [rdi], rsp",
+        "mov rsp, rsi",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        "ret",
+    )
 }

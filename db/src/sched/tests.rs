@@ -1,5 +1,8 @@
 //! The ways off a stack, tried from plain functions in place of extensions.
 
+mod preemption;
+mod registers;
+
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -18,8 +21,9 @@ use crate::limits::EXTENSION_STACK_BYTES;
 fn run(pool: &mut StackPool, entry: Entry, number: usize) -> Outcome {
     let stack = pool.take().expect("a stack");
     // SAFETY: the entries of this file take a number, own nothing, and the caller holds a `Guarded`.
-    let outcome =
-        unsafe { running::run(&stack, ptr::null_mut(), ptr::null_mut(), entry, number as *mut c_void) };
+    let outcome = unsafe {
+        running::run(&stack, ptr::null_mut(), ptr::null_mut(), u64::MAX, entry, number as *mut c_void)
+    };
     pool.give(stack);
     outcome
 }
@@ -205,7 +209,7 @@ fn an_arena_and_a_context_belong_to_the_entry_that_runs() {
     let mut arena = Arena::empty();
     let (arena, context) = (&raw mut arena, 5 as *mut c_void);
     // SAFETY: the entry only reads the two pointers.
-    let outcome = unsafe { running::run(&stack, arena, context, sees, ptr::null_mut()) };
+    let outcome = unsafe { running::run(&stack, arena, context, u64::MAX, sees, ptr::null_mut()) };
     assert_eq!(outcome.value, arena as u64 ^ 5);
     assert!(running::arena().is_null() && running::context().is_null());
 }

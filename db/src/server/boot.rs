@@ -35,6 +35,7 @@ use crate::config::Config;
 use crate::extension::registry::{Prepare, Registry};
 use crate::limits::{ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, HOUSEKEEPING_MS};
 use crate::metrics::WorkerMetrics;
+use crate::sched::watchdog::Watchdog;
 
 /// View of a server that is alone: there is nothing to disagree about.
 const VIEW: u64 = 1;
@@ -80,6 +81,8 @@ pub struct Server {
     stopping: Arc<AtomicBool>,
     control_threads: Vec<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
+    /// Ends after the workers.
+    _watchdog: Watchdog,
 }
 
 impl Server {
@@ -133,6 +136,8 @@ impl Server {
             .reserve_client_ids()
             .map_err(|error| BootError::new("cannot write the metadata", error))?;
         let frame_ports = ports.iter().map(|port| port.local().port()).collect();
+        let watchdog =
+            Watchdog::start().map_err(|error| BootError::new("cannot start the watchdog", error))?;
         let started = start_workers(config, &store, ports, clock)?;
         let control = Arc::new(Control {
             clock,
@@ -161,6 +166,7 @@ impl Server {
             stopping,
             control_threads: Vec::new(),
             workers: started.threads,
+            _watchdog: watchdog,
         };
         administration::restore(&server.control)
             .map_err(|refusal| BootError::new("cannot restore", refusal.text))?;

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use builder::Toolchain;
+use db::clock::Clock;
 use db::extension::Extension;
-use db::extension::invocation::Invocations;
+use db::extension::invocation::{Budget, Invocations};
 use db::extension::registry::{InstallError, Installed, Registry};
 use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
@@ -24,6 +25,7 @@ pub struct Lent {
     pub core: Core,
     pub tables: Tables,
     pub metrics: WorkerMetrics,
+    pub clock: Clock,
 }
 
 impl Lent {
@@ -34,7 +36,7 @@ impl Lent {
             pin,
             tables: &self.tables,
             metrics: &self.metrics,
-            now_us: 0,
+            now_us: self.clock.now_us(),
             wall_ms: 1_700_000_000_000,
         }
     }
@@ -47,17 +49,23 @@ pub struct Worker {
     pub table: Arc<Table>,
 }
 
+impl Default for Worker {
+    fn default() -> Self {
+        Self::with_budget(Budget::default())
+    }
+}
+
 impl Worker {
-    /// A worker with an empty table.
-    pub fn new() -> Self {
+    /// A worker with an empty table, and with these limits for each invocation.
+    pub fn with_budget(budget: Budget) -> Self {
         let config = Config { memory_bytes: 64 << 20, segment_bytes: 4 << 20, cores: 1, huge_pages: false };
         let store = Store::new(config).expect("a small store");
         let table = store.table(TABLE);
         let mut tables = Tables::default();
         let entry = TableEntry { id: TABLE, tenant: TENANT, name: "table".into(), table: Arc::clone(&table) };
         tables.insert(Arc::new(entry));
-        let lent = Lent { core: store.core(0), tables, metrics: WorkerMetrics::new() };
-        Self { lent, invocations: Invocations::new().expect("stacks"), table }
+        let lent = Lent { core: store.core(0), tables, metrics: WorkerMetrics::new(), clock: Clock::new() };
+        Self { lent, invocations: Invocations::with_budget(budget).expect("stacks"), table }
     }
 
     /// Writes an object.

@@ -5,6 +5,7 @@ use sandstorm::abi::Code;
 use store::{CommitError, WriteError};
 use wire::Status;
 
+use super::budget::Kill;
 use crate::sched::running::Cause;
 
 /// What the body of the answer is.
@@ -20,8 +21,10 @@ pub(super) enum Body {
     Version(u64),
     /// Microseconds.
     RetryAfter(u32),
-    /// A text for people.
-    Text(&'static str),
+    /// The text that a kill describes itself with.
+    Killed(Kill),
+    /// None.
+    Empty,
 }
 
 /// Status and body.
@@ -37,12 +40,12 @@ impl Ending {
 
     /// A status without a body.
     pub(super) const fn of(status: Status) -> Self {
-        Self { status, body: Body::Text("") }
+        Self { status, body: Body::Empty }
     }
 
     /// The invocation went over a limit.
-    pub(super) const fn killed(text: &'static str) -> Self {
-        Self { status: Status::ExtensionKilled, body: Body::Text(text) }
+    pub(super) const fn killed(kill: Kill) -> Self {
+        Self { status: Status::ExtensionKilled, body: Body::Killed(kill) }
     }
 
     /// The stack was left.

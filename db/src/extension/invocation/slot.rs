@@ -3,10 +3,11 @@
 //! A slot lies still in memory for as long as it exists, since the border holds its address. The extension
 //! writes to the call's reply length and future while it runs; the worker looks at them between polls only.
 
+mod body;
+
 use std::io;
 use std::mem;
 use std::ptr::{self, NonNull};
-use std::slice;
 use std::sync::Arc;
 
 use sandstorm::abi::{Call, OK, PENDING, RawReply, RawSlice};
@@ -14,24 +15,28 @@ use store::{CommitError, HeldPin};
 use wire::Status;
 use wire::limits::REPLY_BYTES_MAX;
 
-use super::ending::{Body, Ending};
+use super::budget::{Budget, Kill, Usage};
+use super::ending::Ending;
 use crate::extension::access::Access;
 use crate::extension::host::HOST;
 use crate::extension::native::Run;
-use crate::extension::room::{REPLY_HEAD_BYTES, Room, Touched};
+use crate::extension::room::{Room, Touched};
 use crate::extension::{Extension, Mode};
-use crate::limits::{COMMIT_TRIES_MAX, INVOCATION_AGE_US_MAX, INVOCATION_YIELDS_MAX};
+use crate::limits::COMMIT_TRIES_MAX;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::sched::arena::Arena;
-use crate::sched::running;
-use crate::sched::stack::{Entry, StackPool};
+use crate::sched::cycles;
+use crate::sched::running::{self, Parked};
+use crate::sched::stack::{Entry, Stack, StackPool};
 
 /// What a poll brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// It is to be polled again.
     Pending,
+    /// Its slice is over: it is to be polled again when there is time for it.
+    Parked,
     /// It ended.
     Ended(Ending),
 }
@@ -48,7 +53,14 @@ pub(super) struct Slot<O> {
     origin: Option<O>,
     /// From the first yield on: keeps what was lent alive.
     held: Option<HeldPin>,
+    /// The stack on which it was preempted.
+    parked: Option<Parked>,
+    /// Index of the function.
+    function: usize,
     started_us: u64,
+    /// What it was charged for polls that did not end it.
+    cycles: u64,
+    slices: u32,
     yields: u32,
     tries: u32,
     input_bytes: usize,
@@ -81,7 +93,11 @@ impl<O> Slot<O> {
             extension: None,
             origin: None,
             held: None,
+            parked: None,
+            function: 0,
             started_us: 0,
+            cycles: 0,
+            slices: 0,
             yields: 0,
             tries: 0,
             input_bytes: 0,
@@ -95,11 +111,14 @@ impl<O> Slot<O> {
         if !self.extension.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, extension)) {
             self.extension = Some(Arc::clone(extension));
         }
+        self.function = function;
         let function = &extension.functions()[function];
         self.run = Some(function.run);
         self.mode = function.mode;
         self.origin = Some(origin);
         self.started_us = now_us;
+        self.cycles = 0;
+        self.slices = 0;
         self.yields = 0;
         self.tries = 0;
         self.reply_bytes_touched = 0;
@@ -129,7 +148,8 @@ impl<O> Slot<O> {
         self.call.context = (&raw mut self.access).cast();
     }
 
-    /// Polls the invocation once on a stack of its own.
+    /// Polls the invocation once on a stack of its own, or goes on where it was parked, until its slice is
+    /// over in cycles.
     ///
     /// # Safety
     /// `slot` is begun, valid, and nobody else's meanwhile.
@@ -138,47 +158,93 @@ impl<O> Slot<O> {
         slot: NonNull<Self>,
         environment: &WorkerEnvironment<'_>,
         stacks: &mut StackPool,
+        slice_ends: u64,
     ) -> Progress {
-        let Ok(stack) = stacks.take() else { return Progress::Ended(Ending::of(Status::Unavailable)) };
         let slot = slot.as_ptr();
         // SAFETY: the slot is ours; no reference to these parts is held while the extension runs.
-        let (run, arena, access, call) =
-            unsafe { ((*slot).run, &raw mut (*slot).arena, &raw mut (*slot).access, &raw mut (*slot).call) };
+        let (run, arena, access, call, parked) = unsafe {
+            let parked = (*slot).parked.take();
+            ((*slot).run, &raw mut (*slot).arena, &raw mut (*slot).access, &raw mut (*slot).call, parked)
+        };
         let run = run.expect("a slot in the queue has a function");
         // SAFETY: `leave` follows below, and the pin of the environment is held on at each yield.
         unsafe { (*access).enter(environment) };
-        // SAFETY: both are C functions of one pointer.
-        let entry = unsafe { mem::transmute::<Run, Entry>(run) };
-        // SAFETY: the call is as the border wants it, arena and access are this invocation's, and the code
-        // of an extension may be left anywhere: what it owns is in the arena.
-        let outcome = unsafe { running::run(&stack, arena, access.cast(), entry, call.cast()) };
-        stacks.give(stack);
+        let (stack, outcome) = match parked {
+            None => {
+                let Ok(stack) = stacks.take() else {
+                    return Progress::Ended(Ending::of(Status::Unavailable));
+                };
+                // SAFETY: both are C functions of one pointer.
+                let entry = unsafe { mem::transmute::<Run, Entry>(run) };
+                // SAFETY: the call is as the border wants it, arena and access are this invocation's, and the
+                // code of an extension may be left anywhere: what it owns is in the arena.
+                let outcome =
+                    unsafe { running::run(&stack, arena, access.cast(), slice_ends, entry, call.cast()) };
+                (stack, outcome)
+            }
+            Some(parked) => {
+                // SAFETY: parked by this invocation, with the same arena and access, and taken out above.
+                let outcome = unsafe { running::resume(&parked, arena, access.cast(), slice_ends) };
+                (parked.into_stack(), outcome)
+            }
+        };
         // SAFETY: the extension does not run any more.
         let this = unsafe { &mut *slot };
         this.access.leave();
+        if outcome.is_parked() {
+            this.slices += 1;
+            this.parked = Some(Parked::new(stack, outcome));
+            return Progress::Parked;
+        }
+        stacks.give(stack);
         this.reply_bytes_touched = this.reply_bytes_touched.max(this.call.reply.bytes);
         match (outcome.cause(), outcome.value) {
             (None, OK) => this.commit(environment),
-            (None, PENDING) => this.yielded(environment),
+            (None, PENDING) => {
+                this.yields += 1;
+                Progress::Pending
+            }
             (None, code) => Progress::Ended(Ending::failed(code, this.access.version_found())),
             (Some(cause), _) => Progress::Ended(Ending::left(cause)),
         }
     }
 
-    /// Keeps what was lent alive until the next poll, unless the invocation has had its time.
+    /// The invocation has run for `cycles` and has not ended: keeps what was lent alive until the next poll,
+    /// unless the invocation has had its share.
     #[cold]
-    fn yielded(&mut self, environment: &WorkerEnvironment<'_>) -> Progress {
-        self.yields += 1;
-        if self.yields > INVOCATION_YIELDS_MAX {
-            return Progress::Ended(Ending::killed("it yielded more often than an invocation may"));
-        }
-        if environment.now_us.saturating_sub(self.started_us) > INVOCATION_AGE_US_MAX {
-            return Progress::Ended(Ending::killed("it took longer than an invocation may"));
-        }
-        if self.held.is_none() {
+    pub(super) fn charge(
+        &mut self,
+        environment: &WorkerEnvironment<'_>,
+        cycles: u64,
+        budget: &Budget,
+    ) -> Option<Kill> {
+        self.cycles += cycles;
+        let kill = budget.verdict(self.usage(environment.now_us));
+        if kill.is_none() && self.held.is_none() {
             self.held = Some(environment.pin.hold());
         }
-        Progress::Pending
+        kill
+    }
+
+    /// What the invocation has used so far.
+    pub(super) fn usage(&self, now_us: u64) -> Usage {
+        Usage {
+            cpu_us: cycles::to_us(self.cycles),
+            wall_us: now_us.saturating_sub(self.started_us),
+            yields: self.yields,
+            slices: self.slices,
+        }
+    }
+
+    /// The stack of a parked invocation that is not resumed any more.
+    pub(super) fn abandon(&mut self) -> Option<Stack> {
+        self.parked.take().map(Parked::into_stack)
+    }
+
+    /// Tells extensions apart.
+    #[inline]
+    pub(super) fn extension_address(&self) -> *const Extension {
+        self.extension.as_ref().map_or(ptr::null(), Arc::as_ptr)
     }
 
     #[inline]
@@ -206,11 +272,12 @@ impl<O> Slot<O> {
         }
     }
 
-    /// Counts the end for the extension's version; `cycles` is how long the last poll ran, if it was timed.
+    /// Counts the end for the extension's version; `cycles` is how long the last poll ran, if it was timed. The
+    /// polls before it are charged already.
     #[inline]
     pub(super) fn measure(&self, worker: usize, status: Status, cycles: Option<u64>) {
         if let Some(extension) = &self.extension {
-            extension.measures.ended(worker, status, cycles);
+            extension.measures.ended(worker, status, cycles.map(|last| last + self.cycles));
         }
     }
 
@@ -218,34 +285,6 @@ impl<O> Slot<O> {
     #[inline]
     pub(super) fn take_origin(&mut self) -> Option<O> {
         self.origin.take()
-    }
-
-    /// The body that goes with an ending; good until the slot is used again.
-    #[inline]
-    pub(super) fn body(&mut self, ending: &Ending) -> &[u8] {
-        let reply = self.room.reply();
-        let bytes = self.call.reply.bytes.min(REPLY_BYTES_MAX);
-        match ending.body() {
-            // SAFETY: this many bytes of the reply were written by the SDK.
-            Body::Reply => unsafe { slice::from_raw_parts(reply, bytes) },
-            Body::Failure(number) => self.with_head(number.to_le_bytes(), bytes.min(REPLY_BYTES_MAX - 4)),
-            // SAFETY: this many bytes were copied there when the stack was left.
-            Body::LastWords => unsafe { slice::from_raw_parts(reply, self.access.last_words_bytes()) },
-            Body::Version(version) => self.with_head(version.to_le_bytes(), 0),
-            Body::RetryAfter(after_us) => self.with_head(after_us.to_le_bytes(), 0),
-            Body::Text(text) => text.as_bytes(),
-        }
-    }
-
-    /// `head` and behind it the first `bytes` bytes of the reply, in one piece and without a copy of those.
-    fn with_head<const HEAD: usize>(&mut self, head: [u8; HEAD], bytes: usize) -> &[u8] {
-        const { assert!(HEAD <= REPLY_HEAD_BYTES) };
-        // SAFETY: the room keeps this many bytes before the reply.
-        let start = unsafe { self.room.reply().sub(HEAD) };
-        // SAFETY: as above.
-        unsafe { ptr::copy_nonoverlapping(head.as_ptr(), start, HEAD) };
-        // SAFETY: the head was written now, the reply by the SDK.
-        unsafe { slice::from_raw_parts(start, HEAD + bytes) }
     }
 
     /// Frees what the invocation held. The extension is kept for the next one.

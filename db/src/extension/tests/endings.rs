@@ -159,7 +159,7 @@ fn one_that_grows_too_old_is_ended_when_it_yields() {
     let mut world = World::new();
     assert!(world.start(&World::extension(yields_for_ever, Mode::Read), b"", b"", 1));
     assert!(world.turn().is_empty());
-    world.lent.now_us += crate::limits::INVOCATION_AGE_US_MAX + 1;
+    world.lent.now_us += crate::limits::INVOCATION_WALL_US_MAX + 1;
     let ended = world.turn();
     assert_eq!(ended[0].1.0, Status::ExtensionKilled);
     assert_healthy(&mut world);

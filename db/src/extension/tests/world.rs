@@ -6,7 +6,7 @@ use sandstorm::abi::{Call, Code};
 use store::{Condition, Config, Core, Pinned, Store, Table};
 use wire::Status;
 
-use crate::extension::invocation::Invocations;
+use crate::extension::invocation::{Budget, Invocations};
 use crate::extension::log::ExtensionLog;
 use crate::extension::native::{Library, Run};
 use crate::extension::{Extension, Function, Mode};
@@ -84,7 +84,9 @@ impl World {
             tables.insert(Arc::new(entry));
         }
         let lent = Lent { core: store.core(0), tables, metrics: WorkerMetrics::new(), now_us: 0 };
-        Self { lent, invocations: Invocations::new().expect("stacks") }
+        // A slice that no turn uses up, however busy the machine: turns are counted.
+        let budget = Budget { slice_us: 3_600_000_000, cpu_us: u64::MAX, ..Budget::default() };
+        Self { lent, invocations: Invocations::with_budget(budget).expect("stacks") }
     }
 
     /// The extension of one function, of tenant 1.

@@ -3,6 +3,7 @@
 use wire::{Body, Statistic};
 
 use crate::metrics::{Counter, total};
+use crate::sched::watchdog;
 use crate::server::control::{Control, OpenSession, Refusal, lock};
 use crate::server::opening::Role;
 use crate::tenant::TenantId;
@@ -37,6 +38,8 @@ fn of_server(control: &Control) -> Vec<Statistic> {
     let workers = || control.metrics.iter().map(|metrics| &**metrics);
     statistics
         .extend(Counter::ALL.iter().map(|counter| statistic(counter.name(), total(workers(), *counter))));
+    let (nudges, stalls) = watchdog::counts();
+    statistics.extend([statistic("watchdog_nudges", nudges), statistic("watchdog_stalls", stalls)]);
     let store = control.store.statistics();
     statistics.extend([
         statistic("store_memory_bytes", store.memory_bytes),

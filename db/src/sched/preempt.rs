@@ -1,0 +1,263 @@
+//! Preemption: a timer of the worker's thread whose signal parks an extension that has used up its slice.
+//!
+//! ```text
+//!   worker                     extension's stack              kernel
+//!   watch ─ arms the timer ──────────────────────────────▶ one-shot timer
+//!   run ──────────────────────▶ loop {}                       │
+//!                               ┌ signal frame ◀──────────────┘ slice over
+//!                               │ handler: park ─┐
+//!   run returns "parked" ◀──────┼────────────────┘
+//!   … resume ──────────────────▶│ handler returns: the kernel restores every register
+//! ```
+//! The handler acts only if an extension has the thread, its slice is over by the cycle counter, the stack
+//! pointer lies on its stack, and no host call is in progress. If only the last two fail, the preemption is
+//! *pending*. Between the polls of a turn it only sets its timer anew. So a signal that comes late, twice, or from outside changes nothing that should not change.
+//!
+//! A firing timer costs up to 20 us on a virtual machine, arming it 0.5 us. So it is not armed per poll:
+//! it is kept between one and two slices ahead of the polls, and does not fire while they are short; when
+//! turns are rare it is stopped after each.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::io;
+use std::mem;
+use std::ptr;
+use std::rc::{Rc, Weak};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
+
+use super::cycles;
+use super::running::{self, Running};
+use super::signal;
+use super::watchdog::{self, Watched};
+
+/// What `si_code` says when a timer raised the signal.
+const FROM_TIMER: i32 = -2;
+
+/// The timer of this thread, as the handler sees it.
+struct Alarm {
+    id: Cell<libc::timer_t>,
+    /// When it fires, in cycles; 0 when it will not.
+    fires_at: AtomicU64,
+    /// A poll is about to begin: the timer is not to be lost if it fires before.
+    expecting: AtomicBool,
+    slice: AtomicU64,
+    cycles_per_us: AtomicU64,
+}
+
+thread_local! {
+    static ALARM: Alarm = const {
+        Alarm {
+            id: Cell::new(ptr::null_mut()),
+            fires_at: AtomicU64::new(0),
+            expecting: AtomicBool::new(false),
+            slice: AtomicU64::new(0),
+            cycles_per_us: AtomicU64::new(1),
+        }
+    };
+    static TIMER: RefCell<Weak<Timer>> = const { RefCell::new(Weak::new()) };
+}
+
+impl Alarm {
+    /// Lets the timer fire `after` cycles from `now` on. One system call, allowed in a signal handler.
+    fn arm(&self, now: u64, after: u64) {
+        self.fires_at.store(now + after, Relaxed);
+        self.set((after * 1000 / self.cycles_per_us.load(Relaxed)).max(1));
+    }
+
+    fn stop(&self) {
+        self.fires_at.store(0, Relaxed);
+        self.set(0);
+    }
+
+    fn set(&self, after_ns: u64) {
+        // SAFETY: a `itimerspec` of zeros is valid.
+        let mut time: libc::itimerspec = unsafe { mem::zeroed() };
+        time.it_value.tv_sec = (after_ns / 1_000_000_000) as i64;
+        time.it_value.tv_nsec = (after_ns % 1_000_000_000) as i64;
+        // SAFETY: the timer of this thread, which lives as long as its id stands here. It cannot fail then.
+        unsafe { libc::timer_settime(self.id.get(), 0, &raw const time, ptr::null_mut()) };
+    }
+}
+
+/// The kernel's timer of one thread; shared by all that preempt on it.
+#[derive(Debug)]
+struct Timer {
+    id: libc::timer_t,
+    /// The watchdog sees this thread.
+    _watched: Watched,
+}
+
+impl Timer {
+    fn of_this_thread() -> io::Result<Rc<Self>> {
+        if let Some(timer) = TIMER.with(|timer| timer.borrow().upgrade()) {
+            return Ok(timer);
+        }
+        install()?;
+        // SAFETY: asks for the number of this thread.
+        let thread = unsafe { libc::gettid() };
+        // SAFETY: a `sigevent` of zeros is valid.
+        let mut event: libc::sigevent = unsafe { mem::zeroed() };
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = signal::NUMBER;
+        event.sigev_notify_thread_id = thread;
+        let mut id: libc::timer_t = ptr::null_mut();
+        // SAFETY: a valid event, and a place for the id.
+        if unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut id) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let timer = Rc::new(Self { id, _watched: watchdog::watch(thread) });
+        // SAFETY: `drop` takes it out before it ends.
+        unsafe { running::set_heartbeat(timer._watched.heartbeat()) };
+        ALARM.with(|alarm| {
+            alarm.id.set(id);
+            alarm.fires_at.store(0, Relaxed);
+            alarm.cycles_per_us.store(cycles::per_us(), Relaxed);
+        });
+        TIMER.with(|slot| *slot.borrow_mut() = Rc::downgrade(&timer));
+        Ok(timer)
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        // SAFETY: no heartbeat is always good.
+        unsafe { running::set_heartbeat(ptr::null()) };
+        // SAFETY: the timer is ours and ends here. A signal that is on its way finds nothing lent.
+        unsafe { libc::timer_delete(self.id) };
+    }
+}
+
+/// This thread is preempted when what it runs uses up its slice. Stays on its thread.
+#[derive(Debug)]
+pub struct Preemption {
+    slice: u64,
+    last_turn: Cell<u64>,
+    _timer: Rc<Timer>,
+}
+
+impl Preemption {
+    /// Gives this thread its timer; the first call in the process installs the handler. `slice` in cycles.
+    ///
+    /// # Errors
+    /// What the kernel says when it has no timer left.
+    pub fn new(slice: u64) -> io::Result<Self> {
+        Ok(Self { slice, last_turn: Cell::new(0), _timer: Timer::of_this_thread()? })
+    }
+
+    /// The slice in cycles.
+    #[inline]
+    #[must_use]
+    pub fn slice(&self) -> u64 {
+        self.slice
+    }
+
+    /// Sees to it that a poll which begins at `now` is looked at after one slice, or two at the most.
+    #[inline]
+    pub fn watch(&self, now: u64) {
+        let fires_at = ALARM.with(|alarm| {
+            alarm.expecting.store(true, Relaxed);
+            compiler_fence(SeqCst);
+            alarm.fires_at.load(Relaxed)
+        });
+        // Ahead by less than a slice wraps around, so one comparison is enough.
+        if fires_at.wrapping_sub(now + self.slice) > self.slice {
+            self.arm(now, if fires_at == 0 { self.slice } else { 2 * self.slice });
+        }
+    }
+
+    /// Sees to it that a poll which begins at `now` is looked at after one slice.
+    pub fn watch_closely(&self, now: u64) {
+        ALARM.with(|alarm| alarm.expecting.store(true, Relaxed));
+        self.arm(now, self.slice);
+    }
+
+    /// A turn of polls has ended at `now`: stops the timer if they are rare, so that it does not fire into
+    /// something else.
+    #[inline]
+    pub fn rest(&self, now: u64) {
+        ALARM.with(|alarm| alarm.expecting.store(false, Relaxed));
+        if now.wrapping_sub(self.last_turn.replace(now)) > 2 * self.slice {
+            ALARM.with(|alarm| {
+                if alarm.fires_at.load(Relaxed) != 0 {
+                    alarm.stop();
+                }
+            });
+        }
+    }
+
+    #[cold]
+    fn arm(&self, now: u64, after: u64) {
+        ALARM.with(|alarm| {
+            alarm.slice.store(self.slice, Relaxed);
+            alarm.arm(now, after);
+        });
+    }
+}
+
+fn install() -> io::Result<()> {
+    static ONCE: Once = Once::new();
+    let mut result = Ok(());
+    ONCE.call_once(|| {
+        let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void) = on_signal;
+        // SAFETY: a `sigaction` of zeros is valid: the default handler.
+        let mut action: libc::sigaction = unsafe { mem::zeroed() };
+        action.sa_sigaction = handler as usize;
+        // On the interrupted stack, so that the frame is parked with it; blocked while it runs.
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        // SAFETY: the handler has the signature that SA_SIGINFO asks for, and keeps to what a handler may
+        // do: it reads thread-local records without a destructor, arms a timer, and switches stacks.
+        if unsafe { libc::sigaction(signal::NUMBER, &raw const action, ptr::null_mut()) } != 0 {
+            result = Err(io::Error::last_os_error());
+        }
+    });
+    result
+}
+
+extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the place of this thread's `errno`.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { *errno };
+    // SAFETY: the kernel hands over a valid record and a valid context.
+    let (code, stack_pointer) = unsafe {
+        let machine = context.cast::<libc::ucontext_t>();
+        ((*info).si_code, (*machine).uc_mcontext.gregs[libc::REG_RSP as usize] as usize)
+    };
+    running::with(|running| ALARM.with(|alarm| look(running, alarm, stack_pointer, code == FROM_TIMER)));
+    // SAFETY: as above; a parked stack is resumed on its own thread.
+    unsafe { *errno = before };
+}
+
+/// The rules of the file's head.
+fn look(running: &Running, alarm: &Alarm, stack_pointer: usize, fired: bool) {
+    if fired {
+        alarm.fires_at.store(0, Relaxed);
+    }
+    let (now, ends) = (cycles::now(), running.slice_ends());
+    if !running.is_lent() {
+        if fired && alarm.expecting.load(Relaxed) {
+            alarm.arm(now, alarm.slice.load(Relaxed));
+        }
+        return;
+    }
+    let slice = alarm.slice.load(Relaxed);
+    // What is left of a slice is worth a timer only if it is longer than what a timer costs.
+    if now + slice / 4 < ends {
+        if fired {
+            alarm.arm(now, ends - now);
+        }
+        return;
+    }
+    let (bottom, top) = running.bounds();
+    if running.may_be_left() && (bottom..top).contains(&stack_pointer) {
+        alarm.fires_at.store(0, Relaxed);
+        // SAFETY: this is the handler, and what it interrupted is as the function wants it.
+        unsafe { running.park_by_signal() };
+    } else {
+        running.set_pending();
+        if fired {
+            alarm.arm(now, slice);
+        }
+    }
+}
