@@ -13,7 +13,6 @@
 //! Two segments are the cleaner's alone, so that it can always copy before it frees. The full, two-level cleaner
 //! (cost-benefit, tombstones: RAMCloud, TOCS'15 §5) is another matter.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::index::Location;
@@ -22,26 +21,12 @@ use crate::log::Head;
 use crate::pinned::Pinned;
 use crate::segment::{SegmentId, State};
 use crate::store::Store;
+use crate::store::backlog::{Cleaner, Source};
 use crate::sync::Ordering;
 use crate::table::Table;
 
 /// Entries whose index buckets are asked for together.
 const PREFETCH_BATCH: usize = 16;
-
-/// What the cleaner has in hand.
-pub(crate) struct Cleaner {
-    survivors: Head,
-    source: Option<Source>,
-    /// Dead segments in order of the tags under which they wait.
-    limbo: VecDeque<(u64, SegmentId)>,
-}
-
-/// A segment that is being cleaned, and how far.
-struct Source {
-    segment: SegmentId,
-    next: usize,
-    end: usize,
-}
 
 /// An entry of the source.
 #[derive(Clone, Copy)]
@@ -50,14 +35,6 @@ struct Entry {
     bytes: usize,
     table: u32,
     hash: u64,
-}
-
-impl Cleaner {
-    pub(crate) fn new(segments: u32) -> Cleaner {
-        // As many as can ever wait, so that the queue allocates nothing later.
-        let limbo = VecDeque::with_capacity(segments as usize);
-        Cleaner { survivors: Head::default(), source: None, limbo }
-    }
 }
 
 impl Store {

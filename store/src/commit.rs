@@ -10,18 +10,15 @@
 //! buckets before the first object is published, so nobody sees half a commit. All objects of a commit get one
 //! version, above every version they had.
 
-mod lock_set;
-
 use crate::error::{CommitError, WriteError};
-use crate::index::Stamp;
 use crate::index::generation::Purpose;
 use crate::index::growth::NoMemory;
 use crate::limits::{COMMIT_OPERATIONS_MAX, RETRY_AFTER_US, VERSION_MAX};
+use crate::lock_set::LockSet;
 use crate::log::Staged;
 use crate::pinned::Pinned;
+use crate::scratch::Scratch;
 use crate::table::Table;
-
-pub(crate) use crate::commit::lock_set::{LockMemory, LockSet};
 
 /// What a commit relies on: that the key still has this version.
 #[derive(Clone, Copy, Debug)]
@@ -47,19 +44,6 @@ pub struct Write<'a> {
     pub key: &'a [u8],
     /// The new value; `None` removes the key.
     pub value: Option<&'a [u8]>,
-}
-
-/// Memory that a core's commits and snapshots use again and again.
-#[derive(Default)]
-pub(crate) struct Scratch {
-    pub(crate) stamps: Vec<Option<Stamp>>,
-    pub(crate) locks: LockMemory,
-    staged: Vec<Option<Staged>>,
-    /// Writes by hash, to find those of one key.
-    order: Vec<u32>,
-    superseded: Vec<bool>,
-    /// Inserts into each locked bucket.
-    inserts: Vec<usize>,
 }
 
 impl Pinned<'_> {
@@ -135,7 +119,7 @@ impl Pinned<'_> {
             Some(read) => (read.table, read.hash),
             None => (writes[at - reads.len()].table, writes[at - reads.len()].hash),
         };
-        let mut set = LockSet::lock(self, locks, reads.len() + writes.len(), place);
+        let mut set = LockSet::lock(&self.pin, locks, reads.len() + writes.len(), place);
         if set.is_incomplete() {
             return Err(WriteError::TableRetired.into());
         }

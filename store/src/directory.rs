@@ -71,7 +71,7 @@ impl Directory {
         let before = self.listing.swap(Box::into_raw(Box::new(listing)), Ordering::AcqRel);
         // SAFETY: it came from `Box::into_raw`, has just been replaced, and the reclaimer waits for its readers.
         if let Some(before) = unsafe { Retired::new(before) } {
-            reclaimer.retire(Garbage::Listing(before));
+            reclaimer.retire(Garbage::Boxed(Box::new(before)));
         }
         result
     }

@@ -14,6 +14,7 @@
 //! Who calls it: the server's workers, one [`Core`] each; control threads create and retire tables.
 //! See docs/formats.md for the bytes.
 
+mod background;
 mod cleaner;
 mod commit;
 mod directory;
@@ -21,12 +22,14 @@ mod epoch;
 mod error;
 mod index;
 mod limits;
+mod lock_set;
 mod log;
 mod memory;
 mod object;
 mod pinned;
 mod read;
 mod reclaim;
+mod scratch;
 mod segment;
 mod store;
 mod sync;

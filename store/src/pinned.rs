@@ -19,6 +19,15 @@ pub struct Pinned<'c> {
     pub(crate) pin: EpochPin<'c>,
 }
 
+impl Core {
+    /// Pins: what is found under the pin stays where it is until the pin is dropped. Pins nest. A few
+    /// nanoseconds; memory that others replace meanwhile is held back, so pin per batch, not for long.
+    #[inline]
+    pub fn pin(&self) -> Pinned<'_> {
+        Pinned { core: self, pin: self.local.pin() }
+    }
+}
+
 impl Pinned<'_> {
     /// Keeps this pin's epoch beyond the pin, for an invocation that yields: what it has found stays where it is
     /// until [`Core::release`].

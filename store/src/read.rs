@@ -4,7 +4,7 @@
 //! [`Pinned::prefetch_bucket`] for all, then [`Pinned::prefetch_object`] for all, then [`Pinned::get`]: the misses
 //! then overlap.
 
-use crate::commit::LockSet;
+use crate::lock_set::LockSet;
 use crate::object::Object;
 use crate::pinned::Pinned;
 use crate::table::Table;
@@ -53,7 +53,7 @@ impl Pinned<'_> {
         }
         let mut scratch = self.core.scratch.borrow_mut();
         let place = |at: usize| (table, lookups[at].0);
-        let _locked = LockSet::lock(self, &mut scratch.locks, lookups.len(), place);
+        let _locked = LockSet::lock(&self.pin, &mut scratch.locks, lookups.len(), place);
         for (object, &(hash, key)) in objects.iter_mut().zip(lookups) {
             *object = table.index.find(&self.pin, hash, |location| self.object_of(location, key));
         }

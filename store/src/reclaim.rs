@@ -8,20 +8,16 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::directory::Listing;
 use crate::epoch::Epochs;
-use crate::index::generation::Generation;
 use crate::memory::Mapping;
 use crate::sync::Exclusive;
 
 /// Something to free.
 pub(crate) enum Garbage {
-    /// An index generation that has been left.
-    Generation(Retired<Generation>),
+    /// Anything that is freed by dropping it, a [`Retired`] of whatever has been left.
+    Boxed(Box<dyn Send>),
     /// The part of a generation's memory that has been left.
     Pages(Arc<Mapping>, Range<usize>),
-    /// A replaced directory.
-    Listing(Retired<Listing>),
 }
 
 /// A box that others may still have references into; it becomes a box again when it is dropped.
@@ -78,8 +74,7 @@ impl Reclaimer {
         };
         match due {
             Some((_, Garbage::Pages(mapping, range))) => mapping.give_back(range),
-            Some((_, Garbage::Generation(generation))) => drop(generation),
-            Some((_, Garbage::Listing(listing))) => drop(listing),
+            Some((_, Garbage::Boxed(retired))) => drop(retired),
             None => return false,
         }
         true

@@ -3,13 +3,12 @@
 //! [`Store::new`] is the parts list. Workers take a [`Core`] each and do all work through it; control threads
 //! call [`Store::table`], [`Table::retire`] and [`Store::statistics`], which never wait for a worker.
 
-pub(crate) mod background;
+pub(crate) mod backlog;
 pub(crate) mod core;
 
 use std::io;
 use std::sync::Arc;
 
-use crate::cleaner::Cleaner;
 use crate::directory::Directory;
 use crate::epoch::Epochs;
 use crate::error::StoreError;
@@ -17,7 +16,7 @@ use crate::limits::{RESERVE_SEGMENTS, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, 
 use crate::log::Log;
 use crate::reclaim::Reclaimer;
 use crate::segment::{SegmentId, State};
-use crate::store::background::Background;
+use crate::store::backlog::{Backlog, Cleaner};
 use crate::store::core::Core;
 use crate::sync::{AtomicBool, AtomicU64, Exclusive, Ordering};
 use crate::table::Table;
@@ -80,7 +79,7 @@ pub struct Store {
     pub(crate) index_bytes: Arc<AtomicU64>,
     pub(crate) retired_count: Arc<AtomicU64>,
     pub(crate) cleaner: Exclusive<Cleaner>,
-    pub(crate) background: Background,
+    pub(crate) backlog: Backlog,
     pub(crate) segments_cleaned: AtomicU64,
     pub(crate) bytes_relocated: AtomicU64,
     cores_taken: Box<[AtomicBool]>,
@@ -101,7 +100,7 @@ impl Store {
             index_bytes: Arc::new(AtomicU64::new(0)),
             retired_count: Arc::new(AtomicU64::new(0)),
             cleaner: Exclusive::new(Cleaner::new(count)),
-            background: Background::new(),
+            backlog: Backlog::new(),
             segments_cleaned: AtomicU64::new(0),
             bytes_relocated: AtomicU64::new(0),
             cores_taken: (0..config.cores).map(|_| AtomicBool::new(false)).collect(),

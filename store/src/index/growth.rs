@@ -150,7 +150,7 @@ impl Index {
         let charged = unsafe { next.as_ref() }.map_or(0, |next| next.bytes() + next.overflow_bytes());
         self.set_charge(charged);
         if let Some(left) = left {
-            reclaimer.retire(Garbage::Generation(left));
+            reclaimer.retire(Garbage::Boxed(Box::new(left)));
         }
     }
 }

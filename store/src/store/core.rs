@@ -5,10 +5,9 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use crate::commit::Scratch;
 use crate::epoch::{HeldPin, LocalEpoch};
 use crate::log::Head;
-use crate::pinned::Pinned;
+use crate::scratch::Scratch;
 use crate::store::Store;
 
 /// A worker's access to a store.
@@ -39,13 +38,6 @@ impl Core {
         &self.store
     }
 
-    /// Pins: what is found under the pin stays where it is until the pin is dropped. Pins nest. A few
-    /// nanoseconds; memory that others replace meanwhile is held back, so pin per batch, not for long.
-    #[inline]
-    pub fn pin(&self) -> Pinned<'_> {
-        Pinned { core: self, pin: self.local.pin() }
-    }
-
     /// Ends a held pin. Panics where it is another core's.
     pub fn release(&self, held: HeldPin) {
         self.local.release(held);
@@ -54,13 +46,6 @@ impl Core {
     /// How many pins are held by yielded invocations.
     pub fn held_pins(&self) -> u64 {
         self.local.held_count()
-    }
-
-    /// Does one bounded piece of background work: frees what readers have left, cleans a segment, grows an
-    /// index, takes a retired table apart. A few microseconds, 20 where memory runs out. Returns whether there
-    /// is more to do now. Not under a pin, which would hold back what it frees.
-    pub fn step(&self) -> bool {
-        self.store.background_step(self)
     }
 }
 

@@ -3,45 +3,30 @@
 //! The kinds take turns, so that a large table that grows does not keep the cleaner waiting. Lists are behind
 //! locks that are only tried; the work itself is done outside of them.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-
 use crate::index::Location;
 use crate::limits::GROWTH_BUCKETS_PER_STEP;
 use crate::pinned::Pinned;
 use crate::store::Store;
 use crate::store::core::Core;
-use crate::sync::{Exclusive, Ordering};
-use crate::table::Table;
-
-/// What waits to be done.
-pub(crate) struct Background {
-    /// Ids of tables whose index grows.
-    growing: Exclusive<VecDeque<u32>>,
-    /// Tables that are being taken apart; held by whoever takes one apart.
-    retiring: Exclusive<VecDeque<Arc<Table>>>,
-}
-
-impl Background {
-    pub(crate) fn new() -> Background {
-        Background { growing: Exclusive::new(VecDeque::new()), retiring: Exclusive::new(VecDeque::new()) }
-    }
-}
+use crate::sync::Ordering;
 
 const KINDS: u32 = 4;
 
-impl Store {
-    /// See [`Core::step`].
-    pub(crate) fn background_step(&self, core: &Core) -> bool {
+impl Core {
+    /// Does one bounded piece of background work: frees what readers have left, cleans a segment, grows an
+    /// index, takes a retired table apart. A few microseconds, 20 where memory runs out. Returns whether there
+    /// is more to do now. Not under a pin, which would hold back what it frees.
+    pub fn step(&self) -> bool {
+        let store = &self.store;
         let mut worked = false;
         for _ in 0..KINDS {
-            let turn = core.turn.get();
-            core.turn.set((turn + 1) % KINDS);
+            let turn = self.turn.get();
+            self.turn.set((turn + 1) % KINDS);
             worked = match turn {
-                0 => self.reclaimer.step(),
-                1 => self.clean_step(&core.pin()),
-                2 => self.growth_step(&core.pin()),
-                _ => self.retire_step(&core.pin()),
+                0 => store.reclaimer.step(),
+                1 => store.clean_step(&self.pin()),
+                2 => store.growth_step(&self.pin()),
+                _ => store.retire_step(&self.pin()),
             };
             if worked {
                 break;
@@ -49,14 +34,11 @@ impl Store {
         }
         worked
     }
+}
 
-    /// Notes that the index of a table grows, so that it does even if nobody inserts.
-    pub(crate) fn note_growing(&self, table: &Table) {
-        self.background.growing.lock().push_back(table.id());
-    }
-
+impl Store {
     fn growth_step(&self, pinned: &Pinned<'_>) -> bool {
-        let Some(id) = self.background.growing.try_lock().and_then(|mut growing| growing.pop_front()) else {
+        let Some(id) = self.backlog.growing.try_lock().and_then(|mut growing| growing.pop_front()) else {
             return false;
         };
         let Some(table) = self.directory.listing(&pinned.pin).get(id) else { return true };
@@ -71,7 +53,7 @@ impl Store {
         if self.retired_count.load(Ordering::Acquire) == 0 {
             return false;
         }
-        let Some(mut retiring) = self.background.retiring.try_lock() else { return false };
+        let Some(mut retiring) = self.backlog.retiring.try_lock() else { return false };
         if retiring.is_empty() {
             let tables = self.directory.listing(&pinned.pin).iter();
             retiring.extend(tables.filter(|table| table.is_retired()).cloned());

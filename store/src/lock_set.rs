@@ -3,8 +3,8 @@
 //! An index may move a bucket between the moment its address is taken and the moment it is locked; then
 //! everything is unlocked and done again. Memory is lent by the core, so that nothing is allocated.
 
+use crate::epoch::EpochPin;
 use crate::index::locked::LockedBucket;
-use crate::pinned::Pinned;
 use crate::sync::Backoff;
 use crate::table::Table;
 
@@ -31,7 +31,7 @@ fn recycled<'a>(mut locks: Vec<LockedBucket<'_>>) -> Vec<LockedBucket<'a>> {
 impl<'m, 'p> LockSet<'m, 'p> {
     /// Locks the buckets of `count` places, each a table and a hash. Places in tables that are gone are left out.
     pub(crate) fn lock<'t>(
-        pinned: &'p Pinned<'_>,
+        pin: &'p EpochPin<'_>,
         memory: &'m mut LockMemory,
         count: usize,
         place: impl Fn(usize) -> (&'t Table, u64),
@@ -39,7 +39,7 @@ impl<'m, 'p> LockSet<'m, 'p> {
         let locks = recycled(std::mem::take(&mut memory.locks));
         let mut set = LockSet { memory, locks };
         let mut backoff = Backoff::new();
-        while !set.try_lock(pinned, count, &place) {
+        while !set.try_lock(pin, count, &place) {
             set.locks.clear();
             backoff.wait();
         }
@@ -48,7 +48,7 @@ impl<'m, 'p> LockSet<'m, 'p> {
 
     fn try_lock<'t>(
         &mut self,
-        pinned: &'p Pinned<'_>,
+        pin: &'p EpochPin<'_>,
         count: usize,
         place: &impl Fn(usize) -> (&'t Table, u64),
     ) -> bool {
@@ -56,7 +56,7 @@ impl<'m, 'p> LockSet<'m, 'p> {
         addresses.clear();
         addresses.extend((0..count).map(|at| {
             let (table, hash) = place(at);
-            table.index.bucket_address(&pinned.pin, hash).unwrap_or_default()
+            table.index.bucket_address(pin, hash).unwrap_or_default()
         }));
         order.clear();
         order.extend(0..count as u32);
@@ -68,7 +68,7 @@ impl<'m, 'p> LockSet<'m, 'p> {
                 continue;
             }
             let (table, hash) = place(at as usize);
-            match table.index.lock_at(&pinned.pin, hash, address) {
+            match table.index.lock_at(pin, hash, address) {
                 Some(lock) => self.locks.push(lock),
                 None => return false,
             }
