@@ -26,6 +26,7 @@ use super::administrator;
 use super::change::{Change, ChangeSender, change_queue};
 use super::control::Control;
 use super::listening;
+use super::populate;
 use super::process::pin_thread;
 use super::refusal::{Rate, RefusalLimit};
 use super::worker::{Worker, WorkerParts};
@@ -171,6 +172,12 @@ impl Server {
         administration::restore(&server.control)
             .map_err(|refusal| BootError::new("cannot restore", refusal.text))?;
         server.start_control(listener)?;
+        if config.populate {
+            let (store, stopping) = (Arc::clone(&server.control.store), Arc::clone(&server.stopping));
+            let populating = populate::start(store, stopping)
+                .map_err(|error| BootError::new("cannot start a thread", error))?;
+            server.control_threads.push(populating);
+        }
         Ok(server)
     }
 
