@@ -30,8 +30,9 @@ pub mod services;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use crate::limits::{STEADY_POLLS, STEADY_SLICES};
 use crate::tenant::TenantId;
 use log::ExtensionLog;
 use measures::Measures;
@@ -75,6 +76,8 @@ pub struct Extension {
     /// What its invocations came to.
     pub measures: Arc<Measures>,
     retired: AtomicBool,
+    /// Polls that ended within their slice since one did not; not counted past [`STEADY_POLLS`].
+    short_polls: AtomicU32,
     library: Arc<Library>,
 }
 
@@ -93,7 +96,8 @@ impl Extension {
         log: Arc<ExtensionLog>,
     ) -> Self {
         let (measures, retired) = (Arc::new(Measures::new()), AtomicBool::new(false));
-        Self { id, tenant, name: name.into(), version, log, measures, retired, library }
+        let short_polls = AtomicU32::new(0);
+        Self { id, tenant, name: name.into(), version, log, measures, retired, short_polls, library }
     }
 
     /// The functions in the order of the source.
@@ -108,6 +112,29 @@ impl Extension {
     #[must_use]
     pub fn function(&self, hash: u32) -> Option<usize> {
         self.functions().iter().position(|function| function.hash == hash)
+    }
+
+    /// How many slices ahead of its polls the preemption timer is to be kept: few until it has shown that they
+    /// are short.
+    #[inline]
+    #[must_use]
+    pub fn slices_ahead(&self) -> u64 {
+        if self.short_polls.load(Ordering::Relaxed) < STEADY_POLLS { 1 } else { STEADY_SLICES }
+    }
+
+    /// A poll ended within its slice. Writes nothing once the extension is steady, so that workers do not
+    /// contend for the count.
+    #[inline]
+    pub fn note_short_poll(&self) {
+        let polls = self.short_polls.load(Ordering::Relaxed);
+        if polls < STEADY_POLLS {
+            self.short_polls.store(polls + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// A poll used up its slice: the next ones are watched closely.
+    pub fn note_overrun(&self) {
+        self.short_polls.store(0, Ordering::Relaxed);
     }
 
     /// Marks this version as kept no longer: workers let go of what they keep of it.

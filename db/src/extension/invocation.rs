@@ -197,13 +197,21 @@ impl<O> Invocations<O> {
             }
             polls += 1;
             extension = of;
-            self.preemption.watch(reading);
+            // SAFETY: as above.
+            let steadiness = unsafe { slot.as_ref() }.slices_ahead();
+            self.preemption.watch(reading, steadiness);
             let slice_ends = reading + self.preemption.slice();
             self.gauge.begin();
             // SAFETY: a slot from the queue is begun, and ours alone until it is put back.
             match unsafe { Slot::poll(slot, environment, &mut self.stacks, slice_ends) } {
-                Progress::Ended(ending) => self.finish(slot, environment, ending, on_done),
+                Progress::Ended(ending) => {
+                    // SAFETY: as above.
+                    unsafe { slot.as_ref() }.note_short_poll();
+                    self.finish(slot, environment, ending, on_done);
+                }
                 Progress::Pending => {
+                    // SAFETY: as above.
+                    unsafe { slot.as_ref() }.note_short_poll();
                     let now = cycles::now();
                     self.yielded(slot, environment, (now - reading) / u64::from(polls), on_done);
                     (reading, polls) = (now, 0);

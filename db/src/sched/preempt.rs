@@ -11,11 +11,13 @@
 //! ```
 //! The handler acts only if an extension has the thread, its slice is over by the cycle counter, the stack
 //! pointer lies on its stack, and no host call is in progress. If only the last two fail, the preemption is
-//! *pending*. Between the polls of a turn it only sets its timer anew. So a signal that comes late, twice, or from outside changes nothing that should not change.
+//! *pending*. Between the polls of a turn it only sets its timer anew. So a signal that comes late, twice, or
+//! from outside changes nothing that should not change.
 //!
-//! A firing timer costs up to 20 us on a virtual machine, arming it 0.5 us. So it is not armed per poll:
-//! it is kept between one and two slices ahead of the polls, and does not fire while they are short; when
-//! turns are rare it is stopped after each.
+//! A firing timer costs up to 20 us on a virtual machine, arming it for a slice up to 9 us. So it is not armed
+//! per poll: it is kept ahead of the polls, by one to two slices where the caller does not know what it runs
+//! and by more where it does, and does not fire while they are short; when turns are rare it is stopped after
+//! each.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -152,17 +154,19 @@ impl Preemption {
         self.slice
     }
 
-    /// Sees to it that a poll which begins at `now` is looked at after one slice, or two at the most.
+    /// Sees to it that a poll which begins at `now` is looked at after one slice at the earliest and twice
+    /// `slices` at the latest.
     #[inline]
-    pub fn watch(&self, now: u64) {
+    pub fn watch(&self, now: u64, slices: u64) {
         let fires_at = ALARM.with(|alarm| {
             alarm.expecting.store(true, Relaxed);
             compiler_fence(SeqCst);
             alarm.fires_at.load(Relaxed)
         });
+        let ahead = slices * self.slice;
         // Ahead by less than a slice wraps around, so one comparison is enough.
-        if fires_at.wrapping_sub(now + self.slice) > self.slice {
-            self.arm(now, if fires_at == 0 { self.slice } else { 2 * self.slice });
+        if fires_at.wrapping_sub(now + self.slice) > 2 * ahead - self.slice {
+            self.arm(now, if fires_at == 0 { ahead } else { 2 * ahead });
         }
     }
 

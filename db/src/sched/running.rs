@@ -143,7 +143,7 @@ impl Running {
         unsafe { park(self, PARKED_BY_CALL) };
     }
 
-    #[inline]
+    #[inline(always)]
     fn lend(&self, stack: &Stack, arena: *mut Arena, context: *mut c_void, slice_ends: u64) {
         assert!(!self.is_lent(), "an extension cannot run another one");
         if self.reserve.get() == 0 {
@@ -160,7 +160,7 @@ impl Running {
         compiler_fence(SeqCst);
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_back(&self) {
         compiler_fence(SeqCst);
         self.top.store(0, Relaxed);
@@ -170,6 +170,13 @@ impl Running {
         self.arena.set(ptr::null_mut());
         self.context.set(ptr::null_mut());
     }
+}
+
+/// The record of this thread. The lifetime is that of the thread, on which every caller stays.
+#[inline(always)]
+fn record<'t>() -> &'t Running {
+    // SAFETY: the record has no destructor, so it is valid as long as the thread.
+    RUNNING.with(|running| unsafe { &*ptr::from_ref(running) })
 }
 
 /// Hands the record of this thread to `look`. Safe in a signal handler.
@@ -218,7 +225,7 @@ impl Parked {
 /// # Safety
 /// `entry` may be called with `data`, and may be left without running a destructor; `arena` and `context`
 /// stay valid until this returns. Nobody runs on `stack`. The thread holds a [`super::fault::Guarded`].
-#[inline]
+#[inline(always)]
 pub unsafe fn run(
     stack: &Stack,
     arena: *mut Arena,
@@ -227,16 +234,15 @@ pub unsafe fn run(
     entry: Entry,
     data: *mut c_void,
 ) -> Outcome {
-    RUNNING.with(|running| {
-        running.lend(stack, arena, context, slice_ends);
-        // SAFETY: the stack is free and mapped, as the caller promises, and the record is filled.
-        let outcome = unsafe { switch_to(running, entry, data, stack.top()) };
-        running.take_back();
-        if outcome.cause == PARKED_BY_SIGNAL {
-            signal::unblock();
-        }
-        outcome
-    })
+    let running = record();
+    running.lend(stack, arena, context, slice_ends);
+    // SAFETY: the stack is free and mapped, as the caller promises, and the record is filled.
+    let outcome = unsafe { switch_to(running, entry, data, stack.top()) };
+    running.take_back();
+    if outcome.cause == PARKED_BY_SIGNAL {
+        signal::unblock();
+    }
+    outcome
 }
 
 /// Goes on where a stack was parked, as [`run`] does. Registers, vector registers among them, are as they
@@ -247,19 +253,18 @@ pub unsafe fn run(
 /// thread and is resumed for the first time since.
 #[cold]
 pub unsafe fn resume(parked: &Parked, arena: *mut Arena, context: *mut c_void, slice_ends: u64) -> Outcome {
-    RUNNING.with(|running| {
-        if parked.by_signal {
-            signal::block();
-        }
-        running.lend(&parked.stack, arena, context, slice_ends);
-        // SAFETY: the frames on the stack are whole, as the caller promises, and the record is filled.
-        let outcome = unsafe { switch_back(running, parked.stack_pointer) };
-        running.take_back();
-        if outcome.cause == PARKED_BY_SIGNAL {
-            signal::unblock();
-        }
-        outcome
-    })
+    let running = record();
+    if parked.by_signal {
+        signal::block();
+    }
+    running.lend(&parked.stack, arena, context, slice_ends);
+    // SAFETY: the frames on the stack are whole, as the caller promises, and the record is filled.
+    let outcome = unsafe { switch_back(running, parked.stack_pointer) };
+    running.take_back();
+    if outcome.cause == PARKED_BY_SIGNAL {
+        signal::unblock();
+    }
+    outcome
 }
 
 /// Leaves the extension's stack: [`run`] returns with `cause`. Nothing is unwound, no destructor runs.
@@ -267,11 +272,10 @@ pub unsafe fn resume(parked: &Parked, arena: *mut Arena, context: *mut c_void, s
 /// # Safety
 /// Called on the extension's stack, with no frame of the server on it that owns anything.
 pub unsafe fn leave(cause: Cause) -> ! {
-    RUNNING.with(|running| {
-        assert!(running.is_lent(), "no stack to leave");
-        // SAFETY: this thread is on the stack that `run` switched to; the rest is the caller's promise.
-        unsafe { jump_to_landing(running, cause as u64) }
-    })
+    let running = record();
+    assert!(running.is_lent(), "no stack to leave");
+    // SAFETY: this thread is on the stack that `run` switched to; the rest is the caller's promise.
+    unsafe { jump_to_landing(running, cause as u64) }
 }
 
 /// Does `work` as a host call: when the stack has too little left for it, the stack is left instead.
@@ -279,24 +283,23 @@ pub unsafe fn leave(cause: Cause) -> ! {
 /// # Safety
 /// Called on the extension's stack, directly from the function that the extension called; that function
 /// owns nothing, and neither does the answer. `work` neither panics nor leaves.
-#[inline]
+#[inline(always)]
 pub unsafe fn host_call<R>(work: impl FnOnce(*mut c_void) -> R) -> R {
-    RUNNING.with(|running| {
-        if stack_pointer().wrapping_sub(running.bottom.load(Relaxed)) < running.reserve.get() {
-            // SAFETY: only this function's frame and its caller's are on the stack, and own nothing.
-            unsafe { leave(Cause::StackOverflow) }
-        }
-        running.in_host_call.store(true, Relaxed);
-        compiler_fence(SeqCst);
-        let answer = work(running.context.get());
-        compiler_fence(SeqCst);
-        running.in_host_call.store(false, Relaxed);
-        compiler_fence(SeqCst);
-        if running.pending.load(Relaxed) {
-            running.park_by_call();
-        }
-        answer
-    })
+    let running = record();
+    if stack_pointer().wrapping_sub(running.bottom.load(Relaxed)) < running.reserve.get() {
+        // SAFETY: only this function's frame and its caller's are on the stack, and own nothing.
+        unsafe { leave(Cause::StackOverflow) }
+    }
+    running.in_host_call.store(true, Relaxed);
+    compiler_fence(SeqCst);
+    let answer = work(running.context.get());
+    compiler_fence(SeqCst);
+    running.in_host_call.store(false, Relaxed);
+    compiler_fence(SeqCst);
+    if running.pending.load(Relaxed) {
+        running.park_by_call();
+    }
+    answer
 }
 
 /// The arena of the invocation that runs on this thread; null when none does.

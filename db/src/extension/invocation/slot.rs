@@ -193,6 +193,9 @@ impl<O> Slot<O> {
         this.access.leave();
         if outcome.is_parked() {
             this.slices += 1;
+            if let Some(extension) = &this.extension {
+                extension.note_overrun();
+            }
             this.parked = Some(Parked::new(stack, outcome));
             return Progress::Parked;
         }
@@ -239,6 +242,20 @@ impl<O> Slot<O> {
     /// The stack of a parked invocation that is not resumed any more.
     pub(super) fn abandon(&mut self) -> Option<Stack> {
         self.parked.take().map(Parked::into_stack)
+    }
+
+    /// [`Extension::slices_ahead`] of its extension.
+    #[inline]
+    pub(super) fn slices_ahead(&self) -> u64 {
+        self.extension.as_ref().map_or(1, |extension| extension.slices_ahead())
+    }
+
+    /// A poll of it ended within its slice.
+    #[inline]
+    pub(super) fn note_short_poll(&self) {
+        if let Some(extension) = &self.extension {
+            extension.note_short_poll();
+        }
     }
 
     /// Tells extensions apart.
