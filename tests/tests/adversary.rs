@@ -1,0 +1,15 @@
+//! One tenant does what it can to harm the others: every misdeed of `ext/misbehave`, in numbers, and guesses at
+//! what is not its own.
+//!
+//! Three neighbours share its core, check every answer that they get and note how long it took (printed, not
+//! judged). The attacker gets the typed status that its misdeed deserves, nothing it wrote before is ever
+//! seen, and the server serves it and everybody else afterwards.
+
+mod adversary {
+    pub mod guesses;
+    pub mod installing;
+    pub mod latency;
+    pub mod misdeeds;
+    pub mod neighbours;
+    pub mod stage;
+}
