@@ -139,8 +139,8 @@ pub(crate) fn read_answer<T: Body>((status, body): (Status, Vec<u8>)) -> Result<
 /// Whether making the request twice changes nothing.
 pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
     use wire::AdminRequest::{
-        AuditRead, ExtensionDescribe, ExtensionList, ExtensionResolve, SessionList, Statistics, TableList,
-        TableOpen, TableStat, TenantList,
+        AuditRead, ExtensionDescribe, ExtensionList, ExtensionLogs, ExtensionResolve, SessionList,
+        Statistics, TableList, TableOpen, TableStat, TenantList,
     };
     matches!(
         request,
@@ -151,6 +151,7 @@ pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
             | ExtensionList
             | ExtensionDescribe { .. }
             | ExtensionResolve { .. }
+            | ExtensionLogs { .. }
             | Statistics
             | SessionList
             | AuditRead { .. }

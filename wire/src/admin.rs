@@ -8,6 +8,7 @@
 mod audit;
 mod description;
 mod extension;
+mod log;
 mod request;
 mod server;
 mod standing;
@@ -17,6 +18,7 @@ mod tenant;
 pub use audit::{Actor, AuditEntry};
 pub use description::{ExtensionDescription, Measured, VersionDescription};
 pub use extension::{ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode};
+pub use log::{LogEntry, LogLines};
 pub use request::{AdminRequest, PackageFile};
 pub use server::{SessionEntry, Statistic};
 pub use standing::{Placement, Standing, VersionEntry};

@@ -28,9 +28,9 @@ mod stream;
 
 pub use admin::{
     Actor, AdminRequest, AuditEntry, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
-    ExtensionResolved, FunctionEntry, FunctionMode, Measured, PackageFile, Placement, SessionEntry, Standing,
-    Statistic, TableEntry, TableId, TableStatistics, TenantCreated, TenantEntry, VersionDescription,
-    VersionEntry,
+    ExtensionResolved, FunctionEntry, FunctionMode, LogEntry, LogLines, Measured, PackageFile, Placement,
+    SessionEntry, Standing, Statistic, TableEntry, TableId, TableStatistics, TenantCreated, TenantEntry,
+    VersionDescription, VersionEntry,
 };
 pub use body::{Body, BodyReader, BodyWriter};
 pub use condition::Condition;

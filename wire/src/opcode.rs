@@ -57,6 +57,8 @@ pub const EXTENSION_ROLLBACK: u8 = 85;
 pub const EXTENSION_PIN: u8 = 86;
 /// Makes the canary current.
 pub const EXTENSION_PROMOTE: u8 = 87;
+/// Reads what an extension logged.
+pub const EXTENSION_LOGS: u8 = 88;
 /// Reads the counters of the server.
 pub const STATISTICS: u8 = 96;
 /// Lists the open sessions.

@@ -2,7 +2,7 @@
 
 use wire::{
     AdminRequest, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved,
-    FunctionMode, PackageFile, Placement, Standing, Status,
+    FunctionMode, LogLines, PackageFile, Placement, Standing, Status,
 };
 
 use super::{Client, Function, administer};
@@ -162,6 +162,21 @@ impl Client {
     /// `UnknownExtension`, `NotFound` when there is no canary, another refusal, or no answer.
     pub fn extension_promote(&mut self, name: &str) -> Result<Standing, Error> {
         self.administer_extension(name, &AdminRequest::ExtensionPromote { name })
+    }
+
+    /// Reads what an extension logged up to a level (0 error, 1 warning, 2 information, 3 debug), oldest
+    /// first: of the lines behind line `after` the oldest, at most `count`; with `after` 0 the newest.
+    ///
+    /// # Errors
+    /// `UnknownExtension`, another refusal, or no answer.
+    pub fn extension_logs(
+        &mut self,
+        name: &str,
+        level: u8,
+        after: u64,
+        count: u32,
+    ) -> Result<LogLines, Error> {
+        administer(&mut self.session, &AdminRequest::ExtensionLogs { name, level, after, count })
     }
 
     /// Makes a request that may change what names of functions mean.

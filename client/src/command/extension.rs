@@ -1,6 +1,7 @@
 //! `splinter ext` and `splinter invoke`: writing, checking, installing and calling extensions.
 
 mod description;
+mod logs;
 mod versions;
 
 use super::bytes::{Bytes, to_hex};
@@ -31,6 +32,9 @@ pub fn run(settings: &Settings, command: ExtensionCommand) -> Result<Answer, Fai
         }
         ExtensionCommand::List => versions::list(&mut settings.connect()?),
         ExtensionCommand::Describe { name } => description::describe(&mut settings.connect()?, &name),
+        ExtensionCommand::Logs { name, lines, level, follow } => {
+            logs::run(settings, &name, lines, level, follow)
+        }
         ExtensionCommand::Rollback { name, to } => versions::roll_back(&mut settings.connect()?, &name, to),
         ExtensionCommand::Pin { name, version, .. } => {
             versions::pin(&mut settings.connect()?, &name, version)

@@ -241,6 +241,20 @@ pub enum ExtensionCommand {
         /// Its name.
         name: String,
     },
+    /// What an extension logged.
+    Logs {
+        /// Its name.
+        name: String,
+        /// How many lines, the latest.
+        #[arg(long, default_value_t = 50)]
+        lines: u32,
+        /// Lines of this level and graver ones.
+        #[arg(long, value_enum, default_value = "debug")]
+        level: LogLevel,
+        /// Go on with what is logged from now on, until interrupted.
+        #[arg(long)]
+        follow: bool,
+    },
     /// Make the version before current again, or end the canary.
     Rollback {
         /// Its name.
@@ -270,6 +284,19 @@ pub enum ExtensionCommand {
         /// NAME or NAME@VERSION.
         name: String,
     },
+}
+
+/// How grave a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// Something failed.
+    Error,
+    /// Something looks wrong.
+    Warning,
+    /// Worth knowing.
+    Info,
+    /// For the author.
+    Debug,
 }
 
 /// Who gets a version that is installed; without a word it becomes current.

@@ -212,7 +212,8 @@ impl Access {
         if self.log_lines_left > 0 {
             self.log_lines_left -= 1;
             let extension = self.extension();
-            extension.log.append(level.min(3) as u8, extension.id, self.now_ms(), text);
+            let version = (extension.id, extension.version);
+            extension.log.append(level.min(3) as u8, version, self.now_ms(), text);
         }
     }
 

@@ -6,8 +6,8 @@
 //! ```
 //! Each worker has its own cells, written by it alone with a load and a store, made when it first ends an
 //! invocation of this version; so nothing is contended and nothing allocated later. Every end is counted; one
-//! of [`crate::limits::INVOCATIONS_PER_TIMING`] is timed, by the worker's [`Gauge`], from the beginning to the
-//! end of its last poll. What waiting there was, in queues or between polls, is not in the times.
+//! of [`crate::limits::INVOCATIONS_PER_TIMING`] is timed, by the worker's [`Gauge`], in its last poll; what it was
+//! charged for the polls before is added. Waiting, in queues or between polls, is not in the times.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -7,6 +7,7 @@
 mod audit;
 mod description;
 mod extensions;
+mod logs;
 mod sessions;
 mod statistics;
 mod tables;
@@ -125,6 +126,9 @@ fn serve_tenant(
             extensions::change(control, tenant, name, Standing::promote)
         }
         AdminRequest::ExtensionResolve { name } => extensions::resolve(control, tenant, name),
+        AdminRequest::ExtensionLogs { name, level, after, count } => {
+            logs::read(control, tenant, name, (*level, *after, *count))
+        }
         _ => Err(not_permitted("this takes the administrator's secret")),
     }
 }

@@ -8,6 +8,7 @@ mod disk;
 mod exactly_once;
 mod extensions;
 mod isolation;
+mod logs;
 mod restart;
 mod streams;
 mod versions;

@@ -104,6 +104,17 @@ pub enum AdminRequest<'a> {
         /// Its name.
         name: &'a str,
     },
+    /// Reads what an extension logged, oldest first: [`crate::LogLines`].
+    ExtensionLogs {
+        /// Its name.
+        name: &'a str,
+        /// Lines up to this level: 0 errors alone, 1 warnings, 2 information, 3 all.
+        level: u8,
+        /// Lines behind this one, the oldest of them; 0 asks for the newest of all.
+        after: u64,
+        /// How many at most.
+        count: u32,
+    },
     /// Reads the counters that the caller may see: a `Vec` of [`crate::Statistic`].
     Statistics,
     /// Lists the open sessions: a `Vec` of [`crate::SessionEntry`].
@@ -142,6 +153,7 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::ExtensionRollback { .. } => opcode::EXTENSION_ROLLBACK,
             AdminRequest::ExtensionPin { .. } => opcode::EXTENSION_PIN,
             AdminRequest::ExtensionPromote { .. } => opcode::EXTENSION_PROMOTE,
+            AdminRequest::ExtensionLogs { .. } => opcode::EXTENSION_LOGS,
             AdminRequest::Statistics => opcode::STATISTICS,
             AdminRequest::SessionList => opcode::SESSION_LIST,
             AdminRequest::SessionRevoke { .. } => opcode::SESSION_REVOKE,
@@ -180,6 +192,12 @@ impl<'a> AdminRequest<'a> {
                 write_installation(&mut writer, name, files, *placement)?;
             }
             AdminRequest::SessionRevoke { client_id } => writer.u64(*client_id),
+            AdminRequest::ExtensionLogs { name, level, after, count } => {
+                writer.text(name);
+                writer.u8(*level);
+                writer.u64(*after);
+                writer.u32(*count);
+            }
             AdminRequest::AuditRead { after, count } => {
                 writer.u64(*after);
                 writer.u32(*count);
@@ -221,6 +239,12 @@ impl<'a> AdminRequest<'a> {
                 AdminRequest::ExtensionPin { name: reader.name()?, version: reader.u32()? }
             }
             opcode::EXTENSION_PROMOTE => AdminRequest::ExtensionPromote { name: reader.name()? },
+            opcode::EXTENSION_LOGS => AdminRequest::ExtensionLogs {
+                name: reader.name()?,
+                level: reader.u8()?,
+                after: reader.u64()?,
+                count: reader.u32()?,
+            },
             opcode::STATISTICS => AdminRequest::Statistics,
             opcode::SESSION_LIST => AdminRequest::SessionList,
             opcode::SESSION_REVOKE => AdminRequest::SessionRevoke { client_id: reader.u64()? },

@@ -3,9 +3,9 @@
 use wire::limits::PACKAGE_FILES_MAX;
 use wire::{
     Actor, AdminRequest, AuditEntry, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
-    ExtensionResolved, FunctionEntry, FunctionMode, Measured, OpenRequest, Opened, PackageFile, Placement,
-    SessionEntry, SessionLimits, Standing, Statistic, Status, TableEntry, TableId, TableStatistics,
-    TenantCreated, TenantEntry, VersionDescription, VersionEntry, VersionRange, opcode,
+    ExtensionResolved, FunctionEntry, FunctionMode, LogEntry, LogLines, Measured, OpenRequest, Opened,
+    PackageFile, Placement, SessionEntry, SessionLimits, Standing, Statistic, Status, TableEntry, TableId,
+    TableStatistics, TenantCreated, TenantEntry, VersionDescription, VersionEntry, VersionRange, opcode,
 };
 
 pub fn admin_requests() -> Vec<AdminRequest<'static>> {
@@ -32,6 +32,7 @@ pub fn admin_requests() -> Vec<AdminRequest<'static>> {
         AdminRequest::ExtensionRollback { name, version: 0 },
         AdminRequest::ExtensionPin { name, version: u32::MAX },
         AdminRequest::ExtensionPromote { name },
+        AdminRequest::ExtensionLogs { name, level: 2, after: 7, count: 100 },
         AdminRequest::ExtensionResolve { name },
         AdminRequest::Statistics,
         AdminRequest::SessionList,
@@ -181,6 +182,8 @@ fn every_answer_survives_the_wire() {
     }]);
     survives(description());
     survives(ExtensionResolved { extension: 1, version: 2, functions: vec![function()] });
+    let line = LogEntry { number: 8, at_ms: 1, level: 3, version: 2, text: "ä".into() };
+    survives(LogLines { looked_at: 9, missed: 1, lines: vec![line; 2] });
     survives(vec![Statistic { name: "requests".into(), value: u64::MAX }]);
     let tenant = Actor::Tenant { name: "acme".into(), client_id: 3, peer: "127.0.0.1:9".into() };
     for actor in [Actor::Server, Actor::Administrator, tenant] {

@@ -84,6 +84,7 @@ fn check_control(code: u8, body: &[u8]) -> usize {
         + same::<Vec<wire::ExtensionEntry>>(body)
         + same::<wire::ExtensionDescription>(body)
         + same::<wire::ExtensionResolved>(body)
+        + same::<wire::LogLines>(body)
         + same::<Vec<wire::Statistic>>(body)
         + same::<Vec<wire::SessionEntry>>(body)
         + same::<Vec<wire::AuditEntry>>(body)

@@ -58,6 +58,7 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
         | AdminRequest::ExtensionList
         | AdminRequest::ExtensionDescribe { .. }
         | AdminRequest::ExtensionResolve { .. }
+        | AdminRequest::ExtensionLogs { .. }
         | AdminRequest::Statistics
         | AdminRequest::SessionList
         | AdminRequest::AuditRead { .. } => return None,

@@ -7,8 +7,9 @@ use crate::cluster::metadata::MetadataError;
 use crate::extension::measures::{ENDS, Tally};
 use crate::extension::registry::Installed;
 use crate::limits::{
-    ARENA_BYTES, COMMIT_TRIES_MAX, EXTENSION_LOG_LINES_MAX, EXTENSION_STACK_BYTES, INVOCATION_READS_MAX,
-    INVOCATION_YIELDS_MAX, TRANSACTION_BYTES, TRANSACTION_READS_MAX, TRANSACTION_WRITES_MAX,
+    ARENA_BYTES, COMMIT_TRIES_MAX, EXTENSION_LOG_LINES_MAX, EXTENSION_STACK_BYTES, INVOCATION_CPU_US_MAX,
+    INVOCATION_READS_MAX, INVOCATION_WALL_US_MAX, INVOCATION_YIELDS_MAX, TRANSACTION_BYTES,
+    TRANSACTION_READS_MAX, TRANSACTION_WRITES_MAX,
 };
 use crate::server::control::{Control, Refusal, lock};
 use crate::tenant::TenantId;
@@ -57,6 +58,8 @@ fn measured(tally: &Tally) -> Measured {
 /// What one invocation may use.
 fn limits() -> Vec<Statistic> {
     let limits = [
+        ("cpu_us", INVOCATION_CPU_US_MAX),
+        ("wall_us", INVOCATION_WALL_US_MAX),
         ("stack_bytes", EXTENSION_STACK_BYTES as u64),
         ("memory_bytes", ARENA_BYTES as u64),
         ("reply_bytes", wire::limits::REPLY_BYTES_MAX as u64),

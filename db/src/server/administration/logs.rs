@@ -1,0 +1,27 @@
+//! What the extensions of a tenant logged.
+
+use wire::{Body, LogEntry, LogLines};
+
+use super::extensions::unknown;
+use crate::extension::log::LogLine;
+use crate::server::control::{Control, Refusal};
+use crate::tenant::TenantId;
+
+/// Lines of one extension up to `level`: `count` behind line `after`, or the newest.
+pub(super) fn read(
+    control: &Control,
+    tenant: TenantId,
+    name: &str,
+    (level, after, count): (u8, u64, u32),
+) -> Result<Vec<u8>, Refusal> {
+    let id = control.metadata.extension_find(tenant, name)?.ok_or_else(|| unknown(name))?.id;
+    let wanted = |line: &LogLine| line.extension == id && line.level <= level;
+    let log = control.registry.log(tenant);
+    let (lines, looked_at, missed) = log.lines_after(after, count as usize, wanted);
+    Ok(LogLines { looked_at, missed, lines: lines.into_iter().map(entry).collect() }.encode())
+}
+
+fn entry(line: LogLine) -> LogEntry {
+    let LogLine { number, level, version, at_ms, text, .. } = line;
+    LogEntry { number, at_ms, level, version, text }
+}
