@@ -170,6 +170,7 @@ impl<O> Invocations<O> {
         if self.live() == 0 {
             return;
         }
+        self.preemption.begin();
         let began = cycles::now();
         let idle = self.alone && self.queue.is_empty();
         self.run_queue(environment, began, on_done);

@@ -41,7 +41,7 @@ struct Alarm {
     id: Cell<libc::timer_t>,
     /// When it fires, in cycles; 0 when it will not.
     fires_at: AtomicU64,
-    /// A poll is about to begin: the timer is not to be lost if it fires before.
+    /// Polls are about to begin: the timer is not to be lost if it fires before.
     expecting: AtomicBool,
     slice: AtomicU64,
     cycles_per_us: AtomicU64,
@@ -154,15 +154,19 @@ impl Preemption {
         self.slice
     }
 
+    /// A turn of polls begins: from now on until [`Preemption::rest`] the timer is not lost when it fires
+    /// before a poll has begun.
+    #[inline]
+    pub fn begin(&self) {
+        ALARM.with(|alarm| alarm.expecting.store(true, Relaxed));
+        compiler_fence(SeqCst);
+    }
+
     /// Sees to it that a poll which begins at `now` is looked at after one slice at the earliest and twice
     /// `slices` at the latest.
     #[inline]
     pub fn watch(&self, now: u64, slices: u64) {
-        let fires_at = ALARM.with(|alarm| {
-            alarm.expecting.store(true, Relaxed);
-            compiler_fence(SeqCst);
-            alarm.fires_at.load(Relaxed)
-        });
+        let fires_at = ALARM.with(|alarm| alarm.fires_at.load(Relaxed));
         let ahead = slices * self.slice;
         // Ahead by less than a slice wraps around, so one comparison is enough.
         if fires_at.wrapping_sub(now + self.slice) > 2 * ahead - self.slice {
@@ -172,7 +176,6 @@ impl Preemption {
 
     /// Sees to it that a poll which begins at `now` is looked at after one slice.
     pub fn watch_closely(&self, now: u64) {
-        ALARM.with(|alarm| alarm.expecting.store(true, Relaxed));
         self.arm(now, self.slice);
     }
 

@@ -162,31 +162,26 @@ impl<O> Slot<O> {
     ) -> Progress {
         let slot = slot.as_ptr();
         // SAFETY: the slot is ours; no reference to these parts is held while the extension runs.
-        let (run, arena, access, call, parked) = unsafe {
-            let parked = (*slot).parked.take();
-            ((*slot).run, &raw mut (*slot).arena, &raw mut (*slot).access, &raw mut (*slot).call, parked)
-        };
-        let run = run.expect("a slot in the queue has a function");
+        let (run, arena, access, call) =
+            unsafe { ((*slot).run, &raw mut (*slot).arena, &raw mut (*slot).access, &raw mut (*slot).call) };
         // SAFETY: `leave` follows below, and the pin of the environment is held on at each yield.
         unsafe { (*access).enter(environment) };
-        let (stack, outcome) = match parked {
-            None => {
-                let Ok(stack) = stacks.take() else {
-                    return Progress::Ended(Ending::of(Status::Unavailable));
-                };
-                // SAFETY: both are C functions of one pointer.
-                let entry = unsafe { mem::transmute::<Run, Entry>(run) };
-                // SAFETY: the call is as the border wants it, arena and access are this invocation's, and the
-                // code of an extension may be left anywhere: what it owns is in the arena.
-                let outcome =
-                    unsafe { running::run(&stack, arena, access.cast(), slice_ends, entry, call.cast()) };
-                (stack, outcome)
-            }
-            Some(parked) => {
-                // SAFETY: parked by this invocation, with the same arena and access, and taken out above.
-                let outcome = unsafe { running::resume(&parked, arena, access.cast(), slice_ends) };
-                (parked.into_stack(), outcome)
-            }
+        // SAFETY: the slot is ours.
+        let parked = unsafe { &mut (*slot).parked };
+        let (stack, outcome) = if let Some(parked) = take_parked(parked) {
+            // SAFETY: parked by this invocation, with the same arena and access, and taken out just now.
+            let outcome = unsafe { running::resume(&parked, arena, access.cast(), slice_ends) };
+            (parked.into_stack(), outcome)
+        } else {
+            let run = run.expect("a slot in the queue has a function");
+            let Ok(stack) = stacks.take() else { return Progress::Ended(Ending::of(Status::Unavailable)) };
+            // SAFETY: both are C functions of one pointer.
+            let entry = unsafe { mem::transmute::<Run, Entry>(run) };
+            // SAFETY: the call is as the border wants it, arena and access are this invocation's, and the code
+            // of an extension may be left anywhere: what it owns is in the arena.
+            let outcome =
+                unsafe { running::run(&stack, arena, access.cast(), slice_ends, entry, call.cast()) };
+            (stack, outcome)
         };
         // SAFETY: the extension does not run any more.
         let this = unsafe { &mut *slot };
@@ -333,4 +328,10 @@ impl<O> Slot<O> {
             self.extension = None;
         }
     }
+}
+
+/// Takes a parked stack out; writes nothing when there is none, as there is nearly always.
+#[inline(always)]
+fn take_parked(parked: &mut Option<Parked>) -> Option<Parked> {
+    if parked.is_some() { parked.take() } else { None }
 }
