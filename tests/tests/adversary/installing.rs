@@ -23,7 +23,7 @@ fn answering(number: u32) -> String {
 }
 
 fn answer(stage: &mut Stage) -> u32 {
-    let reply = stage.client.invoke("loop.answer", stage.table, b"", b"").expect("an answer");
+    let reply = stage.client.invoke("again.answer", stage.table, b"", b"").expect("an answer");
     u32::from_le_bytes(reply.try_into().expect("a number"))
 }
 
@@ -33,7 +33,7 @@ fn installing_in_a_loop_serves_each_time_the_latest() {
     let mut latency = Latency::default();
     for number in 0..rounds(8, 300) as u32 {
         let source = answering(number);
-        let version = latency.of(|| install_source(&mut stage.client, "loop", &source)).expect("installed");
+        let version = latency.of(|| install_source(&mut stage.client, "again", &source)).expect("installed");
         assert_eq!(answer(&mut stage), number, "version {version}");
         stage.neighbours.are_well();
     }
@@ -41,11 +41,11 @@ fn installing_in_a_loop_serves_each_time_the_latest() {
     let mut latency = Latency::default();
     for number in 0..rounds(200, 5_000) as u32 {
         let which = number % 3;
-        latency.of(|| install_source(&mut stage.client, "loop", &answering(which))).expect("installed");
+        latency.of(|| install_source(&mut stage.client, "again", &answering(which))).expect("installed");
         assert_eq!(answer(&mut stage), which);
         if number % 5 == 4 {
-            stage.client.extension_remove("loop").expect("removed");
-            let gone = refusal(stage.client.invoke("loop.answer", stage.table, b"", b""));
+            stage.client.extension_remove("again").expect("removed");
+            let gone = refusal(stage.client.invoke("again.answer", stage.table, b"", b""));
             assert_eq!(gone.0, Status::UnknownExtension);
         }
         stage.neighbours.are_well();
