@@ -283,8 +283,12 @@ pub const STEADY_SLICES: u64 = 20;
 pub const SLICES_CHARGED_MAX: u64 = 3;
 
 /// While a worker has other work, an invocation that used up a slice runs on when this many slices have
-/// passed since the last such one: a quarter of the core at the least.
+/// passed since the last such one: a quarter of the core.
 pub const PARKED_REST_SLICES: u64 = 3;
+
+/// The same in a turn that a slice cut short: who waits behind that one is not to wait for another. So those
+/// that overran get a tenth of the core at the least.
+pub const PARKED_REST_SLICES_OVERRUN: u64 = 3 * PARKED_REST_SLICES;
 
 /// Invocations of one worker that wait after using up a slice. Each holds a stack, a room and its pin; the
 /// newest is ended when there are more.

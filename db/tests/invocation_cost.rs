@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use db::extension::Extension;
+use db::extension::invocation::Budget;
 use wire::Status;
 use worker::{TABLE, Worker, install, registry};
 
@@ -128,7 +129,7 @@ fn invocation_ns(
         }
     };
     let cost = median_ns(round, || while lent.core.step() {});
-    // One may be parked, if the thread lost its core in the middle of it.
+    // One may be parked, if the thread lost its core in the middle of it; so they may grow old as well.
     while invocations.live() > 0 {
         let pin = lent.core.pin();
         invocations.run(&lent.environment(&pin), &mut |_, _, _: &[u8]| {});
@@ -161,7 +162,7 @@ fn what_an_invocation_costs() {
     let registry = registry(cache.path());
     let installed = install(&registry, "cost", SOURCE, 1, 1).unwrap_or_else(|error| panic!("{error}"));
     let extension = &installed.extension;
-    let mut worker = Worker::default();
+    let mut worker = Worker::with_budget(Budget { wall_us: u64::MAX, ..Budget::default() });
     for number in 0..OBJECTS {
         worker.put(&key(number), &[7; 100]);
         while worker.lent.core.step() {}

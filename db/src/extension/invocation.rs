@@ -34,7 +34,8 @@ use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX};
 use super::measures::Gauge;
 use super::{Extension, retirements};
 use crate::limits::{
-    INVOCATIONS_PER_WORKER_MAX, PARKED_PER_WORKER_MAX, POLLS_PER_READING, SLOTS_KEPT_PER_WORKER,
+    INVOCATIONS_PER_WORKER_MAX, PARKED_PER_WORKER_MAX, PARKED_REST_SLICES, PARKED_REST_SLICES_OVERRUN,
+    POLLS_PER_READING, SLOTS_KEPT_PER_WORKER,
 };
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
@@ -173,24 +174,30 @@ impl<O> Invocations<O> {
         self.preemption.begin();
         let began = cycles::now();
         let idle = self.alone && self.queue.is_empty();
-        self.run_queue(environment, began, on_done);
+        let overrun = self.run_queue(environment, began, on_done);
         if !self.parked.is_empty() {
-            self.run_parked(environment, idle, on_done);
+            let rest_slices = match (idle, overrun) {
+                (true, _) => 0,
+                (false, false) => PARKED_REST_SLICES,
+                (false, true) => PARKED_REST_SLICES_OVERRUN,
+            };
+            self.run_parked(environment, rest_slices, on_done);
         }
         let now = cycles::now();
         environment.metrics.add(Counter::InvocationCycles, now.wrapping_sub(began));
         self.preemption.rest(now);
     }
 
+    /// True when a slice was used up, which ended the turn.
     fn run_queue(
         &mut self,
         environment: &WorkerEnvironment<'_>,
         began: u64,
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
-    ) {
+    ) -> bool {
         let (mut reading, mut polls, mut extension) = (began, 0, std::ptr::null());
         for _ in 0..self.queue.len() {
-            let Some(slot) = self.queue.pop_front() else { return };
+            let Some(slot) = self.queue.pop_front() else { return false };
             // SAFETY: a slot in hand is ours alone.
             let of = unsafe { slot.as_ref() }.extension_address();
             if polls == POLLS_PER_READING || (of != extension && polls > 0) {
@@ -218,10 +225,12 @@ impl<O> Invocations<O> {
                     (reading, polls) = (now, 0);
                 }
                 Progress::Parked => {
-                    return self.overran(slot, environment, cycles::now() - reading, on_done);
+                    self.overran(slot, environment, cycles::now() - reading, on_done);
+                    return true;
                 }
             }
         }
+        false
     }
 
     /// Ends all that have not ended, with `Unavailable`: the worker stops.

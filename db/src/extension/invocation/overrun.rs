@@ -1,8 +1,8 @@
 //! What becomes of an invocation that was polled and has not ended: its charge, its kill, its next slice.
 //!
 //! Whoever yielded goes back to the queue, whoever used up its slice waits among the parked ones. Those run
-//! on one slice at a time: whenever the worker has nothing else to do, and else when [`PARKED_REST_SLICES`]
-//! slices have passed since the last one.
+//! on one slice at a time: whenever the worker has nothing else to do, and else when some slices have passed
+//! since the last one, more if this turn was cut short, since then others wait in the queue.
 
 use std::ptr::NonNull;
 
@@ -12,26 +12,25 @@ use super::Invocations;
 use super::budget::{Kill, Limit};
 use super::ending::Ending;
 use super::slot::{Progress, Slot};
-use crate::limits::{PARKED_LOOK_US, PARKED_REST_SLICES, SLICES_CHARGED_MAX};
+use crate::limits::{PARKED_LOOK_US, SLICES_CHARGED_MAX};
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::sched::cycles;
 
 impl<O> Invocations<O> {
-    /// Gives the parked invocation that waits longest a slice, if nothing else is to do or enough time has
-    /// passed since the last one.
+    /// Gives the parked invocation that waits longest a slice, if so many slices have passed since the last.
     #[cold]
     pub(super) fn run_parked(
         &mut self,
         environment: &WorkerEnvironment<'_>,
-        idle: bool,
+        rest_slices: u64,
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
         // The poll that was timed, if any, has not ended its invocation.
         let _ = self.gauge.end();
         self.end_overdue(environment, on_done);
         let (now, slice) = (cycles::now(), self.preemption.slice());
-        if !idle && now.wrapping_sub(self.parked_ran) < PARKED_REST_SLICES * slice {
+        if now.wrapping_sub(self.parked_ran) < rest_slices * slice {
             return;
         }
         let Some(slot) = self.parked.pop_front() else { return };
