@@ -6,6 +6,7 @@
 
 mod data;
 mod extension;
+mod grant;
 mod table;
 
 use std::collections::HashMap;
@@ -139,7 +140,7 @@ pub(crate) fn read_answer<T: Body>((status, body): (Status, Vec<u8>)) -> Result<
 /// Whether making the request twice changes nothing.
 pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
     use wire::AdminRequest::{
-        AuditRead, ExtensionDescribe, ExtensionList, ExtensionLogs, ExtensionResolve, SessionList,
+        AuditRead, ExtensionDescribe, ExtensionList, ExtensionLogs, ExtensionResolve, GrantList, SessionList,
         Statistics, TableList, TableOpen, TableStat, TenantList,
     };
     matches!(
@@ -155,5 +156,6 @@ pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
             | Statistics
             | SessionList
             | AuditRead { .. }
+            | GrantList
     )
 }

@@ -9,6 +9,7 @@ mod bytes;
 mod demo;
 mod extension;
 mod failure;
+mod grant;
 mod graph;
 mod object;
 mod options;
@@ -54,6 +55,7 @@ fn answer(options: Options) -> Result<Answer, Failure> {
         }
         Command::Delete { table, key, if_version } => object::delete(&settings, &table, &key, if_version),
         Command::Increment { table, key, delta } => object::increment(&settings, &table, &key, delta),
+        Command::Grant(command) => grant::run(&settings, command),
         Command::Ext(command) => extension::run(&settings, command),
         Command::Invoke { function, table, key, arguments, version } => {
             extension::invoke(&settings, &function, &table, (&key, &arguments), version)

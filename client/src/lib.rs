@@ -42,7 +42,7 @@ pub use session::Session;
 pub use statistics::SessionStatistics;
 pub use wire::{
     Actor, AuditEntry, Completion, CompletionError, Condition, ExtensionDescription, ExtensionEntry,
-    ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, Keys, LogEntry, LogLines, Measured,
-    PackageFile, Placement, Request, SessionEntry, SessionLimits, Standing, Statistic, Status, TableEntry,
-    TableStatistics, TenantEntry, VersionDescription, VersionEntry, reply,
+    ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, Keys, LogEntry, LogLines,
+    Measured, PackageFile, Placement, Request, Right, SessionEntry, SessionLimits, Standing, Statistic,
+    Status, Subject, TableEntry, TableStatistics, TenantEntry, VersionDescription, VersionEntry, reply,
 };

@@ -65,9 +65,9 @@ pub struct Function {
 pub struct Extension {
     /// Number of (tenant, name); all versions share it.
     pub id: u32,
-    /// Whose it is.
+    /// Who may invoke it, and whose tables it reaches: the owner, or a tenant to whom it is granted.
     pub tenant: TenantId,
-    /// Unique among the extensions of the tenant.
+    /// Unique among the extensions of the tenant; of a granted one `owner/name`.
     pub name: Box<str>,
     /// Counts the installations, from 1.
     pub version: u32,
@@ -98,6 +98,14 @@ impl Extension {
         let (measures, retired) = (Arc::new(Measures::new()), AtomicBool::new(false));
         let short_polls = AtomicU32::new(0);
         Self { id, tenant, name: name.into(), version, log, measures, retired, short_polls, library }
+    }
+
+    /// The same version for another tenant, to whom it is granted: it reaches that tenant's tables and logs to
+    /// it, under a number and a name of its own. What its invocations come to is counted for both together.
+    #[must_use]
+    pub fn granted(&self, id: u32, tenant: TenantId, name: &str, log: Arc<ExtensionLog>) -> Self {
+        let measures = Arc::clone(&self.measures);
+        Self { measures, ..Self::new(id, tenant, name, self.version, Arc::clone(&self.library), log) }
     }
 
     /// The functions in the order of the source.

@@ -107,6 +107,12 @@ pub const CANARY_ERRORS_MARGIN_PERCENT: u64 = 5;
 /// By how many standard deviations a canary's errors have to exceed what the current version's let expect.
 pub const CANARY_ERRORS_DEVIATIONS: u64 = 3;
 
+/// Grants that one tenant may give: each is a table or an extension more for every worker to know.
+pub const GRANTS_PER_TENANT_MAX: usize = 1024;
+
+/// Bytes of the name of something of another tenant.
+pub const QUALIFIED_NAME_BYTES_MAX: usize = wire::limits::QUALIFIED_NAME_BYTES_MAX;
+
 /// Acts that the audit log holds, some 150 bytes each; the oldest go first.
 pub const AUDIT_ENTRIES_MAX: u64 = 65_536;
 

@@ -2,7 +2,8 @@
 //!
 //! Every worker has a [`Tables`] of its own, changed between two batches and never shared, so a lookup
 //! takes no lock. A lookup names the tenant; the table of another tenant is as absent as one that never
-//! was. A table is one tablet for now; when it becomes several, they are told apart here.
+//! was. A table that is granted to another tenant has a second entry, under a number of its own, with the other
+//! tenant and the right: so a lookup is the same for both, and a grant ends with its entry. A table is one tablet for now; when it becomes several, they are told apart here.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -10,15 +11,17 @@ use std::sync::Arc;
 
 use crate::tenant::TenantId;
 
-/// A table with its owner. Shared by all workers; the objects are in the store.
+/// A table as one tenant knows it. Shared by all workers; the objects are in the store.
 #[derive(Debug)]
 pub struct TableEntry {
     /// Number of the table, never reused.
     pub id: u32,
-    /// Whose it is.
+    /// Who may use it: the owner, or the tenant to which this entry grants it.
     pub tenant: TenantId,
-    /// Its name among the tables of the tenant.
+    /// Its name among the tables of the tenant; of a granted one `owner/name`.
     pub name: Box<str>,
+    /// Whether the tenant may write to it.
+    pub writable: bool,
     /// Index and objects.
     pub table: Arc<store::Table>,
 }

@@ -108,7 +108,13 @@ impl Bench {
         let config = Config { memory_bytes, segment_bytes: 1 << 20, cores: 1, huge_pages: true };
         let store = Store::new(config).expect("a store");
         let mut catalog = Catalog::default();
-        let entry = TableEntry { id: TABLE, tenant: TENANT, name: "t".into(), table: store.table(TABLE) };
+        let entry = TableEntry {
+            id: TABLE,
+            tenant: TENANT,
+            name: "t".into(),
+            writable: true,
+            table: store.table(TABLE),
+        };
         catalog.apply(Change::TableCreated(Arc::new(entry)));
         catalog.apply(Change::SessionOpened(Arc::new(Session::new(TOKEN, 1, TENANT, 0, 0))));
         let network = LoopbackNetwork::new(1, net::Faults::default(), LoopbackClock::Virtual);

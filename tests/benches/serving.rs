@@ -98,7 +98,13 @@ impl Worker {
         let config = Config { memory_bytes: 1 << 30, ..Config::default() };
         let store = Store::new(config).expect("a store");
         let mut catalog = Catalog::default();
-        let entry = TableEntry { id: TABLE, tenant: TENANT, name: "t".into(), table: store.table(TABLE) };
+        let entry = TableEntry {
+            id: TABLE,
+            tenant: TENANT,
+            name: "t".into(),
+            writable: true,
+            table: store.table(TABLE),
+        };
         catalog.apply(Change::TableCreated(Arc::new(entry)));
         catalog.apply(Change::SessionOpened(Arc::new(Session::new(TOKEN, 1, TENANT, 0, 0))));
         let network = LoopbackNetwork::new(1, Faults::default(), LoopbackClock::Virtual);

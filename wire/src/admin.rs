@@ -8,6 +8,7 @@
 mod audit;
 mod description;
 mod extension;
+mod grant;
 mod log;
 mod request;
 mod server;
@@ -18,6 +19,7 @@ mod tenant;
 pub use audit::{Actor, AuditEntry};
 pub use description::{ExtensionDescription, Measured, VersionDescription};
 pub use extension::{ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode};
+pub use grant::{GrantEntry, Right, Subject};
 pub use log::{LogEntry, LogLines};
 pub use request::{AdminRequest, PackageFile};
 pub use server::{SessionEntry, Statistic};

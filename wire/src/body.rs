@@ -5,7 +5,7 @@
 //! length and the bytes; a list is a u32 of count and its elements. Reading never panics and never allocates
 //! more than a small multiple of what was received. Called by `open` and `admin` alone.
 
-use crate::name::name_is_valid;
+use crate::name::{name_is_valid, qualified_name_is_valid};
 use crate::status::Status;
 
 /// A body that is written and read as a whole.
@@ -222,6 +222,16 @@ impl<'a> BodyReader<'a> {
         let length = self.u16()? as usize;
         let name = core::str::from_utf8(self.slice(length)?).map_err(|_| Status::NameInvalid)?;
         if name_is_valid(name) { Ok(name) } else { Err(Status::NameInvalid) }
+    }
+
+    /// Takes a string that must be a name, or a tenant and a name of his with a slash between them.
+    ///
+    /// # Errors
+    /// As [`BodyReader::name`].
+    pub fn qualified_name(&mut self) -> Result<&'a str, Status> {
+        let length = self.u16()? as usize;
+        let name = core::str::from_utf8(self.slice(length)?).map_err(|_| Status::NameInvalid)?;
+        if qualified_name_is_valid(name) { Ok(name) } else { Err(Status::NameInvalid) }
     }
 
     /// Takes bytes.

@@ -28,15 +28,15 @@ mod stream;
 
 pub use admin::{
     Actor, AdminRequest, AuditEntry, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
-    ExtensionResolved, FunctionEntry, FunctionMode, LogEntry, LogLines, Measured, PackageFile, Placement,
-    SessionEntry, Standing, Statistic, TableEntry, TableId, TableStatistics, TenantCreated, TenantEntry,
-    VersionDescription, VersionEntry,
+    ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LogEntry, LogLines, Measured, PackageFile,
+    Placement, Right, SessionEntry, Standing, Statistic, Subject, TableEntry, TableId, TableStatistics,
+    TenantCreated, TenantEntry, VersionDescription, VersionEntry,
 };
 pub use body::{Body, BodyReader, BodyWriter};
 pub use condition::Condition;
 pub use frame::{FrameError, FrameReader, FrameWriter, Group, Groups, Message, Messages};
 pub use keys::Keys;
-pub use name::{function_hash, name_is_valid, path_is_valid};
+pub use name::{function_hash, name_is_valid, path_is_valid, qualified_name_is_valid};
 pub use open::{OpenRequest, Opened, SessionLimits, VersionRange};
 pub use request::Request;
 pub use requester::{Completion, CompletionError, Requester, RequesterConfig, SubmitError};

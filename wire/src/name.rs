@@ -12,6 +12,15 @@ pub fn name_is_valid(name: &str) -> bool {
     starts_well && name.len() <= NAME_BYTES_MAX && name.bytes().all(is_name_byte)
 }
 
+/// Whether `name` may name something that may be another tenant's: a name, or tenant and name with a slash
+/// between them.
+pub fn qualified_name_is_valid(name: &str) -> bool {
+    match name.split_once('/') {
+        Some((tenant, name)) => name_is_valid(tenant) && name_is_valid(name),
+        None => name_is_valid(name),
+    }
+}
+
 /// Whether `path` may name a file of a package: relative, 1 to [`PATH_BYTES_MAX`] bytes, every part between
 /// slashes made like a name (a leading `_` is allowed too), so that no part is empty, `.` or `..`.
 pub fn path_is_valid(path: &str) -> bool {
@@ -42,7 +51,7 @@ pub const fn function_hash(name: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{function_hash, name_is_valid, path_is_valid};
+    use super::{function_hash, name_is_valid, path_is_valid, qualified_name_is_valid};
 
     #[test]
     fn names_that_climb_or_hide_are_refused() {
@@ -51,6 +60,16 @@ mod tests {
         }
         for name in ["", ".", "..", "../x", "a/b", "-rf", ".hidden", "a b", "ä", "a\0", &"n".repeat(65)] {
             assert!(!name_is_valid(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_qualified_name_has_one_slash_at_most() {
+        for name in ["a", "acme/users", "0/tao-2.1"] {
+            assert!(qualified_name_is_valid(name), "{name}");
+        }
+        for name in ["", "/", "a/", "/a", "a/b/c", "../a", "a/..", "a b/c"] {
+            assert!(!qualified_name_is_valid(name), "{name}");
         }
     }
 

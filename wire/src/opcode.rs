@@ -67,3 +67,9 @@ pub const SESSION_LIST: u8 = 97;
 pub const SESSION_REVOKE: u8 = 98;
 /// Reads what was administered.
 pub const AUDIT_READ: u8 = 99;
+/// Lets another tenant use a table or an extension.
+pub const GRANT_CREATE: u8 = 104;
+/// Lists what was granted, by the tenant and to it.
+pub const GRANT_LIST: u8 = 105;
+/// Takes back what was granted.
+pub const GRANT_REVOKE: u8 = 106;

@@ -10,7 +10,8 @@ use crate::Error;
 
 impl Client {
     /// Calls a function named `extension.function`, of the extension's current version, or
-    /// `extension@version.function`; returns its reply. Names are looked up once.
+    /// `extension@version.function`; returns its reply. An extension that another tenant has granted is called
+    /// `owner/extension`. Names are looked up once.
     ///
     /// # Errors
     /// [`Error::ExtensionFailed`] when the function ended with an error, the server's refusal, or no answer.
@@ -212,6 +213,7 @@ mod tests {
         assert_eq!(split("tao.assoc_range"), Some(("tao", 0, "assoc_range")));
         assert_eq!(split("tao@3.assoc_range"), Some(("tao", 3, "assoc_range")));
         assert_eq!(split("my.tao.get"), Some(("my.tao", 0, "get")));
+        assert_eq!(split("acme/tao@2.get"), Some(("acme/tao", 2, "get")));
         for wrong in ["", "tao", ".get", "tao.", "tao@0.get", "tao@x.get", "@1.get"] {
             assert_eq!(split(wrong), None, "{wrong}");
         }

@@ -14,7 +14,7 @@ impl Client {
         administer::<TableId>(&mut self.session, &AdminRequest::TableCreate { name }).map(|table| table.id)
     }
 
-    /// Finds a table; returns its id.
+    /// Finds a table, or one that another tenant has granted, called `owner/table`; returns its id.
     ///
     /// # Errors
     /// `UnknownTable`, another refusal, or no answer.

@@ -3,6 +3,12 @@
 //! Options that every command has (where the server is, who is asking, how to print) are in [`Global`];
 //! those that say what to do belong to their command.
 
+mod extension;
+mod grant;
+
+pub use extension::{ExtensionCommand, LogLevel};
+pub use grant::{GrantCommand, RevokeCommand};
+
 use super::bytes::Bytes;
 use super::demo::DemoOptions;
 use super::tao::TaoCommand;
@@ -108,9 +114,12 @@ pub enum Command {
     /// Write, check, install, list, describe and remove extensions.
     #[command(subcommand)]
     Ext(ExtensionCommand),
+    /// Let other tenants use tables and extensions.
+    #[command(subcommand)]
+    Grant(GrantCommand),
     /// Call a function of an extension.
     Invoke {
-        /// EXTENSION.FUNCTION
+        /// EXTENSION.FUNCTION, EXTENSION@VERSION.FUNCTION, or OWNER/EXTENSION.FUNCTION of a granted one.
         function: String,
         /// Name of the table that the function gets.
         #[arg(long)]
@@ -209,108 +218,6 @@ pub enum TableCommand {
     },
 }
 
-/// Extensions.
-#[derive(Debug, Subcommand)]
-pub enum ExtensionCommand {
-    /// Write a new extension with a unit test, ready for `cargo test`.
-    New {
-        /// Its name, which is also the name of the folder.
-        name: String,
-    },
-    /// Check the source as the server would, without a server.
-    Check {
-        /// The folder of the package.
-        #[arg(default_value = ".")]
-        directory: PathBuf,
-    },
-    /// Send the source to the server, which checks, compiles and loads it.
-    Install {
-        /// The folder of the package.
-        #[arg(default_value = ".")]
-        directory: PathBuf,
-        /// Name to install it under; that of its package when left out.
-        #[arg(long)]
-        name: Option<String>,
-        #[command(flatten)]
-        placement: Placing,
-    },
-    /// List the installed extensions and their versions.
-    List,
-    /// Functions and figures of an extension.
-    Describe {
-        /// Its name.
-        name: String,
-    },
-    /// What an extension logged.
-    Logs {
-        /// Its name.
-        name: String,
-        /// How many lines, the latest.
-        #[arg(long, default_value_t = 50)]
-        lines: u32,
-        /// Lines of this level and graver ones.
-        #[arg(long, value_enum, default_value = "debug")]
-        level: LogLevel,
-        /// Go on with what is logged from now on, until interrupted.
-        #[arg(long)]
-        follow: bool,
-    },
-    /// Make the version before current again, or end the canary.
-    Rollback {
-        /// Its name.
-        name: String,
-        /// Which version becomes current; the one before when left out.
-        #[arg(long, value_name = "VERSION")]
-        to: Option<u32>,
-    },
-    /// Make a version current and keep it so when others are installed.
-    Pin {
-        /// Its name.
-        name: String,
-        /// The version; left out with --off.
-        #[arg(required_unless_present = "off", conflicts_with = "off")]
-        version: Option<u32>,
-        /// Let the next installation become current again.
-        #[arg(long)]
-        off: bool,
-    },
-    /// Make the canary current.
-    Promote {
-        /// Its name.
-        name: String,
-    },
-    /// Remove an extension, or one version of it.
-    Remove {
-        /// NAME or NAME@VERSION.
-        name: String,
-    },
-}
-
-/// How grave a line is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogLevel {
-    /// Something failed.
-    Error,
-    /// Something looks wrong.
-    Warning,
-    /// Worth knowing.
-    Info,
-    /// For the author.
-    Debug,
-}
-
-/// Who gets a version that is installed; without a word it becomes current.
-#[derive(Args, Clone, Debug)]
-#[group(multiple = false)]
-pub struct Placing {
-    /// Keep the current version current, and pin it; the new one is invoked as NAME@VERSION.
-    #[arg(long)]
-    pub pin: bool,
-    /// Give the new version so many of 100 invocations.
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=99))]
-    pub canary: Option<u8>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Command, Options, Output};
@@ -342,6 +249,20 @@ mod tests {
             |more: &[&str]| Options::try_parse_from(["splinter", "ext", "pin", "tao"].iter().chain(more));
         assert!(pin(&["3"]).is_ok() && pin(&["--off"]).is_ok());
         assert!(pin(&[]).is_err() && pin(&["3", "--off"]).is_err());
+    }
+
+    #[test]
+    fn a_grant_says_for_what() {
+        let parses = |line: &str| {
+            Options::try_parse_from(["splinter", "grant"].into_iter().chain(line.split(' '))).is_ok()
+        };
+        assert!(parses("table t --to bob --read") && parses("table t --to bob --write"));
+        assert!(parses("ext e --to bob --invoke") && parses("list") && parses("revoke ext e --to bob"));
+        for wrong in
+            ["table t --to bob", "table t --to bob --read --write", "ext e --to bob", "revoke table t"]
+        {
+            assert!(!parses(wrong), "{wrong}");
+        }
     }
 
     #[test]

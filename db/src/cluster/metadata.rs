@@ -1,4 +1,4 @@
-//! Tenants, tables, extensions and the audit log, kept over restarts in one crash-safe file.
+//! Tenants, tables, extensions, grants and the audit log, kept over restarts in one crash-safe file.
 //!
 //! The file is a redb database (copy-on-write B-trees, a checksummed commit). Each change is one
 //! transaction that is on disk when the call returns; what fails leaves nothing half-made. A full disk is
@@ -11,12 +11,14 @@
 mod audit;
 mod error;
 mod extensions;
+mod grants;
 mod standing;
 mod tables;
 mod tenants;
 
 pub use error::MetadataError;
 pub use extensions::{ExtensionRow, StoredVersion};
+pub use grants::GrantRow;
 pub use standing::{Standing, StandingError};
 pub use tables::TableRow;
 pub use tenants::TenantRow;
@@ -79,6 +81,7 @@ impl Metadata {
             tenants::create(transaction)?;
             tables::create(transaction)?;
             extensions::create(transaction)?;
+            grants::create(transaction)?;
             audit::create(transaction)
         })?;
         Ok(metadata)

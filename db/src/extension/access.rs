@@ -13,7 +13,8 @@ use wire::limits::REPLY_BYTES_MAX;
 
 use super::{Extension, Mode};
 use crate::limits::{
-    EXTENSION_LOG_LINES_MAX, GET_MANY_KEYS_MAX, INVOCATION_READS_MAX, LAST_WORDS_BYTES_MAX, NAME_BYTES_MAX,
+    EXTENSION_LOG_LINES_MAX, GET_MANY_KEYS_MAX, INVOCATION_READS_MAX, LAST_WORDS_BYTES_MAX,
+    QUALIFIED_NAME_BYTES_MAX,
 };
 use crate::ops::WorkerEnvironment;
 use crate::ops::transaction::{Found, Place, Transaction, TransactionError};
@@ -28,6 +29,8 @@ pub struct Access {
     extension: *const Extension,
     /// The table used last in this poll: most functions use one.
     table: Option<(u32, NonNull<Table>)>,
+    /// Whether that one may be written.
+    table_writable: bool,
     mode: Mode,
     transaction: Transaction,
     reads_left: u32,
@@ -46,6 +49,7 @@ impl Access {
             environment: ptr::null(),
             extension: ptr::null(),
             table: None,
+            table_writable: false,
             mode: Mode::Read,
             transaction: Transaction::default(),
             reads_left: 0,
@@ -186,7 +190,7 @@ impl Access {
             return Err(Error::ValueTooLarge);
         }
         let environment = self.environment();
-        let place = self.place(environment, table, key)?;
+        let place = self.place_to_write(environment, table, key)?;
         let taken = self.transaction.write(environment.pin, place, value, condition);
         taken.map_err(|error| self.refuse(error))
     }
@@ -196,13 +200,13 @@ impl Access {
         self.may_write()?;
         self.spend_reads(1)?;
         let environment = self.environment();
-        let place = self.place(environment, table, key)?;
+        let place = self.place_to_write(environment, table, key)?;
         self.transaction.increment(environment.pin, place, delta).map_err(|error| self.refuse(error))
     }
 
-    /// The number of the tenant's table of this name.
+    /// The number of the tenant's table of this name, or of one that is granted to it, `owner/name`.
     pub fn table_named(&self, name: &[u8]) -> Result<u32, Error> {
-        let name = name.get(..name.len().min(NAME_BYTES_MAX + 1)).unwrap_or_default();
+        let name = name.get(..name.len().min(QUALIFIED_NAME_BYTES_MAX + 1)).unwrap_or_default();
         let name = str::from_utf8(name).map_err(|_| Error::UnknownTable)?;
         self.environment().tables.find(self.extension().tenant, name).ok_or(Error::UnknownTable)
     }
@@ -251,6 +255,17 @@ impl Access {
         Ok(Place { id, table, hash: store::hash(key), key: checked_key(key)? })
     }
 
+    #[inline]
+    fn place_to_write<'e>(
+        &mut self,
+        environment: &'e WorkerEnvironment<'e>,
+        id: u32,
+        key: &'e [u8],
+    ) -> Result<Place<'e>, Error> {
+        let place = self.place(environment, id, key)?;
+        if self.table_writable { Ok(place) } else { Err(Error::NotPermitted) }
+    }
+
     #[inline(never)]
     fn find_table<'e>(
         &mut self,
@@ -259,6 +274,7 @@ impl Access {
     ) -> Result<&'e Table, Error> {
         let entry = environment.tables.get(self.extension().tenant, id).ok_or(Error::UnknownTable)?;
         self.table = Some((id, NonNull::from(&*entry.table)));
+        self.table_writable = entry.writable;
         Ok(&entry.table)
     }
 

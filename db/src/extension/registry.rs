@@ -11,6 +11,7 @@
 
 mod canary;
 mod error;
+mod granted;
 mod turns;
 
 use std::collections::{BTreeMap, HashMap};
@@ -31,6 +32,7 @@ use crate::tenant::TenantId;
 use canary::Baseline;
 pub use canary::{Errors, Failing};
 pub use error::InstallError;
+use granted::Granted;
 use turns::Turns;
 
 /// A version of an extension with what is known about it.
@@ -78,6 +80,8 @@ struct Live {
     extensions: BTreeMap<(TenantId, String), Lineage>,
     libraries: HashMap<String, Weak<Library>>,
     logs: HashMap<TenantId, Arc<ExtensionLog>>,
+    /// By the number of the grant.
+    granted: HashMap<u32, Granted>,
     retired: Vec<Arc<Extension>>,
 }
 
@@ -295,17 +299,19 @@ impl Lineage {
         self.versions.get(&self.choice.current)
     }
 
-    /// What workers are to know. A canary that is not loaded is none.
+    /// What workers are to know.
     fn lineup(&self) -> Option<Lineup> {
-        let loaded = |version: &u32| self.versions.get(version).map(|found| Arc::clone(&found.extension));
-        let current = loaded(&self.choice.current)?;
-        let canary = self.choice.canary.and_then(|(version, percent)| Some((loaded(&version)?, percent)));
-        let named = |version: &&u32| {
-            **version != self.choice.current
-                && self.choice.canary.is_none_or(|(canary, _)| canary != **version)
-        };
-        let others = self.versions.keys().filter(named).filter_map(loaded).collect();
-        Some(Lineup::new(current, canary, others))
+        self.lineup_of(|version| Some(Arc::clone(&self.versions.get(&version)?.extension)))
+    }
+
+    /// What workers are to know, with the versions that `loaded` gives. A canary that is not loaded is none.
+    fn lineup_of(&self, loaded: impl Fn(u32) -> Option<Arc<Extension>>) -> Option<Lineup> {
+        let Choice { current, canary, .. } = self.choice;
+        let named =
+            |version: &u32| *version != current && canary.is_none_or(|(canary, _)| canary != *version);
+        let others = self.versions.keys().copied().filter(named).filter_map(&loaded).collect();
+        let canary = canary.and_then(|(version, percent)| Some((loaded(version)?, percent)));
+        Some(Lineup::new(loaded(current)?, canary, others))
     }
 }
 

@@ -63,6 +63,9 @@ pub fn put(
     value: &[u8],
     condition: Condition,
 ) -> Outcome {
+    if !entry.writable {
+        return Outcome::bare(Status::NotPermitted);
+    }
     match pin.put(&entry.table, hash, key, value, to_store(condition)) {
         Ok(version) => Outcome::version(Status::Ok, version),
         Err(error) => refused(error),
@@ -73,6 +76,9 @@ pub fn put(
 #[inline]
 #[must_use]
 pub fn delete(pin: &Pinned<'_>, entry: &TableEntry, hash: u64, key: &[u8], condition: Condition) -> Outcome {
+    if !entry.writable {
+        return Outcome::bare(Status::NotPermitted);
+    }
     match pin.delete(&entry.table, hash, key, to_store(condition)) {
         Ok(Some(version)) => Outcome::version(Status::Ok, version),
         Ok(None) => Outcome::bare(Status::NotFound),
@@ -84,6 +90,9 @@ pub fn delete(pin: &Pinned<'_>, entry: &TableEntry, hash: u64, key: &[u8], condi
 #[inline]
 #[must_use]
 pub fn increment(pin: &Pinned<'_>, entry: &TableEntry, hash: u64, key: &[u8], delta: i64) -> Outcome {
+    if !entry.writable {
+        return Outcome::bare(Status::NotPermitted);
+    }
     match pin.increment(&entry.table, hash, key, delta) {
         Ok((version, value)) => Outcome { status: Status::Ok, bytes: 16, words: [version, value as u64] },
         Err(error) => refused(error),

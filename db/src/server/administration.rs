@@ -7,6 +7,7 @@
 mod audit;
 mod description;
 mod extensions;
+mod grants;
 mod logs;
 mod sessions;
 mod statistics;
@@ -32,7 +33,7 @@ pub fn restore(control: &Control) -> Result<(), Refusal> {
     for row in control.metadata.extensions()? {
         extensions::restore(control, &row)?;
     }
-    Ok(())
+    grants::restore(control)
 }
 
 /// Ends canaries that fail, and records it: called now and then.
@@ -126,6 +127,11 @@ fn serve_tenant(
             extensions::change(control, tenant, name, Standing::promote)
         }
         AdminRequest::ExtensionResolve { name } => extensions::resolve(control, tenant, name),
+        AdminRequest::GrantCreate { name, to, right } => grants::create(control, session, (name, to, *right)),
+        AdminRequest::GrantList => Ok(grants::list(control, tenant)),
+        AdminRequest::GrantRevoke { subject, name, to } => {
+            grants::revoke(control, tenant, (*subject, name, to))
+        }
         AdminRequest::ExtensionLogs { name, level, after, count } => {
             logs::read(control, tenant, name, (*level, *after, *count))
         }

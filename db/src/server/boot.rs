@@ -156,6 +156,7 @@ impl Server {
             })),
             sessions: Mutex::default(),
             tables: Mutex::default(),
+            grants: Mutex::default(),
             client_ids: Mutex::new(client_ids),
             changing: Mutex::new(()),
         });

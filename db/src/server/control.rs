@@ -14,6 +14,7 @@ use store::Store;
 use wire::Status;
 
 use super::change::{Change, ChangeSender, broadcast};
+use super::grant::Grant;
 use super::refusal::RefusalLimit;
 use crate::clock::Clock;
 use crate::cluster::metadata::{Metadata, MetadataError, StandingError};
@@ -115,6 +116,8 @@ pub struct Control {
     pub sessions: Mutex<HashMap<u64, OpenSession>>,
     /// Tables of all tenants.
     pub tables: Mutex<TableNames>,
+    /// What tenants have granted each other.
+    pub grants: Mutex<Vec<Grant>>,
     /// Reserved numbers of clients.
     pub client_ids: Mutex<Range<u64>>,
     /// Held while the catalog changes.
@@ -222,7 +225,13 @@ impl Control {
     /// # Errors
     /// That workers fail.
     pub fn publish_table(&self, id: u32, tenant: TenantId, name: &str) -> Result<(), Refusal> {
-        let entry = Arc::new(TableEntry { id, tenant, name: name.into(), table: self.store.table(id) });
+        let entry = Arc::new(TableEntry {
+            id,
+            tenant,
+            name: name.into(),
+            writable: true,
+            table: self.store.table(id),
+        });
         self.tell(&Change::TableCreated(Arc::clone(&entry)))?;
         lock(&self.tables).insert((tenant, name.to_owned()), entry);
         Ok(())

@@ -7,6 +7,7 @@ mod damage;
 mod disk;
 mod exactly_once;
 mod extensions;
+mod grants;
 mod isolation;
 mod logs;
 mod restart;

@@ -62,7 +62,13 @@ impl Worker {
         let store = Store::new(config).expect("a small store");
         let table = store.table(TABLE);
         let mut tables = Tables::default();
-        let entry = TableEntry { id: TABLE, tenant: TENANT, name: "table".into(), table: Arc::clone(&table) };
+        let entry = TableEntry {
+            id: TABLE,
+            tenant: TENANT,
+            name: "table".into(),
+            writable: true,
+            table: Arc::clone(&table),
+        };
         tables.insert(Arc::new(entry));
         let lent = Lent { core: store.core(0), tables, metrics: WorkerMetrics::new(), clock: Clock::new() };
         Self { lent, invocations: Invocations::with_budget(budget).expect("stacks"), table }

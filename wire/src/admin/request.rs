@@ -8,7 +8,7 @@ use crate::limits::{INSTALL_BODY_BYTES_MAX, PACKAGE_FILES_MAX};
 use crate::name::path_is_valid;
 use crate::opcode;
 use crate::status::Status;
-use crate::{Body, Placement};
+use crate::{Body, Placement, Right, Subject};
 
 /// One file of an extension's source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +53,7 @@ pub enum AdminRequest<'a> {
     },
     /// Finds a table: [`crate::TableId`].
     TableOpen {
-        /// Its name.
+        /// Its name, or `owner/name` of one that is granted.
         name: &'a str,
     },
     /// Compiles and installs an extension: [`crate::ExtensionInstalled`]. A name that exists gets a new
@@ -82,7 +82,7 @@ pub enum AdminRequest<'a> {
     },
     /// Finds what is needed to invoke: [`crate::ExtensionResolved`].
     ExtensionResolve {
-        /// Its name.
+        /// Its name, or `owner/name` of one that is granted.
         name: &'a str,
     },
     /// Makes an earlier version current: [`crate::Standing`].
@@ -106,7 +106,7 @@ pub enum AdminRequest<'a> {
     },
     /// Reads what an extension logged, oldest first: [`crate::LogLines`].
     ExtensionLogs {
-        /// Its name.
+        /// Its name, or `owner/name` of one that is granted: what it logged for the caller.
         name: &'a str,
         /// Lines up to this level: 0 errors alone, 1 warnings, 2 information, 3 all.
         level: u8,
@@ -130,6 +130,26 @@ pub enum AdminRequest<'a> {
         after: u64,
         /// How many at most.
         count: u32,
+    },
+    /// Lets another tenant use a table or an extension, in place of what was granted before: empty.
+    GrantCreate {
+        /// Its name.
+        name: &'a str,
+        /// The other tenant.
+        to: &'a str,
+        /// For what.
+        right: Right,
+    },
+    /// Lists the grants of the tenant and those to it: a `Vec` of [`crate::GrantEntry`].
+    GrantList,
+    /// Takes a grant back: empty.
+    GrantRevoke {
+        /// What kind of thing.
+        subject: Subject,
+        /// Its name.
+        name: &'a str,
+        /// The other tenant.
+        to: &'a str,
     },
 }
 
@@ -158,6 +178,9 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::SessionList => opcode::SESSION_LIST,
             AdminRequest::SessionRevoke { .. } => opcode::SESSION_REVOKE,
             AdminRequest::AuditRead { .. } => opcode::AUDIT_READ,
+            AdminRequest::GrantCreate { .. } => opcode::GRANT_CREATE,
+            AdminRequest::GrantList => opcode::GRANT_LIST,
+            AdminRequest::GrantRevoke { .. } => opcode::GRANT_REVOKE,
         }
     }
 
@@ -172,7 +195,8 @@ impl<'a> AdminRequest<'a> {
             | AdminRequest::TableList
             | AdminRequest::ExtensionList
             | AdminRequest::Statistics
-            | AdminRequest::SessionList => {}
+            | AdminRequest::SessionList
+            | AdminRequest::GrantList => {}
             AdminRequest::TenantCreate { name }
             | AdminRequest::TenantDrop { name }
             | AdminRequest::TableCreate { name }
@@ -198,6 +222,16 @@ impl<'a> AdminRequest<'a> {
                 writer.u64(*after);
                 writer.u32(*count);
             }
+            AdminRequest::GrantCreate { name, to, right } => {
+                right.write(&mut writer);
+                writer.text(name);
+                writer.text(to);
+            }
+            AdminRequest::GrantRevoke { subject, name, to } => {
+                subject.write(&mut writer);
+                writer.text(name);
+                writer.text(to);
+            }
             AdminRequest::AuditRead { after, count } => {
                 writer.u64(*after);
                 writer.u32(*count);
@@ -221,7 +255,7 @@ impl<'a> AdminRequest<'a> {
             opcode::TABLE_LIST => AdminRequest::TableList,
             opcode::TABLE_DROP => AdminRequest::TableDrop { name: reader.name()? },
             opcode::TABLE_STAT => AdminRequest::TableStat { name: reader.name()? },
-            opcode::TABLE_OPEN => AdminRequest::TableOpen { name: reader.name()? },
+            opcode::TABLE_OPEN => AdminRequest::TableOpen { name: reader.qualified_name()? },
             opcode::EXTENSION_INSTALL => {
                 let (name, files) = (reader.name()?, read_files(&mut reader)?);
                 AdminRequest::ExtensionInstall { name, files, placement: Placement::read(&mut reader)? }
@@ -231,7 +265,7 @@ impl<'a> AdminRequest<'a> {
             opcode::EXTENSION_REMOVE => {
                 AdminRequest::ExtensionRemove { name: reader.name()?, version: reader.u32()? }
             }
-            opcode::EXTENSION_RESOLVE => AdminRequest::ExtensionResolve { name: reader.name()? },
+            opcode::EXTENSION_RESOLVE => AdminRequest::ExtensionResolve { name: reader.qualified_name()? },
             opcode::EXTENSION_ROLLBACK => {
                 AdminRequest::ExtensionRollback { name: reader.name()?, version: reader.u32()? }
             }
@@ -240,7 +274,7 @@ impl<'a> AdminRequest<'a> {
             }
             opcode::EXTENSION_PROMOTE => AdminRequest::ExtensionPromote { name: reader.name()? },
             opcode::EXTENSION_LOGS => AdminRequest::ExtensionLogs {
-                name: reader.name()?,
+                name: reader.qualified_name()?,
                 level: reader.u8()?,
                 after: reader.u64()?,
                 count: reader.u32()?,
@@ -249,6 +283,15 @@ impl<'a> AdminRequest<'a> {
             opcode::SESSION_LIST => AdminRequest::SessionList,
             opcode::SESSION_REVOKE => AdminRequest::SessionRevoke { client_id: reader.u64()? },
             opcode::AUDIT_READ => AdminRequest::AuditRead { after: reader.u64()?, count: reader.u32()? },
+            opcode::GRANT_CREATE => {
+                let right = Right::read(&mut reader)?;
+                AdminRequest::GrantCreate { right, name: reader.name()?, to: reader.name()? }
+            }
+            opcode::GRANT_LIST => AdminRequest::GrantList,
+            opcode::GRANT_REVOKE => {
+                let subject = Subject::read(&mut reader)?;
+                AdminRequest::GrantRevoke { subject, name: reader.name()?, to: reader.name()? }
+            }
             _ => return Err(Status::UnknownOpcode),
         };
         reader.finish()?;

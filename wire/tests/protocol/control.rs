@@ -3,9 +3,10 @@
 use wire::limits::PACKAGE_FILES_MAX;
 use wire::{
     Actor, AdminRequest, AuditEntry, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
-    ExtensionResolved, FunctionEntry, FunctionMode, LogEntry, LogLines, Measured, OpenRequest, Opened,
-    PackageFile, Placement, SessionEntry, SessionLimits, Standing, Statistic, Status, TableEntry, TableId,
-    TableStatistics, TenantCreated, TenantEntry, VersionDescription, VersionEntry, VersionRange, opcode,
+    ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LogEntry, LogLines, Measured, OpenRequest,
+    Opened, PackageFile, Placement, Right, SessionEntry, SessionLimits, Standing, Statistic, Status, Subject,
+    TableEntry, TableId, TableStatistics, TenantCreated, TenantEntry, VersionDescription, VersionEntry,
+    VersionRange, opcode,
 };
 
 pub fn admin_requests() -> Vec<AdminRequest<'static>> {
@@ -38,6 +39,10 @@ pub fn admin_requests() -> Vec<AdminRequest<'static>> {
         AdminRequest::SessionList,
         AdminRequest::SessionRevoke { client_id: u64::MAX - 1 },
         AdminRequest::AuditRead { after: 7, count: 100 },
+        AdminRequest::TableOpen { name: "acme/users" },
+        AdminRequest::GrantCreate { name, to: "acme", right: Right::Write },
+        AdminRequest::GrantList,
+        AdminRequest::GrantRevoke { subject: Subject::Extension, name, to: "acme" },
     ]
 }
 
@@ -184,6 +189,10 @@ fn every_answer_survives_the_wire() {
     survives(ExtensionResolved { extension: 1, version: 2, functions: vec![function()] });
     let line = LogEntry { number: 8, at_ms: 1, level: 3, version: 2, text: "ä".into() };
     survives(LogLines { looked_at: 9, missed: 1, lines: vec![line; 2] });
+    for right in [Right::Read, Right::Write, Right::Invoke] {
+        let (owner, name, to) = ("acme".into(), "users".into(), "other".into());
+        survives(vec![GrantEntry { owner, name, to, right, granted_ms: 3 }]);
+    }
     survives(vec![Statistic { name: "requests".into(), value: u64::MAX }]);
     let tenant = Actor::Tenant { name: "acme".into(), client_id: 3, peer: "127.0.0.1:9".into() };
     for actor in [Actor::Server, Actor::Administrator, tenant] {
@@ -237,5 +246,29 @@ fn packages_that_climb_repeat_or_swell_are_refused() {
 fn a_canary_gets_a_part_and_never_all_or_nothing() {
     for (kind, percent) in [(0, 1), (1, 1), (2, 0), (2, 100), (3, 0)] {
         assert_eq!(Placement::decode(&[kind, percent]), Err(Status::Malformed), "{kind} {percent}");
+    }
+}
+
+#[test]
+fn only_what_may_be_anothers_has_a_qualified_name() {
+    let name = "acme/users";
+    for request in [
+        AdminRequest::TableOpen { name },
+        AdminRequest::ExtensionResolve { name },
+        AdminRequest::ExtensionLogs { name, level: 0, after: 0, count: 0 },
+    ] {
+        let body = request.encode().expect("it is small");
+        assert!(AdminRequest::decode(request.opcode(), &body).is_ok(), "{request:?}");
+    }
+    for request in [
+        AdminRequest::TableDrop { name },
+        AdminRequest::TableStat { name },
+        AdminRequest::ExtensionRemove { name, version: 0 },
+        AdminRequest::GrantCreate { name, to: "acme", right: Right::Read },
+        AdminRequest::GrantRevoke { subject: Subject::Table, name, to: "acme" },
+    ] {
+        let body = request.encode().expect("it is small");
+        let decoded = AdminRequest::decode(request.opcode(), &body);
+        assert_eq!(decoded, Err(Status::NameInvalid), "{request:?}");
     }
 }

@@ -85,6 +85,7 @@ fn check_control(code: u8, body: &[u8]) -> usize {
         + same::<wire::ExtensionDescription>(body)
         + same::<wire::ExtensionResolved>(body)
         + same::<wire::LogLines>(body)
+        + same::<Vec<wire::GrantEntry>>(body)
         + same::<Vec<wire::Statistic>>(body)
         + same::<Vec<wire::SessionEntry>>(body)
         + same::<Vec<wire::AuditEntry>>(body)

@@ -7,10 +7,10 @@
 use std::ops::Range;
 
 use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
-use wire::Placement;
+use wire::{Placement, Subject};
 
 use super::standing::Standing;
-use super::{Metadata, MetadataError, next_u32};
+use super::{Metadata, MetadataError, grants, next_u32};
 use crate::limits::EXTENSIONS_PER_TENANT_MAX;
 use crate::tenant::TenantId;
 
@@ -84,6 +84,15 @@ pub(super) fn remove_tenant(transaction: &WriteTransaction, tenant: TenantId) ->
     Ok(())
 }
 
+pub(super) fn exists(
+    transaction: &WriteTransaction,
+    tenant: TenantId,
+    name: &str,
+) -> Result<bool, MetadataError> {
+    let heads = transaction.open_table(HEADS)?;
+    Ok(heads.get((tenant.0, name))?.is_some())
+}
+
 impl Metadata {
     /// Stores a new version of `name`: the next one, or the first one under a fresh number. `package` is the
     /// body of the request. Gives the extension with its new standing.
@@ -150,7 +159,7 @@ impl Metadata {
         })
     }
 
-    /// Removes an extension with all its versions and gives its number.
+    /// Removes an extension with all its versions and grants, and gives its number.
     ///
     /// # Errors
     /// `NotFound`, or that it cannot be stored.
@@ -163,6 +172,7 @@ impl Metadata {
             };
             let mut versions = transaction.open_table(VERSIONS)?;
             versions.retain_in((tenant.0, name, 0)..=(tenant.0, name, u32::MAX), |_, _| false)?;
+            grants::remove_subject(transaction, tenant, Subject::Extension, name)?;
             Ok(id)
         })
     }

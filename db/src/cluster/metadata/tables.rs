@@ -1,8 +1,9 @@
 //! Rows of tables: (tenant, name) to number.
 
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
+use wire::Subject;
 
-use super::{Metadata, MetadataError, next_u32};
+use super::{Metadata, MetadataError, grants, next_u32};
 use crate::limits::TABLES_PER_TENANT_MAX;
 use crate::tenant::TenantId;
 
@@ -30,6 +31,15 @@ pub(super) fn remove_tenant(transaction: &WriteTransaction, tenant: TenantId) ->
     Ok(())
 }
 
+pub(super) fn exists(
+    transaction: &WriteTransaction,
+    tenant: TenantId,
+    name: &str,
+) -> Result<bool, MetadataError> {
+    let tables = transaction.open_table(TABLES)?;
+    Ok(tables.get((tenant.0, name))?.is_some())
+}
+
 impl Metadata {
     /// Adds a table.
     ///
@@ -50,15 +60,16 @@ impl Metadata {
         })
     }
 
-    /// Removes a table and gives its number.
+    /// Removes a table with its grants and gives its number.
     ///
     /// # Errors
     /// `NotFound`, or that it cannot be stored.
     pub fn table_drop(&self, tenant: TenantId, name: &str) -> Result<u32, MetadataError> {
         self.write(|transaction| {
             let mut tables = transaction.open_table(TABLES)?;
-            let removed = tables.remove((tenant.0, name))?;
-            removed.map(|id| id.value()).ok_or(MetadataError::NotFound)
+            let removed = tables.remove((tenant.0, name))?.map(|id| id.value());
+            grants::remove_subject(transaction, tenant, Subject::Table, name)?;
+            removed.ok_or(MetadataError::NotFound)
         })
     }
 

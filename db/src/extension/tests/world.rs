@@ -79,8 +79,13 @@ impl World {
         let store = Store::new(config).expect("a small store");
         let mut tables = Tables::default();
         for (id, tenant, name) in [(TABLE, 1, "first"), (SECOND, 1, "second"), (FOREIGN, 2, "first")] {
-            let entry =
-                TableEntry { id, tenant: TenantId(tenant), name: name.into(), table: store.table(id) };
+            let entry = TableEntry {
+                id,
+                tenant: TenantId(tenant),
+                name: name.into(),
+                writable: true,
+                table: store.table(id),
+            };
             tables.insert(Arc::new(entry));
         }
         let lent = Lent { core: store.core(0), tables, metrics: WorkerMetrics::new(), now_us: 0 };

@@ -4,7 +4,7 @@
 //! when it has ended and before the client hears of it. Names stand in the record and statuses, never a secret,
 //! a token or a source. An act that cannot be recorded stays done: the server's own log says so.
 
-use wire::{Actor, AdminRequest, Body, ExtensionInstalled, Placement, Status};
+use wire::{Actor, AdminRequest, Body, ExtensionInstalled, Placement, Right, Status, Subject};
 
 use crate::limits::{AUDIT_ACT_BYTES_MAX, AUDIT_ENTRIES_READ_MAX};
 use crate::server::control::{Control, Refusal, lock};
@@ -50,6 +50,17 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
         AdminRequest::ExtensionPin { name, version: 0 } => format!("extension unpin {name}"),
         AdminRequest::ExtensionPin { name, version } => format!("extension pin {name}@{version}"),
         AdminRequest::ExtensionPromote { name } => format!("extension promote {name}"),
+        AdminRequest::GrantCreate { name, to, right } => match right {
+            Right::Read => format!("grant table {name} to {to}: read"),
+            Right::Write => format!("grant table {name} to {to}: write"),
+            Right::Invoke => format!("grant extension {name} to {to}: invoke"),
+        },
+        AdminRequest::GrantRevoke { subject: Subject::Table, name, to } => {
+            format!("revoke table {name} from {to}")
+        }
+        AdminRequest::GrantRevoke { subject: Subject::Extension, name, to } => {
+            format!("revoke extension {name} from {to}")
+        }
         AdminRequest::SessionRevoke { client_id } => format!("session revoke {client_id}"),
         AdminRequest::TenantList
         | AdminRequest::TableList
@@ -59,6 +70,7 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
         | AdminRequest::ExtensionDescribe { .. }
         | AdminRequest::ExtensionResolve { .. }
         | AdminRequest::ExtensionLogs { .. }
+        | AdminRequest::GrantList
         | AdminRequest::Statistics
         | AdminRequest::SessionList
         | AdminRequest::AuditRead { .. } => return None,

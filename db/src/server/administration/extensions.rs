@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use wire::{
     AdminRequest, Body, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode,
-    PackageFile, Placement, Status, VersionEntry, opcode,
+    PackageFile, Placement, Status, Subject, VersionEntry, opcode,
 };
 
+use super::grants;
 use crate::cluster::metadata::{ExtensionRow, MetadataError, Standing, StandingError};
 use crate::extension::registry::{Choice, InstallError, Installed};
 use crate::server::change::Change;
@@ -61,6 +62,7 @@ fn publish(control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
         // Its current version could not be built when the server started.
         None => control.tell(&Change::ExtensionRemoved(row.id))?,
     }
+    grants::follow(control, row.tenant, &row.name)?;
     control.registry.collect();
     Ok(())
 }
@@ -138,9 +140,15 @@ pub(super) fn remove_version(
 }
 
 pub(super) fn resolve(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
-    let installed = control.registry.find(tenant, name).ok_or_else(|| unknown(name))?;
+    // Under the number by which the caller may invoke it: its own, or that of a grant.
+    let granted = grants::find(control, tenant, Subject::Extension, name);
+    let found = match &granted {
+        Some(grant) => control.registry.find(grant.row.owner, &grant.row.name),
+        None => control.registry.find(tenant, name),
+    };
+    let installed = found.ok_or_else(|| unknown(name))?;
     let resolved = ExtensionResolved {
-        extension: installed.extension.id,
+        extension: granted.map_or(installed.extension.id, |grant| grant.row.id),
         version: installed.extension.version,
         functions: functions(&installed),
     };
@@ -152,8 +160,10 @@ pub(super) fn remove(control: &Control, tenant: TenantId, name: &str) -> Result<
     let removed = control.metadata.extension_remove(tenant, name);
     let id = removed
         .map_err(|error| if error == MetadataError::NotFound { unknown(name) } else { error.into() })?;
+    let withdrawn = grants::withdraw_all_of(control, tenant, Subject::Extension, name);
     control.registry.remove(tenant, name);
     control.tell(&Change::ExtensionRemoved(id))?;
+    withdrawn?;
     Ok(Vec::new())
 }
 

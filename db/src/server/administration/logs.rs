@@ -1,8 +1,9 @@
 //! What the extensions of a tenant logged.
 
-use wire::{Body, LogEntry, LogLines};
+use wire::{Body, LogEntry, LogLines, Subject};
 
 use super::extensions::unknown;
+use super::grants;
 use crate::extension::log::LogLine;
 use crate::server::control::{Control, Refusal};
 use crate::tenant::TenantId;
@@ -14,7 +15,11 @@ pub(super) fn read(
     name: &str,
     (level, after, count): (u8, u64, u32),
 ) -> Result<Vec<u8>, Refusal> {
-    let id = control.metadata.extension_find(tenant, name)?.ok_or_else(|| unknown(name))?.id;
+    // What a granted extension logs for a tenant is in that tenant's log.
+    let id = match grants::find(control, tenant, Subject::Extension, name) {
+        Some(grant) => grant.row.id,
+        None => control.metadata.extension_find(tenant, name)?.ok_or_else(|| unknown(name))?.id,
+    };
     let wanted = |line: &LogLine| line.extension == id && line.level <= level;
     let log = control.registry.log(tenant);
     let (lines, looked_at, missed) = log.lines_after(after, count as usize, wanted);

@@ -1,7 +1,8 @@
 //! Tables of one tenant: create, list, drop, count, find.
 
-use wire::{Body, Status, TableEntry, TableId, TableStatistics};
+use wire::{Body, Status, Subject, TableEntry, TableId, TableStatistics};
 
+use super::grants;
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal, lock};
 use crate::session::Session;
@@ -29,8 +30,9 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
 pub(super) fn drop(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
     let _changing = lock(&control.changing);
     let id = control.metadata.table_drop(tenant, name).map_err(|error| named(error.into(), name))?;
+    let withdrawn = grants::withdraw_all_of(control, tenant, Subject::Table, name);
     let entry = lock(&control.tables).remove(&(tenant, name.to_owned()));
-    let told = control.tell(&Change::TableDropped(id));
+    let told = control.tell(&Change::TableDropped(id)).and(withdrawn);
     if let Some(entry) = entry {
         entry.table.retire();
     }
@@ -45,6 +47,9 @@ pub(super) fn count(control: &Control, tenant: TenantId, name: &str) -> Result<V
 }
 
 pub(super) fn open(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
+    if let Some(grant) = grants::find(control, tenant, Subject::Table, name) {
+        return Ok(TableId { id: grant.row.id }.encode());
+    }
     let entry = control.table(tenant, name).ok_or_else(|| unknown(name))?;
     Ok(TableId { id: entry.id }.encode())
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use wire::{Body, Status, TenantCreated, TenantEntry};
 
+use super::grants;
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal, lock};
 use crate::tenant::TenantId;
@@ -58,6 +59,7 @@ pub(super) fn drop(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
         }
         stays
     });
+    let withdrawn = grants::withdraw(control, |grant| grant.row.owner == tenant || grant.row.to == tenant);
     let tables = control.tables_of(tenant);
     lock(&control.tables).retain(|(owner, _), _| *owner != tenant);
     let told = control.tell(&Change::TenantDropped(tenant));
@@ -65,6 +67,6 @@ pub(super) fn drop(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
         entry.table.retire();
     }
     control.registry.remove_tenant(tenant);
-    told?;
+    told.and(withdrawn)?;
     Ok(Vec::new())
 }

@@ -1,0 +1,181 @@
+//! Grants: what a tenant lets another one do with a table or an extension of his.
+//!
+//! A granted table is a second entry of the same table, with the other tenant, the right, and a number of its
+//! own. A granted extension is the same code with the other tenant's tables, log and limits: it gives no access
+//! to anything of its owner's. Both are in the catalogs of all workers before the grant is answered, and gone
+//! from all before its end is. Only owners grant; what is granted cannot be passed on.
+
+use std::sync::Arc;
+
+use wire::{Body, GrantEntry, Right, Status, Subject};
+
+use crate::cluster::metadata::{GrantRow, MetadataError};
+use crate::server::change::Change;
+use crate::server::control::{Control, Refusal, lock};
+use crate::server::grant::Grant;
+use crate::session::Session;
+use crate::tablet::TableEntry;
+use crate::tenant::TenantId;
+
+pub(super) fn create(
+    control: &Control,
+    session: &Session,
+    (name, to, right): (&str, &str, Right),
+) -> Result<Vec<u8>, Refusal> {
+    let owner = session.tenant;
+    let _changing = lock(&control.changing);
+    if session.is_closed() {
+        // The tenant may have been dropped while this waited.
+        return Err(Status::BadToken.into());
+    }
+    let other = tenant_named(control, to)?;
+    if other == owner {
+        return Err(Refusal::new(Status::NotPermitted, "a tenant needs no grant of what is its own"));
+    }
+    let now_ms = control.clock.wall_ms();
+    let row = control.metadata.grant_create(owner, name, other, right, now_ms).map_err(|error| {
+        if error == MetadataError::NotFound { unknown(right.subject(), name) } else { error.into() }
+    })?;
+    let owner_name = lock(&control.sessions).get(&session.token).map(|open| open.tenant.clone());
+    let owner_name = owner_name.ok_or(Status::BadToken)?;
+    // What was granted before is gone before the new right begins.
+    withdraw(control, |grant| grant.is(owner, right.subject(), name) && grant.row.to == other)?;
+    publish(control, Grant { row, owner: owner_name, to: to.to_owned() })?;
+    Ok(Vec::new())
+}
+
+pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
+    let grants = lock(&control.grants);
+    let of = |grant: &&Grant| grant.row.owner == tenant || grant.row.to == tenant;
+    let entry = |grant: &Grant| GrantEntry {
+        owner: grant.owner.clone(),
+        name: grant.row.name.clone(),
+        to: grant.to.clone(),
+        right: grant.row.right,
+        granted_ms: grant.row.granted_ms,
+    };
+    let mut entries: Vec<GrantEntry> = grants.iter().filter(of).map(entry).collect();
+    let key = |entry: &GrantEntry| (entry.owner.clone(), entry.name.clone(), entry.to.clone(), entry.right);
+    entries.sort_by_key(key);
+    entries.encode()
+}
+
+pub(super) fn revoke(
+    control: &Control,
+    owner: TenantId,
+    (subject, name, to): (Subject, &str, &str),
+) -> Result<Vec<u8>, Refusal> {
+    let _changing = lock(&control.changing);
+    let other = tenant_named(control, to)?;
+    control.metadata.grant_remove(owner, subject, name, other).map_err(|error| match error {
+        MetadataError::NotFound => {
+            Refusal::new(Status::NotFound, format!("`{name}` is not granted to `{to}`"))
+        }
+        error => error.into(),
+    })?;
+    withdraw(control, |grant| grant.is(owner, subject, name) && grant.row.to == other)?;
+    Ok(Vec::new())
+}
+
+/// Puts the stored grants in force: called once, when tables and extensions are there.
+pub(super) fn restore(control: &Control) -> Result<(), Refusal> {
+    let tenants = control.metadata.tenants()?;
+    let name_of = |id: TenantId| tenants.iter().find(|row| row.id == id).map(|row| row.name.clone());
+    for row in control.metadata.grants()? {
+        if let (Some(owner), Some(to)) = (name_of(row.owner), name_of(row.to)) {
+            publish(control, Grant { row, owner, to })?;
+        }
+    }
+    Ok(())
+}
+
+/// Tells workers of a grant and keeps it. Kept first: what ends or follows it has to find it, whether or not
+/// workers answer now.
+fn publish(control: &Control, grant: Grant) -> Result<(), Refusal> {
+    lock(&control.grants).push(grant.clone());
+    if grant.row.right.subject() == Subject::Extension {
+        return settle(control, &grant);
+    }
+    let name = &grant.row.name;
+    let table = control.table(grant.row.owner, name).ok_or_else(|| unknown(Subject::Table, name))?;
+    control.tell(&Change::TableCreated(Arc::new(TableEntry {
+        id: grant.row.id,
+        tenant: grant.row.to,
+        name: grant.called().into(),
+        writable: grant.row.right == Right::Write,
+        table: Arc::clone(&table.table),
+    })))
+}
+
+/// Tells workers which versions of a granted extension there are now.
+fn settle(control: &Control, grant: &Grant) -> Result<(), Refusal> {
+    let GrantRow { id, owner, name, to, .. } = &grant.row;
+    match control.registry.grant((*owner, name), *id, *to, &grant.called()) {
+        Some(lineup) => control.tell(&Change::ExtensionSettled(Arc::new(lineup))),
+        None => control.tell(&Change::ExtensionRemoved(*id)),
+    }
+}
+
+/// Follows a change of an extension's versions in all grants of it.
+pub(super) fn follow(control: &Control, owner: TenantId, name: &str) -> Result<(), Refusal> {
+    let grants: Vec<Grant> = {
+        let grants = lock(&control.grants);
+        grants.iter().filter(|grant| grant.is(owner, Subject::Extension, name)).cloned().collect()
+    };
+    grants.iter().try_for_each(|grant| settle(control, grant))
+}
+
+/// Takes grants back from all workers. The metadata has forgotten them already.
+pub(super) fn withdraw(control: &Control, ends: impl Fn(&Grant) -> bool) -> Result<(), Refusal> {
+    let ended: Vec<Grant> = lock(&control.grants).extract_if(.., |grant| ends(grant)).collect();
+    let mut told = Ok(());
+    for grant in ended {
+        let change = match grant.row.right.subject() {
+            Subject::Table => Change::TableDropped(grant.row.id),
+            Subject::Extension => Change::ExtensionRemoved(grant.row.id),
+        };
+        told = told.and(control.tell(&change));
+        if grant.row.right == Right::Invoke {
+            control.registry.revoke(grant.row.id);
+        }
+    }
+    told
+}
+
+/// Takes back all grants of something that its owner drops.
+pub(super) fn withdraw_all_of(
+    control: &Control,
+    owner: TenantId,
+    subject: Subject,
+    name: &str,
+) -> Result<(), Refusal> {
+    withdraw(control, |grant| grant.is(owner, subject, name))
+}
+
+/// The grant by which a tenant has what it calls `owner/name`.
+pub(super) fn find(control: &Control, to: TenantId, subject: Subject, called: &str) -> Option<Grant> {
+    let (owner, name) = called.split_once('/')?;
+    let grants = lock(&control.grants);
+    let is = |grant: &&Grant| {
+        grant.row.to == to
+            && grant.owner == owner
+            && grant.row.name == name
+            && grant.row.right.subject() == subject
+    };
+    grants.iter().find(is).cloned()
+}
+
+fn tenant_named(control: &Control, name: &str) -> Result<TenantId, Refusal> {
+    let row = control.metadata.tenant_find(name)?;
+    let missing = || Refusal::new(Status::UnknownTenant, format!("there is no tenant `{name}`"));
+    row.map(|row| row.id).ok_or_else(missing)
+}
+
+fn unknown(subject: Subject, name: &str) -> Refusal {
+    match subject {
+        Subject::Table => Refusal::new(Status::UnknownTable, format!("there is no table `{name}`")),
+        Subject::Extension => {
+            Refusal::new(Status::UnknownExtension, format!("there is no extension `{name}`"))
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! A grant as the control plane keeps it: what is stored, with the names of the two tenants.
+
+use wire::Subject;
+
+use crate::cluster::metadata::GrantRow;
+use crate::tenant::TenantId;
+
+/// A grant that is in force.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// As it is stored.
+    pub row: GrantRow,
+    /// Name of the owner.
+    pub owner: String,
+    /// Name of the tenant that may use it.
+    pub to: String,
+}
+
+impl Grant {
+    /// What the other tenant calls it.
+    #[must_use]
+    pub fn called(&self) -> String {
+        format!("{}/{}", self.owner, self.row.name)
+    }
+
+    /// Whether this thing of this owner is granted.
+    #[must_use]
+    pub fn is(&self, owner: TenantId, subject: Subject, name: &str) -> bool {
+        self.row.owner == owner && self.row.right.subject() == subject && self.row.name == name
+    }
+}
