@@ -67,7 +67,10 @@ fn guessed_tokens_open_no_session() {
     let mut refused = 0;
     for (sequence, token) in tokens.iter().filter(|token| **token != own).enumerate() {
         session.send(&frame((*token, view), 1, sequence as u64 + 1, &get)).unwrap();
-        while let Ok(answers) = session.receive(Duration::from_micros(50)) {
+        if sequence % 64 > 0 {
+            continue;
+        }
+        while let Ok(answers) = session.receive(Duration::from_millis(1)) {
             assert!(answers.iter().all(|answer| answer.status == Status::BadToken), "{answers:?}");
             refused += answers.len();
         }

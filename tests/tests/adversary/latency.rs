@@ -3,9 +3,19 @@
 use std::time::{Duration, Instant};
 
 /// Times of one kind of answer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Latency {
+    began: Instant,
     micros: Vec<u32>,
+    /// The longest, and when it had passed.
+    longest: (Duration, Instant),
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        let began = Instant::now();
+        Self { began, micros: Vec::new(), longest: (Duration::ZERO, began) }
+    }
 }
 
 impl Latency {
@@ -19,6 +29,9 @@ impl Latency {
 
     /// Notes a time.
     pub fn note(&mut self, time: Duration) {
+        if time > self.longest.0 {
+            self.longest = (time, Instant::now());
+        }
         self.micros.push(time.as_micros().try_into().unwrap_or(u32::MAX));
     }
 
@@ -35,6 +48,10 @@ impl Latency {
             self.micros.get(last * per_mille / 1000).copied().unwrap_or(0)
         };
         let (p50, p99, max) = (at(500), at(990), at(1000));
-        println!("{who:<28} {:>7} answers, p50 {p50} us, p99 {p99} us, max {max} us", self.count());
+        let when = (self.longest.1 - self.began).as_millis();
+        println!(
+            "{who:<28} {:>7} answers, p50 {p50} us, p99 {p99} us, max {max} us after {when} ms",
+            self.count()
+        );
     }
 }

@@ -11,16 +11,17 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use client::Client;
+use client::{Client, ClientConfig};
 use fastrand::Rng;
+use net::IdleStrategy;
 use tests::effort::rng;
 use tests::server::Server;
 
 use super::latency::Latency;
 use super::stage::install_folder;
 
-/// Time between two requests of a neighbour, so that their waiting leaves the processors to others.
-const PAUSE: Duration = Duration::from_micros(300);
+/// Time between two requests of a neighbour, so that there is time for others.
+const PAUSE: Duration = Duration::from_millis(1);
 /// Fewer requests in a whole test mean that a neighbour was kept from its work.
 const REQUESTS_MIN: usize = 20;
 /// Objects of the keeper that change, and those that do not.
@@ -55,7 +56,7 @@ impl Neighbours {
         let mut threads = Vec::new();
         let (ready, at_work) = channel();
         let mut start = |name, work: fn(Client, Rng, &Signals) -> Latency| {
-            let (client, random) = (server.client(&server.tenant(name)), random.fork());
+            let (client, random) = (patient(server, name), random.fork());
             let signals = Signals { ready: ready.clone(), stop: stop.clone() };
             let thread =
                 thread::Builder::new().name(name.into()).spawn(move || work(client, random, &signals));
@@ -96,6 +97,15 @@ impl Drop for Neighbours {
             let _ = thread.join();
         }
     }
+}
+
+/// A client of a fresh tenant that sleeps at once while it waits, to leave the processors to others.
+fn patient(server: &Server, name: &str) -> Client {
+    let tenant = server.tenant(name);
+    let idle = IdleStrategy { spin_us: 0, yield_until_us: 0 };
+    let config = ClientConfig { idle, ..ClientConfig::default() };
+    let address = server.address().to_string();
+    Client::connect_with(&address, &tenant.name, &tenant.secret, config).expect("the tenant is let in")
 }
 
 /// Repeats until told to stop, and once at least for each kind of request.
