@@ -34,6 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::limits::{STEADY_POLLS, STEADY_SLICES};
 use crate::tenant::TenantId;
+use crate::tenant::account::Account;
 use log::ExtensionLog;
 use measures::Measures;
 use native::Library;
@@ -67,6 +68,8 @@ pub struct Extension {
     pub id: u32,
     /// Who may invoke it, and whose tables it reaches: the owner, or a tenant to whom it is granted.
     pub tenant: TenantId,
+    /// Who pays: the account of that tenant.
+    pub account: Arc<Account>,
     /// Unique among the extensions of the tenant; of a granted one `owner/name`.
     pub name: Box<str>,
     /// Counts the installations, from 1.
@@ -89,23 +92,23 @@ impl Extension {
     #[must_use]
     pub fn new(
         id: u32,
-        tenant: TenantId,
+        account: Arc<Account>,
         name: &str,
         version: u32,
         library: Arc<Library>,
         log: Arc<ExtensionLog>,
     ) -> Self {
         let (measures, retired) = (Arc::new(Measures::new()), AtomicBool::new(false));
-        let short_polls = AtomicU32::new(0);
-        Self { id, tenant, name: name.into(), version, log, measures, retired, short_polls, library }
+        let (tenant, short_polls) = (account.tenant, AtomicU32::new(0));
+        Self { id, tenant, account, name: name.into(), version, log, measures, retired, short_polls, library }
     }
 
     /// The same version for another tenant, to whom it is granted: it reaches that tenant's tables and logs to
     /// it, under a number and a name of its own. What its invocations come to is counted for both together.
     #[must_use]
-    pub fn granted(&self, id: u32, tenant: TenantId, name: &str, log: Arc<ExtensionLog>) -> Self {
+    pub fn granted(&self, id: u32, account: Arc<Account>, name: &str, log: Arc<ExtensionLog>) -> Self {
         let measures = Arc::clone(&self.measures);
-        Self { measures, ..Self::new(id, tenant, name, self.version, Arc::clone(&self.library), log) }
+        Self { measures, ..Self::new(id, account, name, self.version, Arc::clone(&self.library), log) }
     }
 
     /// The functions in the order of the source.

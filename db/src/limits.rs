@@ -52,6 +52,19 @@ pub const SESSION_IDLE_MS: u64 = 60_000;
 /// Tenants of one server.
 pub const TENANTS_MAX: usize = 65_536;
 
+/// Weight of a tenant for which nobody has set one.
+pub const TENANT_WEIGHT_DEFAULT: u64 = 100;
+
+/// The largest weight: a hundred times the default, so that the smallest share still is some work.
+pub const TENANT_WEIGHT_MAX: u64 = 10_000;
+
+/// Bytes of artefacts of one tenant for which nobody has set another limit: some hundred large versions.
+pub const TENANT_CODE_BYTES_MAX: u64 = 64 << 20;
+
+/// Time on the processor that one tenant's installations may use in a minute, in milliseconds, if nobody has
+/// set another limit: half of a core.
+pub const COMPILE_CPU_MS_MAX: u64 = 30_000;
+
 /// Tables of one tenant: each costs an index of its own.
 pub const TABLES_PER_TENANT_MAX: usize = 256;
 

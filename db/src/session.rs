@@ -14,9 +14,11 @@ pub use origin::{Answer, Origin, Route};
 pub use ring::{Claim, Ring};
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::tenant::TenantId;
+use crate::tenant::account::Account;
 
 /// An open session of a tenant.
 pub struct Session {
@@ -26,6 +28,8 @@ pub struct Session {
     pub client_id: u64,
     /// Whose session it is.
     pub tenant: TenantId,
+    /// The tenant's limits.
+    pub account: Arc<Account>,
     /// The worker that the client should send to.
     pub home_core: u16,
     /// What is remembered of mutations and invocations.
@@ -38,11 +42,12 @@ pub struct Session {
 impl Session {
     /// A session without history.
     #[must_use]
-    pub fn new(token: u64, client_id: u64, tenant: TenantId, home_core: u16, now_us: u64) -> Self {
+    pub fn new(token: u64, client_id: u64, account: Arc<Account>, home_core: u16, now_us: u64) -> Self {
         Self {
             token,
             client_id,
-            tenant,
+            tenant: account.tenant,
+            account,
             home_core,
             ring: Ring::new(),
             seen_ms: AtomicU64::new(now_us / 1000),
@@ -105,12 +110,15 @@ impl fmt::Debug for Session {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::Session;
     use crate::tenant::TenantId;
+    use crate::tenant::account::Account;
 
     #[test]
     fn a_session_with_a_stream_is_never_idle() {
-        let session = Session::new(7, 1, TenantId(1), 0, 0);
+        let session = Session::new(7, 1, Arc::new(Account::new(TenantId(1))), 0, 0);
         assert_eq!(session.idle_ms(5_000_000), 5_000);
         session.stream_opened();
         assert_eq!(session.idle_ms(9_000_000), 0);
@@ -122,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_session_closes_once() {
-        let session = Session::new(7, 1, TenantId(1), 0, 0);
+        let session = Session::new(7, 1, Arc::new(Account::new(TenantId(1))), 0, 0);
         assert!(!session.is_closed());
         assert!(session.close());
         assert!(!session.close());

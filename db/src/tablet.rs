@@ -3,13 +3,15 @@
 //! Every worker has a [`Tables`] of its own, changed between two batches and never shared, so a lookup
 //! takes no lock. A lookup names the tenant; the table of another tenant is as absent as one that never
 //! was. A table that is granted to another tenant has a second entry, under a number of its own, with the other
-//! tenant and the right: so a lookup is the same for both, and a grant ends with its entry. A table is one tablet for now; when it becomes several, they are told apart here.
+//! tenant and the right: so a lookup is the same for both, and a grant ends with its entry. A table is one tablet for
+//! now; when it becomes several, they are told apart here.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use crate::tenant::TenantId;
+use crate::tenant::account::Account;
 
 /// A table as one tenant knows it. Shared by all workers; the objects are in the store.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub struct TableEntry {
     pub name: Box<str>,
     /// Whether the tenant may write to it.
     pub writable: bool,
+    /// Who pays for its memory: the account of the owner, also where this entry grants the table.
+    pub owner: Arc<Account>,
     /// Index and objects.
     pub table: Arc<store::Table>,
 }

@@ -1,9 +1,11 @@
-//! Tenants: their identity and their secrets.
+//! Tenants: their identity, their secrets, their limits.
 //!
 //! A tenant is known to the data path by its number alone; name and secret matter only when a session is
 //! opened. Numbers are never given out again, so nothing that outlives a tenant can be mistaken for a
 //! thing of another one.
 
+pub mod account;
+pub mod limit;
 pub mod secret;
 
 /// Number of a tenant, never reused.

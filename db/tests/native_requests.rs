@@ -18,6 +18,7 @@ use db::server::refusal::{Rate, RefusalLimit};
 use db::session::{Origin, Session};
 use db::tablet::TableEntry;
 use db::tenant::TenantId;
+use db::tenant::account::Account;
 use net::{Batch, LoopbackClock, LoopbackNetwork, Outbox, Port, Waker};
 use store::{Config, Core, Store};
 use wire::{Condition, FrameReader, FrameWriter, Request, Status};
@@ -113,10 +114,17 @@ impl Bench {
             tenant: TENANT,
             name: "t".into(),
             writable: true,
+            owner: Arc::new(Account::new(TENANT)),
             table: store.table(TABLE),
         };
         catalog.apply(Change::TableCreated(Arc::new(entry)));
-        catalog.apply(Change::SessionOpened(Arc::new(Session::new(TOKEN, 1, TENANT, 0, 0))));
+        catalog.apply(Change::SessionOpened(Arc::new(Session::new(
+            TOKEN,
+            1,
+            Arc::new(Account::new(TENANT)),
+            0,
+            0,
+        ))));
         let network = LoopbackNetwork::new(1, net::Faults::default(), LoopbackClock::Virtual);
         let waker = network.port().expect("a port").waker();
         Self {

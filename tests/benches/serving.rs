@@ -29,6 +29,7 @@ use db::server::refusal::{Rate, RefusalLimit};
 use db::session::{Origin, Session};
 use db::tablet::TableEntry;
 use db::tenant::TenantId;
+use db::tenant::account::{Account, Accounts};
 use fastrand::Rng;
 use net::{Batch, Faults, LoopbackClock, LoopbackNetwork, Outbox, Port, Waker};
 use store::{Config, Core, Store};
@@ -103,10 +104,17 @@ impl Worker {
             tenant: TENANT,
             name: "t".into(),
             writable: true,
+            owner: Arc::new(Account::new(TENANT)),
             table: store.table(TABLE),
         };
         catalog.apply(Change::TableCreated(Arc::new(entry)));
-        catalog.apply(Change::SessionOpened(Arc::new(Session::new(TOKEN, 1, TENANT, 0, 0))));
+        catalog.apply(Change::SessionOpened(Arc::new(Session::new(
+            TOKEN,
+            1,
+            Arc::new(Account::new(TENANT)),
+            0,
+            0,
+        ))));
         let network = LoopbackNetwork::new(1, Faults::default(), LoopbackClock::Virtual);
         let mut worker = Self {
             core: store.core(0),
@@ -296,7 +304,7 @@ fn main() {
     let folder = tempfile::tempdir().expect("a folder");
     let (cache, checker) = (folder.path().to_owned(), binary("splinter-server"));
     let prepare = move || Toolchain::prepare_with_checker(&cache, &checker);
-    let registry = Registry::open_with(Box::new(prepare)).expect("a registry");
+    let registry = Registry::open_with(Box::new(prepare), Accounts::default()).expect("a registry");
     let (noop, get) = (extension(&registry, "noop", 1), extension(&registry, "get", 2));
     let mut worker = Worker::new();
     invocations(&mut criterion, &mut worker, [("noop", &noop), ("get", &get)]);

@@ -81,11 +81,12 @@ mod tests {
     use crate::extension::log::ExtensionLog;
     use crate::extension::native::Library;
     use crate::tenant::TenantId;
+    use crate::tenant::account::Account;
 
     fn version(number: u32) -> Arc<Extension> {
         let library = Arc::new(Library::of(Vec::new()));
         let log = Arc::new(ExtensionLog::new());
-        Arc::new(Extension::new(7, TenantId(1), "tao", number, library, log))
+        Arc::new(Extension::new(7, Arc::new(Account::new(TenantId(1))), "tao", number, library, log))
     }
 
     #[test]

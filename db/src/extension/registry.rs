@@ -29,6 +29,7 @@ use super::lineup::Lineup;
 use super::log::ExtensionLog;
 use super::native::{Library, LoadError};
 use crate::tenant::TenantId;
+use crate::tenant::account::Accounts;
 use canary::Baseline;
 pub use canary::{Errors, Failing};
 pub use error::InstallError;
@@ -98,6 +99,7 @@ struct Workshop {
 pub struct Registry {
     workshop: Arc<Workshop>,
     turns: Turns,
+    accounts: Accounts,
     live: Mutex<Live>,
 }
 
@@ -110,7 +112,7 @@ impl Registry {
     pub fn open(directory: &Path) -> io::Result<Self> {
         fs::create_dir_all(directory)?;
         let directory = directory.to_owned();
-        Self::open_with(Box::new(move || Toolchain::prepare(&directory)))
+        Self::open_with(Box::new(move || Toolchain::prepare(&directory)), Accounts::default())
     }
 
     /// An empty registry that builds with whatever `prepare` gives. It is called on a thread of its own now;
@@ -118,7 +120,7 @@ impl Registry {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn open_with(prepare: Prepare) -> io::Result<Self> {
+    pub fn open_with(prepare: Prepare, accounts: Accounts) -> io::Result<Self> {
         let workshop = Arc::new(Workshop { prepare, toolchain: Mutex::default() });
         let early = Arc::clone(&workshop);
         let prepare = move || {
@@ -127,7 +129,7 @@ impl Registry {
             }
         };
         thread::Builder::new().name("toolchain".to_owned()).spawn(prepare)?;
-        Ok(Self { workshop, turns: Turns::default(), live: Mutex::default() })
+        Ok(Self { workshop, turns: Turns::default(), accounts, live: Mutex::default() })
     }
 
     /// Builds, loads and takes in a version of `name`. `record` runs when everything else has succeeded: it
@@ -155,7 +157,7 @@ impl Registry {
         let library = self.library(&artefact, &toolchain).map_err(InstallError::Load)?;
         let (id, version) = record().map_err(InstallError::Record)?;
         let log = self.log(tenant);
-        let extension = Extension::new(id, tenant, name, version, library, log);
+        let extension = Extension::new(id, self.accounts.of(tenant), name, version, library, log);
         let installed = Arc::new(Installed {
             extension: Arc::new(extension),
             functions: artefact.functions,

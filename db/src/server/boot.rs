@@ -37,6 +37,7 @@ use crate::extension::registry::{Prepare, Registry};
 use crate::limits::{ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, HOUSEKEEPING_MS};
 use crate::metrics::WorkerMetrics;
 use crate::sched::watchdog::Watchdog;
+use crate::tenant::account::Accounts;
 
 /// View of a server that is alone: there is nothing to disagree about.
 const VIEW: u64 = 1;
@@ -131,7 +132,8 @@ impl Server {
             huge_pages: config.huge_pages,
         })
         .map_err(|error| BootError::new("cannot make the store", error))?;
-        let registry = Registry::open_with(prepare)
+        let accounts = Accounts::default();
+        let registry = Registry::open_with(prepare, accounts.clone())
             .map_err(|error| BootError::new("cannot open the registry of extensions", error))?;
         let client_ids = metadata
             .reserve_client_ids()
@@ -144,6 +146,7 @@ impl Server {
             clock,
             metadata,
             registry,
+            accounts,
             store,
             workers: started.senders,
             metrics: started.metrics,

@@ -24,6 +24,7 @@ use crate::metrics::WorkerMetrics;
 use crate::session::Session;
 use crate::tablet::TableEntry;
 use crate::tenant::TenantId;
+use crate::tenant::account::Accounts;
 use crate::tenant::secret::{SecretHash, random_token};
 
 /// A refusal to a client of the control plane: a status and text for people.
@@ -98,6 +99,8 @@ pub struct Control {
     pub metadata: Metadata,
     /// The extensions that are live.
     pub registry: Registry,
+    /// What tenants may use.
+    pub accounts: Accounts,
     /// Where tables are made.
     pub store: Arc<Store>,
     /// The workers' queues.
@@ -157,7 +160,13 @@ impl Control {
         let token = random_token().map_err(|error| Refusal::new(Status::Internal, error.to_string()))?;
         let home_core = (tenant.0 as usize % self.workers.len()) as u16;
         let client_id = self.next_client_id()?;
-        let session = Arc::new(Session::new(token, client_id, tenant, home_core, self.clock.now_us()));
+        let session = Arc::new(Session::new(
+            token,
+            client_id,
+            self.accounts.of(tenant),
+            home_core,
+            self.clock.now_us(),
+        ));
         self.tell(&Change::SessionOpened(Arc::clone(&session)))?;
         let open = OpenSession {
             session: Arc::clone(&session),
@@ -230,6 +239,7 @@ impl Control {
             tenant,
             name: name.into(),
             writable: true,
+            owner: self.accounts.of(tenant),
             table: self.store.table(id),
         });
         self.tell(&Change::TableCreated(Arc::clone(&entry)))?;

@@ -12,6 +12,7 @@ use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
 use db::tablet::{TableEntry, Tables};
 use db::tenant::TenantId;
+use db::tenant::account::{Account, Accounts};
 use store::{Condition, Config, Core, Pinned, Store, Table};
 use wire::Status;
 
@@ -67,6 +68,7 @@ impl Worker {
             tenant: TENANT,
             name: "table".into(),
             writable: true,
+            owner: Arc::new(Account::new(TENANT)),
             table: Arc::clone(&table),
         };
         tables.insert(Arc::new(entry));
@@ -110,7 +112,7 @@ pub fn registry(cache: &Path) -> Registry {
     let cache = cache.to_owned();
     let checker = Path::new(env!("CARGO_BIN_EXE_splinter-server"));
     let prepare = move || Toolchain::prepare_with_checker(&cache, checker);
-    Registry::open_with(Box::new(prepare)).expect("a registry")
+    Registry::open_with(Box::new(prepare), Accounts::default()).expect("a registry")
 }
 
 /// The files of an extension of one source file.

@@ -25,6 +25,7 @@ impl Registry {
         to: TenantId,
         called: &str,
     ) -> Option<Lineup> {
+        let account = self.accounts.of(to);
         let mut live = self.live();
         let log = live.logs.entry(to).or_default().clone();
         let mut before = live.granted.remove(&id).unwrap_or_default();
@@ -32,7 +33,8 @@ impl Registry {
         let versions = lineage.iter().flat_map(|lineage| &lineage.versions);
         let after: Granted = versions
             .map(|(version, installed)| {
-                let fresh = || Arc::new(installed.extension.granted(id, to, called, Arc::clone(&log)));
+                let fresh =
+                    || Arc::new(installed.extension.granted(id, account.clone(), called, Arc::clone(&log)));
                 (*version, before.remove(version).unwrap_or_else(fresh))
             })
             .collect();

@@ -14,6 +14,7 @@ use crate::metrics::WorkerMetrics;
 use crate::ops::WorkerEnvironment;
 use crate::tablet::{TableEntry, Tables};
 use crate::tenant::TenantId;
+use crate::tenant::account::Account;
 
 /// The table of the tenant that the functions belong to.
 pub(super) const TABLE: u32 = 1;
@@ -84,6 +85,7 @@ impl World {
                 tenant: TenantId(tenant),
                 name: name.into(),
                 writable: true,
+                owner: Arc::new(Account::new(TenantId(tenant))),
                 table: store.table(id),
             };
             tables.insert(Arc::new(entry));
@@ -100,7 +102,14 @@ impl World {
         let functions =
             vec![Function { name: "function".into(), hash: wire::function_hash("function"), mode, run }];
         let library = Arc::new(Library::of(functions));
-        Arc::new(Extension::new(9, TenantId(1), "test", 1, library, Arc::new(ExtensionLog::new())))
+        Arc::new(Extension::new(
+            9,
+            Arc::new(Account::new(TenantId(1))),
+            "test",
+            1,
+            library,
+            Arc::new(ExtensionLog::new()),
+        ))
     }
 
     pub(super) fn table(&self, id: u32) -> Arc<Table> {

@@ -103,6 +103,7 @@ fn publish(control: &Control, grant: Grant) -> Result<(), Refusal> {
         tenant: grant.row.to,
         name: grant.called().into(),
         writable: grant.row.right == Right::Write,
+        owner: Arc::clone(&table.owner),
         table: Arc::clone(&table.table),
     })))
 }

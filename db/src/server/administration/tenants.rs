@@ -67,6 +67,7 @@ pub(super) fn drop(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
         entry.table.retire();
     }
     control.registry.remove_tenant(tenant);
+    control.accounts.forget(tenant);
     told.and(withdrawn)?;
     Ok(Vec::new())
 }

@@ -1,0 +1,107 @@
+//! The limits of a tenant: what it, and each of its invocations, may use.
+//!
+//! Every limit is a number with a name, a unit in that name, a default and bounds. The administrator changes
+//! them while the server runs; workers read them from the tenant's [`super::account::Account`].
+
+use crate::limits::{
+    ARENA_BYTES, COMPILE_CPU_MS_MAX, INVOCATION_CPU_US_MAX, INVOCATION_READS_MAX, INVOCATION_WALL_US_MAX,
+    INVOCATION_YIELDS_MAX, INVOCATIONS_PER_WORKER_MAX, TENANT_CODE_BYTES_MAX, TENANT_WEIGHT_DEFAULT,
+    TENANT_WEIGHT_MAX, TRANSACTION_BYTES, TRANSACTION_WRITES_MAX,
+};
+
+/// The value of a limit that is none.
+pub const UNLIMITED: u64 = u64::MAX;
+
+macro_rules! limits {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $default:expr, $least:expr, $most:expr;)*) => {
+        /// A limit of a tenant.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum TenantLimit { $($(#[$doc])* $variant,)* }
+
+        impl TenantLimit {
+            /// All limits in the order of their declaration.
+            pub const ALL: &'static [TenantLimit] = &[$(TenantLimit::$variant,)*];
+
+            /// The name by which it is shown, changed and refused.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(TenantLimit::$variant => $name,)* }
+            }
+
+            /// What holds for a tenant for which nobody has said anything.
+            #[must_use]
+            pub const fn default_value(self) -> u64 {
+                match self { $(TenantLimit::$variant => $default,)* }
+            }
+
+            /// The least and the most that it can be set to; [`UNLIMITED`] as the most allows that as well.
+            #[must_use]
+            pub const fn bounds(self) -> (u64, u64) {
+                match self { $(TenantLimit::$variant => ($least, $most),)* }
+            }
+        }
+    };
+}
+
+limits! {
+    /// Share of a core beside other tenants that want it: in proportion to their weights.
+    Weight = "weight", TENANT_WEIGHT_DEFAULT, 1, TENANT_WEIGHT_MAX;
+    /// Native operations and invocations a second, over all cores.
+    OperationsPerSecond = "operations_per_second", UNLIMITED, 1, UNLIMITED;
+    /// Invocations of one core that have not ended.
+    Invocations = "invocations", INVOCATIONS_PER_WORKER_MAX as u64 / 2, 1, INVOCATIONS_PER_WORKER_MAX as u64;
+    /// Bytes of the log that its objects take, heads included.
+    MemoryBytes = "memory_bytes", UNLIMITED, 0, UNLIMITED;
+    /// Bytes of artefacts of all versions of its extensions that are kept.
+    CodeBytes = "code_bytes", TENANT_CODE_BYTES_MAX, 0, UNLIMITED;
+    /// Time on the processor that its installations may use in a minute, in milliseconds.
+    CompileMsPerMinute = "compile_ms_per_minute", COMPILE_CPU_MS_MAX, 0, UNLIMITED;
+    /// Time on the processor of one invocation, in microseconds.
+    InvocationCpuUs = "invocation_cpu_us", INVOCATION_CPU_US_MAX, 100, INVOCATION_WALL_US_MAX;
+    /// Age of one invocation, in microseconds.
+    InvocationWallUs = "invocation_wall_us", INVOCATION_WALL_US_MAX, 100, INVOCATION_WALL_US_MAX;
+    /// Yields of one invocation.
+    InvocationYields = "invocation_yields", INVOCATION_YIELDS_MAX as u64, 0, u32::MAX as u64;
+    /// Bytes that one invocation may allocate.
+    InvocationArenaBytes = "invocation_arena_bytes", ARENA_BYTES as u64, 0, ARENA_BYTES as u64;
+    /// Objects that one invocation may read.
+    InvocationReads = "invocation_reads", INVOCATION_READS_MAX as u64, 0, u32::MAX as u64;
+    /// Bytes of keys and values that one invocation may read.
+    InvocationReadBytes = "invocation_read_bytes", UNLIMITED, 0, UNLIMITED;
+    /// Objects that one invocation may write.
+    InvocationWrites = "invocation_writes", TRANSACTION_WRITES_MAX as u64, 0, TRANSACTION_WRITES_MAX as u64;
+    /// Bytes of keys and values that one invocation may write.
+    InvocationWriteBytes = "invocation_write_bytes", TRANSACTION_BYTES as u64, 0, TRANSACTION_BYTES as u64;
+    /// Bytes of the reply of one invocation.
+    InvocationReplyBytes = "invocation_reply_bytes", wire::limits::REPLY_BYTES_MAX as u64, 0,
+        wire::limits::REPLY_BYTES_MAX as u64;
+}
+
+impl TenantLimit {
+    /// The limit of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|limit| limit.name() == name)
+    }
+
+    /// Whether it can be set to `value`.
+    #[must_use]
+    pub const fn allows(self, value: u64) -> bool {
+        let (least, most) = self.bounds();
+        least <= value && value <= most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TenantLimit;
+
+    #[test]
+    fn every_default_lies_within_its_bounds_and_every_name_finds_its_limit() {
+        for limit in TenantLimit::ALL {
+            assert!(limit.allows(limit.default_value()), "{limit:?}");
+            assert_eq!(TenantLimit::named(limit.name()), Some(*limit));
+        }
+        assert_eq!(TenantLimit::named("cpu"), None);
+    }
+}
