@@ -301,13 +301,21 @@ pub const STEADY_SLICES: u64 = 20;
 /// A poll is charged at most this many slices: beyond them something else had the core.
 pub const SLICES_CHARGED_MAX: u64 = 3;
 
-/// While a worker has other work, an invocation that used up a slice runs on when this many slices have
-/// passed since the last such one: a quarter of the core.
+/// While a tenant has other invocations that can run, one that used up a slice runs on when those have used
+/// this many slices since the last such one: a quarter of the tenant's time.
 pub const PARKED_REST_SLICES: u64 = 3;
 
-/// The same in a turn that a slice cut short: who waits behind that one is not to wait for another. So those
-/// that overran get a tenth of the core at the least.
-pub const PARKED_REST_SLICES_OVERRUN: u64 = 3 * PARKED_REST_SLICES;
+/// How long a turn of invocations goes on, in slices: then the worker looks at its port. With the last poll,
+/// which may use up a slice, who comes meanwhile waits for twice that.
+pub const TURN_SLICES: u64 = 1;
+
+/// Slices that a tenant can owe, for what it used beyond its share: as a debt it waits while others are served,
+/// so this bounds both how long and how much of a lucky burst is taken back.
+pub const TENANT_DEBT_SLICES_MAX: u64 = 64;
+
+/// Tenants whose share of a worker is remembered; beyond it those that have nothing to run are forgotten. Each
+/// takes some 200 bytes.
+pub const TENANT_PLACES_KEPT: usize = 16_384;
 
 /// Invocations of one worker that wait after using up a slice. Each holds a stack, a room and its pin; the
 /// newest is ended when there are more.

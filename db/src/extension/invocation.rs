@@ -1,7 +1,7 @@
 //! Invocations of one worker: started, polled in turns, committed or forgotten, answered.
 //!
 //! ```text
-//!   start ─▶ queue ─▶ poll on a stack ─┬─ pending: keep the pin, to the end of the queue
+//!   start ─▶ queue ─▶ poll on a stack ─┬─ pending: keep the pin, to the end of its tenant's queue
 //!                                      ├─ slice over: keep pin and stack, to the parked ones
 //!                                      ├─ well: commit ─▶ answer          (conflict: from the start again)
 //!                                      └─ error, panic, out of memory or stack, over a limit: answer
@@ -11,19 +11,19 @@
 //! allocated on the way once a worker has seen its load. Whatever the end, the arena is dropped as a whole
 //! and no code of the extension runs any more; without a commit nothing was written.
 //!
-//! One that uses up its slice is parked, stack and all. The parked ones run on when nothing else is to do,
-//! or when enough time has passed since the last such slice, so that neither they nor the others starve.
-//! A turn ends with the first slice that is used up, so that the worker looks at its port between two of
-//! them. Whoever uses up its [`Budget`] is ended with a text that says which limit it was.
+//! Whose turn it is, [`fair`] says: tenants share a worker by weight. One that uses up its slice is parked, stack
+//! and all, and runs on in its tenant's time. A turn ends with the first slice that is used up, or when so much
+//! time has passed, so that the worker looks at its port. Whoever uses up its [`Budget`] is ended with a text
+//! that says which limit it was.
 
 mod budget;
 mod ending;
+mod fair;
 mod overrun;
 mod slot;
 
 pub use budget::Budget;
 
-use std::collections::VecDeque;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -34,8 +34,7 @@ use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX};
 use super::measures::Gauge;
 use super::{Extension, retirements};
 use crate::limits::{
-    INVOCATIONS_PER_WORKER_MAX, PARKED_PER_WORKER_MAX, PARKED_REST_SLICES, PARKED_REST_SLICES_OVERRUN,
-    POLLS_PER_READING, SLOTS_KEPT_PER_WORKER,
+    INVOCATIONS_PER_WORKER_MAX, POLLS_PER_READING, SLICES_CHARGED_MAX, SLOTS_KEPT_PER_WORKER, TURN_SLICES,
 };
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
@@ -44,6 +43,7 @@ use crate::sched::fault::Guarded;
 use crate::sched::preempt::Preemption;
 use crate::sched::stack::StackPool;
 use ending::{Body, Ending};
+use fair::{Fair, PlaceId};
 use slot::{Progress, Slot};
 
 /// An invocation that was not started, with what was to find its way back.
@@ -57,9 +57,7 @@ pub struct Refused<O> {
 
 /// The invocations of one worker. `O` says where the answer of one goes.
 pub struct Invocations<O> {
-    queue: VecDeque<NonNull<Slot<O>>>,
-    /// Used up a slice and wait for the next.
-    parked: VecDeque<NonNull<Slot<O>>>,
+    queue: Fair<NonNull<Slot<O>>>,
     free: Vec<NonNull<Slot<O>>>,
     stacks: StackPool,
     slots_made: usize,
@@ -67,12 +65,9 @@ pub struct Invocations<O> {
     gauge: Gauge,
     budget: Budget,
     preemption: Preemption,
-    /// Whether the worker has nothing else to do.
-    alone: bool,
-    /// When a parked one last gave the thread back, in cycles.
-    parked_ran: u64,
     /// When the deadlines of the parked ones are looked at next, in microseconds.
     parked_look_us: u64,
+    pace: Pace,
     /// Also keeps this on its thread.
     _guarded: Guarded,
 }
@@ -92,8 +87,7 @@ impl<O> Invocations<O> {
     /// As [`Invocations::new`].
     pub fn with_budget(budget: Budget) -> io::Result<Self> {
         Ok(Self {
-            queue: VecDeque::with_capacity(INVOCATIONS_PER_WORKER_MAX),
-            parked: VecDeque::with_capacity(budget.parked.min(PARKED_PER_WORKER_MAX)),
+            queue: Fair::new(cycles::of_us(budget.slice_us)),
             free: Vec::with_capacity(SLOTS_KEPT_PER_WORKER),
             stacks: StackPool::new()?,
             slots_made: 0,
@@ -101,9 +95,8 @@ impl<O> Invocations<O> {
             gauge: Gauge::new(),
             budget,
             preemption: Preemption::new(cycles::of_us(budget.slice_us))?,
-            alone: true,
-            parked_ran: 0,
             parked_look_us: 0,
+            pace: Pace { extension: std::ptr::null(), polls: 1 },
             _guarded: Guarded::new()?,
         })
     }
@@ -112,13 +105,7 @@ impl<O> Invocations<O> {
     #[inline]
     #[must_use]
     pub fn live(&self) -> usize {
-        self.queue.len() + self.parked.len()
-    }
-
-    /// Says whether the worker has anything else to do than invocations, now. Until then it has not.
-    #[inline]
-    pub fn set_alone(&mut self, alone: bool) {
-        self.alone = alone;
+        self.queue.ready() + self.queue.parked()
     }
 
     /// Takes an invocation of `extension.functions()[function]` into the queue. Copies key and arguments.
@@ -153,15 +140,16 @@ impl<O> Invocations<O> {
         let Ok(mut slot) = self.take_slot() else { return refuse(Status::Unavailable, origin) };
         // SAFETY: slots in hand are ours alone and stay where they are.
         let fresh = unsafe { slot.as_mut() };
-        fresh.begin(extension, function, origin, environment.now_us);
+        let place = self.queue.enter(&extension.account);
+        fresh.begin(extension, function, origin, environment.now_us, place);
         fresh.bring_in(table, key, arguments);
-        self.queue.push_back(slot);
+        self.queue.push(place, slot);
         Ok(())
     }
 
-    /// Polls every invocation that is in the queue now once, up to the first that uses up its slice, and then
-    /// a parked one if it is its time; tells `on_done` origin, status and body of each that ended. The body
-    /// is good for that call.
+    /// A turn: polls invocations as tenants' shares have it, each that is ready now at most once, up to the first
+    /// slice that is used up and no longer than [`TURN_SLICES`]; tells `on_done` origin, status and body of each
+    /// that ended. The body is good for that call.
     pub fn run(
         &mut self,
         environment: &WorkerEnvironment<'_>,
@@ -173,45 +161,60 @@ impl<O> Invocations<O> {
         }
         self.preemption.begin();
         let began = cycles::now();
-        let idle = self.alone && self.queue.is_empty();
-        let overrun = self.run_queue(environment, began, on_done);
-        if !self.parked.is_empty() {
-            let rest_slices = match (idle, overrun) {
-                (true, _) => 0,
-                (false, false) => PARKED_REST_SLICES,
-                (false, true) => PARKED_REST_SLICES_OVERRUN,
-            };
-            self.run_parked(environment, rest_slices, on_done);
-        }
-        let now = cycles::now();
+        self.end_overdue(environment, on_done);
+        let now = self.take_turns(environment, began, on_done);
         environment.metrics.add(Counter::InvocationCycles, now.wrapping_sub(began));
         self.preemption.rest(now);
     }
 
-    /// True when a slice was used up, which ended the turn.
-    fn run_queue(
+    /// The polls of a turn. The cycle counter is read when the tenant or the extension changes, and now and then;
+    /// when it ended, by that counter.
+    fn take_turns(
         &mut self,
         environment: &WorkerEnvironment<'_>,
         began: u64,
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
-    ) -> bool {
-        let (mut reading, mut polls, mut extension) = (began, 0, std::ptr::null());
-        for _ in 0..self.queue.len() {
-            let Some(slot) = self.queue.pop_front() else { return false };
+    ) -> u64 {
+        let slice = self.preemption.slice();
+        let (ends, mut left) = (began.saturating_add(TURN_SLICES * slice), self.queue.ready());
+        let (mut reading, mut polls, mut extension, mut place) = (began, 0, std::ptr::null(), None);
+        let mut may_unpark = true;
+        while left > 0 || may_unpark {
+            let Some(turn) = self.queue.next(may_unpark) else { break };
+            if turn.was_parked {
+                may_unpark = false;
+            } else if left == 0 {
+                // What is ready now came back in this turn.
+                self.queue.put_back(turn);
+                break;
+            } else {
+                left -= 1;
+            }
+            let slot = turn.item;
             // SAFETY: a slot in hand is ours alone.
             let of = unsafe { slot.as_ref() }.extension_address();
-            if polls == POLLS_PER_READING || (of != extension && polls > 0) {
-                (reading, polls) = (cycles::now(), 0);
+            if polls == self.pace.polls || ((of != extension || turn.was_parked) && polls > 0) {
+                let now = cycles::now();
+                self.charge(&mut place, now - reading);
+                self.pace.measured(now - reading, polls, slice);
+                (reading, polls) = (now, 0);
+                if now >= ends {
+                    self.queue.put_back(turn);
+                    return now;
+                }
             }
             polls += 1;
-            extension = of;
-            // SAFETY: as above.
-            let steadiness = unsafe { slot.as_ref() }.slices_ahead();
-            self.preemption.watch(reading, steadiness);
-            let slice_ends = reading + self.preemption.slice();
+            self.pace.of(of.cast());
+            (extension, place) = (of, Some(turn.place));
+            if turn.was_parked {
+                self.preemption.watch_closely(reading);
+            } else {
+                // SAFETY: as above.
+                self.preemption.watch(reading, unsafe { slot.as_ref() }.slices_ahead());
+            }
             self.gauge.begin();
             // SAFETY: a slot from the queue is begun, and ours alone until it is put back.
-            match unsafe { Slot::poll(slot, environment, &mut self.stacks, slice_ends) } {
+            match unsafe { Slot::poll(slot, environment, &mut self.stacks, reading + slice) } {
                 Progress::Ended(ending) => {
                     // SAFETY: as above.
                     unsafe { slot.as_ref() }.note_short_poll();
@@ -221,16 +224,29 @@ impl<O> Invocations<O> {
                     // SAFETY: as above.
                     unsafe { slot.as_ref() }.note_short_poll();
                     let now = cycles::now();
+                    self.charge(&mut place, now - reading);
                     self.yielded(slot, environment, (now - reading) / u64::from(polls), on_done);
                     (reading, polls) = (now, 0);
                 }
                 Progress::Parked => {
-                    self.overran(slot, environment, cycles::now() - reading, on_done);
-                    return true;
+                    let now = cycles::now();
+                    self.charge(&mut place, now - reading);
+                    self.overran(slot, environment, now - reading, on_done);
+                    return now;
                 }
             }
         }
-        false
+        let now = cycles::now();
+        self.charge(&mut place, now - reading);
+        now
+    }
+
+    /// The polls since the last reading were of this place.
+    #[inline]
+    fn charge(&mut self, place: &mut Option<PlaceId>, cycles: u64) {
+        if let Some(place) = place.take() {
+            self.queue.charge(place, cycles.min(SLICES_CHARGED_MAX * self.preemption.slice()));
+        }
     }
 
     /// Ends all that have not ended, with `Unavailable`: the worker stops.
@@ -239,7 +255,7 @@ impl<O> Invocations<O> {
         environment: &WorkerEnvironment<'_>,
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
-        while let Some(slot) = self.queue.pop_front().or_else(|| self.parked.pop_front()) {
+        while let Some(slot) = self.queue.take_any() {
             self.finish(slot, environment, Ending::of(Status::Unavailable), on_done);
         }
     }
@@ -266,6 +282,7 @@ impl<O> Invocations<O> {
         if let Some(origin) = ended.take_origin() {
             on_done(origin, ending.status(), ended.body(&ending));
         }
+        self.queue.leave(ended.place());
         ended.end(environment);
         self.give_slot(slot);
     }
@@ -305,10 +322,34 @@ impl<O> Invocations<O> {
 
 impl<O> Drop for Invocations<O> {
     fn drop(&mut self) {
-        for slot in self.queue.drain(..).chain(self.parked.drain(..)).chain(self.free.drain(..)) {
+        let waiting = std::iter::from_fn(|| self.queue.take_any());
+        for slot in waiting.chain(self.free.drain(..)) {
             // SAFETY: leaked from a box by `take_slot`; each is in one list.
             drop(unsafe { Box::from_raw(slot.as_ptr()) });
         }
+    }
+}
+
+/// How many polls of an extension in a row go without a look at the clock: one until they proved short.
+struct Pace {
+    extension: *const (),
+    polls: u32,
+}
+
+impl Pace {
+    /// A poll of this extension follows.
+    #[inline]
+    fn of(&mut self, extension: *const ()) {
+        if self.extension != extension {
+            *self = Self { extension, polls: 1 };
+        }
+    }
+
+    /// So many polls took so many cycles.
+    #[inline]
+    fn measured(&mut self, cycles: u64, polls: u32, slice: u64) {
+        let short = cycles * u64::from(POLLS_PER_READING) < u64::from(polls) * slice / 2;
+        self.polls = if short { POLLS_PER_READING } else { 1 };
     }
 }
 

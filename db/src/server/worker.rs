@@ -127,7 +127,6 @@ impl<P: Port> Worker<P> {
         if batch.is_empty() && self.requests.is_empty() && self.invocations.live() == 0 {
             return false;
         }
-        self.invocations.set_alone(batch.is_empty() && self.requests.is_empty());
         let pin = self.core.pin();
         let environment = WorkerEnvironment {
             core: &self.core,

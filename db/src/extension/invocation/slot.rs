@@ -17,6 +17,7 @@ use wire::limits::REPLY_BYTES_MAX;
 
 use super::budget::{Budget, Kill, Usage};
 use super::ending::Ending;
+use super::fair::PlaceId;
 use crate::extension::access::Access;
 use crate::extension::host::HOST;
 use crate::extension::native::Run;
@@ -57,6 +58,8 @@ pub(super) struct Slot<O> {
     parked: Option<Parked>,
     /// Index of the function.
     function: usize,
+    /// Where its tenant waits.
+    place: PlaceId,
     started_us: u64,
     /// What it was charged for polls that did not end it.
     cycles: u64,
@@ -95,6 +98,7 @@ impl<O> Slot<O> {
             held: None,
             parked: None,
             function: 0,
+            place: PlaceId::NONE,
             started_us: 0,
             cycles: 0,
             slices: 0,
@@ -107,7 +111,14 @@ impl<O> Slot<O> {
 
     /// Makes the slot the place of a new invocation. What it is given follows by [`Slot::bring_in`].
     #[inline]
-    pub(super) fn begin(&mut self, extension: &Arc<Extension>, function: usize, origin: O, now_us: u64) {
+    pub(super) fn begin(
+        &mut self,
+        extension: &Arc<Extension>,
+        function: usize,
+        origin: O,
+        now_us: u64,
+        place: PlaceId,
+    ) {
         if !self.extension.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, extension)) {
             self.extension = Some(Arc::clone(extension));
         }
@@ -117,6 +128,7 @@ impl<O> Slot<O> {
         self.mode = function.mode;
         self.origin = Some(origin);
         self.started_us = now_us;
+        self.place = place;
         self.cycles = 0;
         self.slices = 0;
         self.yields = 0;
@@ -224,6 +236,11 @@ impl<O> Slot<O> {
         kill
     }
 
+    /// The limit that the invocation went over while it waited.
+    pub(super) fn overdue(&self, environment: &WorkerEnvironment<'_>, budget: &Budget) -> Option<Kill> {
+        budget.verdict(self.usage(environment.now_us))
+    }
+
     /// What the invocation has used so far.
     pub(super) fn usage(&self, now_us: u64) -> Usage {
         Usage {
@@ -232,6 +249,12 @@ impl<O> Slot<O> {
             yields: self.yields,
             slices: self.slices,
         }
+    }
+
+    /// Where its tenant waits.
+    #[inline]
+    pub(super) fn place(&self) -> PlaceId {
+        self.place
     }
 
     /// The stack of a parked invocation that is not resumed any more.

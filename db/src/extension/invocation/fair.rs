@@ -1,0 +1,368 @@
+//! Whose invocation runs next: deficit round robin among tenants, by measured cycles and by weight.
+//!
+//! ```text
+//!   fresh ─▶ tenants that have been quiet and have something left: first
+//!   round ─▶ tenants in a ring; whose deficit is used up gets its quantum and goes to the end
+//!              │
+//!              └─ of one tenant: ready ones in order; a parked one when nothing is ready, or when the ready
+//!                 ones had some slices since
+//! ```
+//! Shreedhar and Varghese, "Efficient Fair Queuing using Deficit Round Robin" (SIGCOMM'95), with two changes.
+//! What an invocation costs is known only after it ran, so a deficit may become negative: a debt, which its
+//! quanta repay, whether or not the tenant waits meanwhile. And who has not used up its quantum when it comes
+//! back goes first (as in FQ-CoDel, RFC 8290, section 4.2), so that a tenant with little to do does not wait for
+//! a round of those that are never done; a debt goes to the end of the ring, so nothing is won by coming back
+//! often.
+//!
+//! A tenant has one place here for all its invocations on a worker. All operations take constant time but the
+//! first push after thousands of other tenants came by; nothing is allocated once the load was seen.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::limits::{PARKED_REST_SLICES, TENANT_DEBT_SLICES_MAX, TENANT_PLACES_KEPT, TENANT_WEIGHT_DEFAULT};
+use crate::tablet::NumberHash;
+use crate::tenant::account::Account;
+use crate::tenant::limit::TenantLimit;
+
+/// Where a tenant waits; good until all of its invocations have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PlaceId(u32);
+
+impl PlaceId {
+    /// Of nobody yet.
+    pub(super) const NONE: Self = Self(u32::MAX);
+}
+
+/// Which list a place is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listed {
+    No,
+    Fresh,
+    Round,
+}
+
+/// What waits of one tenant.
+#[derive(Debug)]
+struct Place<T> {
+    account: Arc<Account>,
+    ready: VecDeque<T>,
+    parked: VecDeque<T>,
+    /// Cycles that it may still use; negative when it used more.
+    deficit: i64,
+    /// Cycles that its ready ones used since a parked one ran.
+    since_parked: u64,
+    /// [`Fair::rounds`] when it was last given its quantum or left the lists.
+    rounds: u64,
+    listed: Listed,
+    /// Its invocations on this worker that have not ended.
+    live: usize,
+}
+
+/// See the file's head.
+#[derive(Debug)]
+pub(super) struct Fair<T> {
+    places: Vec<Place<T>>,
+    /// By the number of the tenant.
+    known: HashMap<u32, u32, NumberHash>,
+    vacant: Vec<u32>,
+    fresh: VecDeque<u32>,
+    round: VecDeque<u32>,
+    /// How often every waiting tenant was given its quantum, in parts of 2^16.
+    rounds: u64,
+    /// What a tenant of the default weight gets in a round, in cycles: a slice.
+    quantum: u64,
+    ready: usize,
+    parked: usize,
+    last: (*const Account, PlaceId),
+}
+
+/// What is to run.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Turn<T> {
+    pub(super) place: PlaceId,
+    pub(super) item: T,
+    /// It waited among the parked ones.
+    pub(super) was_parked: bool,
+}
+
+const ROUND: u64 = 1 << 16;
+
+impl<T> Fair<T> {
+    /// Nobody waits. `slice` in cycles.
+    pub(super) fn new(slice: u64) -> Self {
+        Self {
+            places: Vec::new(),
+            known: HashMap::default(),
+            vacant: Vec::new(),
+            fresh: VecDeque::new(),
+            round: VecDeque::new(),
+            rounds: 0,
+            quantum: slice.clamp(1, u32::MAX.into()),
+            ready: 0,
+            parked: 0,
+            last: (std::ptr::null(), PlaceId(0)),
+        }
+    }
+
+    /// How many can run at once.
+    #[inline]
+    pub(super) fn ready(&self) -> usize {
+        self.ready
+    }
+
+    /// How many wait parked.
+    #[inline]
+    pub(super) fn parked(&self) -> usize {
+        self.parked
+    }
+
+    /// A tenant gets one more invocation: its place.
+    #[inline]
+    pub(super) fn enter(&mut self, account: &Arc<Account>) -> PlaceId {
+        let id = if self.last.0 == Arc::as_ptr(account) { self.last.1 } else { self.place_of(account) };
+        self.places[id.0 as usize].live += 1;
+        id
+    }
+
+    /// An invocation of a place has ended.
+    #[inline]
+    pub(super) fn leave(&mut self, id: PlaceId) {
+        self.places[id.0 as usize].live -= 1;
+    }
+
+    /// Puts one to the end of those of its tenant that can run.
+    #[inline]
+    pub(super) fn push(&mut self, id: PlaceId, item: T) {
+        self.ready += 1;
+        self.places[id.0 as usize].ready.push_back(item);
+        self.list(id);
+    }
+
+    /// Puts one to the end of those of its tenant that used up a slice.
+    pub(super) fn park(&mut self, id: PlaceId, item: T) {
+        self.parked += 1;
+        let place = &mut self.places[id.0 as usize];
+        if place.parked.is_empty() {
+            place.since_parked = 0;
+        }
+        place.parked.push_back(item);
+        self.list(id);
+    }
+
+    /// Whose turn it is. `may_unpark` says whether a parked one may run; without it a tenant that has nothing
+    /// else keeps its place.
+    #[inline]
+    pub(super) fn next(&mut self, may_unpark: bool) -> Option<Turn<T>> {
+        let mut passed = 0;
+        while passed <= self.round.len() {
+            let (id, from_fresh) = match self.fresh.front() {
+                Some(id) => (*id, true),
+                None => (*self.round.front()?, false),
+            };
+            let rest = PARKED_REST_SLICES * self.quantum;
+            let place = &mut self.places[id as usize];
+            if place.deficit <= 0 {
+                self.pass_on(id, from_fresh);
+                // A debt is repaid in a bounded number of rounds.
+                passed = 0;
+                continue;
+            }
+            let parked_first = may_unpark && place.since_parked >= rest && !place.parked.is_empty();
+            if !parked_first && let Some(item) = place.ready.pop_front() {
+                self.ready -= 1;
+                return Some(Turn { place: PlaceId(id), item, was_parked: false });
+            }
+            if place.parked.is_empty() {
+                self.unlist(id, from_fresh);
+            } else if may_unpark {
+                place.since_parked = 0;
+                let item = place.parked.pop_front()?;
+                self.parked -= 1;
+                return Some(Turn { place: PlaceId(id), item, was_parked: true });
+            } else {
+                // Not now: the next in the ring, once around.
+                passed += 1;
+                self.send_back(id, from_fresh);
+            }
+        }
+        None
+    }
+
+    /// Gives back what was taken and not run.
+    pub(super) fn put_back(&mut self, turn: Turn<T>) {
+        let place = &mut self.places[turn.place.0 as usize];
+        if turn.was_parked {
+            self.parked += 1;
+            place.parked.push_front(turn.item);
+            // It has waited for as long as it has to.
+            place.since_parked = u64::MAX;
+        } else {
+            self.ready += 1;
+            place.ready.push_front(turn.item);
+        }
+        self.list(turn.place);
+    }
+
+    /// A tenant has used this many cycles.
+    #[inline]
+    pub(super) fn charge(&mut self, id: PlaceId, cycles: u64) {
+        let debt_max = (TENANT_DEBT_SLICES_MAX * self.quantum) as i64;
+        let place = &mut self.places[id.0 as usize];
+        place.deficit = (place.deficit - cycles as i64).max(-debt_max);
+        if !place.parked.is_empty() {
+            place.since_parked = place.since_parked.saturating_add(cycles);
+        }
+    }
+
+    /// Takes the newest parked one of the tenant that has most of them.
+    pub(super) fn take_newest_of_most_parked(&mut self) -> Option<T> {
+        let listed = self.fresh.iter().chain(&self.round);
+        let most = *listed.max_by_key(|id| self.places[**id as usize].parked.len())?;
+        let item = self.places[most as usize].parked.pop_back()?;
+        self.parked -= 1;
+        Some(item)
+    }
+
+    /// Takes out one of the parked ones that `ends` picks.
+    pub(super) fn take_parked(&mut self, mut ends: impl FnMut(&T) -> bool) -> Option<T> {
+        if self.parked == 0 {
+            return None;
+        }
+        for id in self.fresh.iter().chain(&self.round) {
+            let parked = &mut self.places[*id as usize].parked;
+            if let Some(item) = parked.iter().position(&mut ends).and_then(|at| parked.remove(at)) {
+                self.parked -= 1;
+                return Some(item);
+            }
+        }
+        None
+    }
+
+    /// Takes any that waits, whoever's turn it is.
+    pub(super) fn take_any(&mut self) -> Option<T> {
+        for id in self.fresh.iter().chain(&self.round) {
+            let place = &mut self.places[*id as usize];
+            if let Some(item) = place.ready.pop_front() {
+                self.ready -= 1;
+                return Some(item);
+            }
+            if let Some(item) = place.parked.pop_front() {
+                self.parked -= 1;
+                return Some(item);
+            }
+        }
+        None
+    }
+
+    /// Lists a place that has something to run.
+    #[inline]
+    fn list(&mut self, id: PlaceId) {
+        if self.places[id.0 as usize].listed == Listed::No {
+            self.list_anew(id.0);
+        }
+    }
+
+    fn list_anew(&mut self, id: u32) {
+        let rounds = self.rounds;
+        let place = &mut self.places[id as usize];
+        let quantum = quantum_of(self.quantum, &place.account) as i64;
+        let missed = (rounds - place.rounds) / ROUND;
+        place.rounds += missed * ROUND;
+        let repaid = i64::try_from(missed).unwrap_or(i64::MAX).saturating_mul(quantum);
+        place.deficit = place.deficit.saturating_add(repaid).min(quantum);
+        if place.deficit > 0 {
+            place.listed = Listed::Fresh;
+            self.fresh.push_back(id);
+        } else {
+            place.listed = Listed::Round;
+            self.round.push_back(id);
+        }
+    }
+
+    fn unlist(&mut self, id: u32, from_fresh: bool) {
+        let list = if from_fresh { &mut self.fresh } else { &mut self.round };
+        list.pop_front();
+        let place = &mut self.places[id as usize];
+        place.listed = Listed::No;
+        place.rounds = place.rounds.max(self.rounds);
+    }
+
+    /// Gives the first of the ring its quantum and sends it to the end.
+    fn pass_on(&mut self, id: u32, from_fresh: bool) {
+        if !from_fresh {
+            self.rounds += ROUND / self.round.len().max(1) as u64;
+            let place = &mut self.places[id as usize];
+            place.deficit += quantum_of(self.quantum, &place.account) as i64;
+        }
+        self.send_back(id, from_fresh);
+    }
+
+    fn send_back(&mut self, id: u32, from_fresh: bool) {
+        if from_fresh {
+            self.fresh.pop_front();
+            self.places[id as usize].listed = Listed::Round;
+        } else {
+            self.round.pop_front();
+        }
+        self.round.push_back(id);
+    }
+
+    #[cold]
+    fn place_of(&mut self, account: &Arc<Account>) -> PlaceId {
+        let id = match self.known.get(&account.tenant.0) {
+            Some(id) => PlaceId(*id),
+            None => self.make_place(account),
+        };
+        self.last = (Arc::as_ptr(account), id);
+        id
+    }
+
+    fn make_place(&mut self, account: &Arc<Account>) -> PlaceId {
+        if self.known.len() >= TENANT_PLACES_KEPT && self.vacant.is_empty() {
+            self.vacate();
+        }
+        let fresh = Place {
+            account: Arc::clone(account),
+            ready: VecDeque::new(),
+            parked: VecDeque::new(),
+            deficit: quantum_of(self.quantum, account) as i64,
+            since_parked: 0,
+            rounds: self.rounds,
+            listed: Listed::No,
+            live: 0,
+        };
+        let id = if let Some(id) = self.vacant.pop() {
+            self.places[id as usize] = fresh;
+            id
+        } else {
+            self.places.push(fresh);
+            (self.places.len() - 1) as u32
+        };
+        self.known.insert(account.tenant.0, id);
+        PlaceId(id)
+    }
+
+    /// Makes the places free of tenants that have nothing here now.
+    fn vacate(&mut self) {
+        self.last = (std::ptr::null(), PlaceId(0));
+        let (places, vacant) = (&self.places, &mut self.vacant);
+        self.known.retain(|_, id| {
+            let place = &places[*id as usize];
+            let stays = place.live > 0 || place.listed != Listed::No;
+            if !stays {
+                vacant.push(*id);
+            }
+            stays
+        });
+    }
+}
+
+/// What a tenant gets in a round, in cycles; `quantum` is for the default weight.
+#[inline]
+fn quantum_of(quantum: u64, account: &Account) -> u64 {
+    (quantum * account.limit(TenantLimit::Weight) / TENANT_WEIGHT_DEFAULT).max(1)
+}
+
+#[cfg(test)]
+mod tests;
