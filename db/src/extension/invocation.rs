@@ -179,7 +179,7 @@ impl<O> Invocations<O> {
         let (ends, mut left) = (began.saturating_add(TURN_SLICES * slice), self.queue.ready());
         let (mut reading, mut polls, mut extension, mut place) = (began, 0, std::ptr::null(), None);
         let mut may_unpark = true;
-        while left > 0 || may_unpark {
+        while left > 0 || (may_unpark && self.queue.parked() > 0) {
             let Some(turn) = self.queue.next(may_unpark) else { break };
             if turn.was_parked {
                 may_unpark = false;

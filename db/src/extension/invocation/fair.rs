@@ -75,6 +75,8 @@ pub(super) struct Fair<T> {
     ready: usize,
     parked: usize,
     last: (*const Account, PlaceId),
+    /// The first of the lists, if that is known.
+    first: Option<PlaceId>,
 }
 
 /// What is to run.
@@ -102,6 +104,7 @@ impl<T> Fair<T> {
             ready: 0,
             parked: 0,
             last: (std::ptr::null(), PlaceId(0)),
+            first: None,
         }
     }
 
@@ -152,14 +155,30 @@ impl<T> Fair<T> {
 
     /// Whose turn it is. `may_unpark` says whether a parked one may run; without it a tenant that has nothing
     /// else keeps its place.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next(&mut self, may_unpark: bool) -> Option<Turn<T>> {
+        if let Some(first) = self.first {
+            let place = &mut self.places[first.0 as usize];
+            if place.deficit > 0
+                && place.parked.is_empty()
+                && let Some(item) = place.ready.pop_front()
+            {
+                self.ready -= 1;
+                return Some(Turn { place: first, item, was_parked: false });
+            }
+        }
+        self.next_in_order(may_unpark)
+    }
+
+    #[inline(never)]
+    fn next_in_order(&mut self, may_unpark: bool) -> Option<Turn<T>> {
         let mut passed = 0;
         while passed <= self.round.len() {
             let (id, from_fresh) = match self.fresh.front() {
                 Some(id) => (*id, true),
                 None => (*self.round.front()?, false),
             };
+            self.first = Some(PlaceId(id));
             let rest = PARKED_REST_SLICES * self.quantum;
             let place = &mut self.places[id as usize];
             if place.deficit <= 0 {
@@ -274,6 +293,8 @@ impl<T> Fair<T> {
         if place.deficit > 0 {
             place.listed = Listed::Fresh;
             self.fresh.push_back(id);
+            // What was first may have been in the ring.
+            self.first = None;
         } else {
             place.listed = Listed::Round;
             self.round.push_back(id);
@@ -281,6 +302,7 @@ impl<T> Fair<T> {
     }
 
     fn unlist(&mut self, id: u32, from_fresh: bool) {
+        self.first = None;
         let list = if from_fresh { &mut self.fresh } else { &mut self.round };
         list.pop_front();
         let place = &mut self.places[id as usize];
@@ -299,6 +321,7 @@ impl<T> Fair<T> {
     }
 
     fn send_back(&mut self, id: u32, from_fresh: bool) {
+        self.first = None;
         if from_fresh {
             self.fresh.pop_front();
             self.places[id as usize].listed = Listed::Round;
