@@ -17,6 +17,8 @@ pub struct Config {
     /// Where streams are accepted. Core `i` listens for frames on the UDP port of the same number plus
     /// `i`; with port 0 the kernel chooses all of them.
     pub listen: SocketAddr,
+    /// Where metrics are shown over HTTP, if anywhere.
+    pub metrics: Option<SocketAddr>,
     /// Worker threads.
     pub cores: usize,
     /// CPUs that the workers are pinned to, one each, or none.
@@ -53,6 +55,7 @@ impl Config {
     pub fn new(data_directory: PathBuf) -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            metrics: None,
             cores: 1,
             pin: Vec::new(),
             memory_bytes: 1 << 30,

@@ -138,6 +138,35 @@ pub const AUDIT_ENTRIES_READ_MAX: u32 = 1024;
 /// Bytes of the description of an act.
 pub const AUDIT_ACT_BYTES_MAX: usize = 512;
 
+/// Connections of the metrics port at a time: a few scrapers; each is a thread, and no more than these render.
+pub const METRICS_CONNECTIONS_MAX: usize = 8;
+
+/// Bytes of the head of a request on the metrics port.
+pub const METRICS_HEAD_BYTES_MAX: usize = 8 << 10;
+
+/// Header lines of a request on the metrics port.
+pub const METRICS_HEADERS_MAX: usize = 64;
+
+/// The head of a request has to arrive on the metrics port within this time, in milliseconds.
+pub const METRICS_HEAD_TIMEOUT_MS: u64 = 2_000;
+
+/// An answer of the metrics port has to be taken within this time, in milliseconds: the longest scrape
+/// timeout that is of use.
+pub const METRICS_ANSWER_TIMEOUT_MS: u64 = 30_000;
+
+/// Requests that one source prefix may send to the metrics port at once.
+pub const METRICS_REQUESTS_BURST: u32 = 32;
+
+/// Requests of one source prefix to the metrics port per second: rendering all of 10,000 tenants takes some
+/// tens of milliseconds of a core.
+pub const METRICS_REQUESTS_PER_SECOND: u32 = 8;
+
+/// Bytes of an answer of the metrics port that are rendered before they are sent.
+pub const METRICS_CHUNK_BYTES: usize = 64 << 10;
+
+/// Tenants that metrics are shown of, and versions of extensions: beyond them, those that came last are left out.
+pub const METRICS_ROWS_MAX: usize = 16_384;
+
 /// How long the control plane waits for the workers to take a change, in milliseconds.
 pub const CHANGE_TIMEOUT_MS: u64 = 5_000;
 

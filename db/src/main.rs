@@ -1,7 +1,7 @@
 //! `splinter-server`: reads the command line, starts the server, waits for a signal.
 //!
-//! Prints one line, `ready tcp=ADDRESS udp=PORT[,PORT...]`, on standard output when it serves; everything
-//! else goes to standard error. Ends with 0 after SIGTERM or SIGINT, with 1 when it cannot start or its
+//! Prints one line, `ready tcp=ADDRESS udp=PORT[,PORT...] [metrics=ADDRESS]`, on standard output when it serves;
+//! everything else goes to standard error. Ends with 0 after SIGTERM or SIGINT, with 1 when it cannot start or its
 //! workers break, with 2 when the command line is wrong.
 
 use std::fs;
@@ -26,6 +26,10 @@ struct Arguments {
     /// Address for streams (TCP); core i takes frames on the UDP port of this number plus i
     #[arg(long, env = "SPLINTER_LISTEN", default_value = "127.0.0.1:7700", value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
+
+    /// Show metrics for Prometheus over HTTP on this address, under /metrics, to whoever can reach it
+    #[arg(long, env = "SPLINTER_METRICS", value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
 
     /// Worker threads
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -123,6 +127,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
 fn config(arguments: Arguments) -> Config {
     Config {
         listen: arguments.listen,
+        metrics: arguments.metrics,
         cores: arguments.cores,
         pin: arguments.pin.map_or_else(Vec::new, |list| list.0),
         memory_bytes: arguments.memory,
@@ -136,7 +141,8 @@ fn config(arguments: Arguments) -> Config {
 
 fn announce(server: &Server, ready_file: Option<&Path>) -> io::Result<()> {
     let ports: Vec<String> = server.frame_ports().iter().map(u16::to_string).collect();
-    let line = format!("ready tcp={} udp={}\n", server.tcp(), ports.join(","));
+    let metrics = server.metrics().map_or_else(String::new, |address| format!(" metrics={address}"));
+    let line = format!("ready tcp={} udp={}{metrics}\n", server.tcp(), ports.join(","));
     if let Some(path) = ready_file {
         // Renamed into place, so that whoever waits for the file never reads half a line.
         let fresh = path.with_extension("new");

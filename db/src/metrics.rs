@@ -2,15 +2,16 @@
 //!
 //! A counter is a relaxed atomic with one writer, so counting is a load, an addition and a store without a
 //! bus lock; the counters of two workers never share a cache line. Sums over the workers may miss what
-//! happens meanwhile, never what happened before. The control plane adds them up for `Stats`.
+//! happens meanwhile, never what happened before. The control plane adds them up for statistics and shows them
+//! on the metrics port.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)*) => {
         /// What a worker counts.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Counter { $($(#[$doc])* $variant,)* }
+        pub enum Counter { $($(#[doc = $doc])+ $variant,)* }
 
         impl Counter {
             /// All counters in the order of their declaration.
@@ -20,6 +21,12 @@ macro_rules! counters {
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Counter::$variant => $name,)* }
+            }
+
+            /// One sentence for people.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self { $(Counter::$variant => concat!($($doc),+).trim_ascii(),)* }
             }
         }
     };

@@ -5,7 +5,7 @@
 //! each served by [`connection`], which opens sessions ([`opening`]), administers ([`administration`]) and
 //! hands data requests to workers ([`stream_request`]). What control threads decide reaches the workers as
 //! [`change`]s to their [`catalog`]; what tenants let each other do is a [`grant`]. [`populate`] backs memory ahead of
-//! its use. [`boot`] puts the parts together.
+//! its use, [`exposition`] shows metrics over HTTP. [`boot`] puts the parts together.
 
 pub mod administration;
 pub mod administrator;
@@ -15,6 +15,7 @@ pub mod change;
 pub mod connection;
 pub mod control;
 pub mod dispatch;
+pub mod exposition;
 pub mod grant;
 pub mod invocation;
 pub mod listening;

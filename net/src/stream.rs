@@ -90,6 +90,12 @@ impl Stream {
         Ok(Self { socket, record_timeout })
     }
 
+    /// The socket, for who speaks something else than records over it.
+    #[must_use]
+    pub fn into_socket(self) -> TcpStream {
+        self.socket
+    }
+
     /// The other end.
     ///
     /// # Errors

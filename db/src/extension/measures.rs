@@ -153,7 +153,13 @@ impl Tally {
     #[must_use]
     pub fn cpu_ns(&self) -> u64 {
         let cycles = u128::from(self.timed_cycles) * u128::from(self.calls());
-        nanoseconds((cycles / u128::from(self.timed.max(1))).try_into().unwrap_or(u64::MAX))
+        cycles::to_ns((cycles / u128::from(self.timed.max(1))).try_into().unwrap_or(u64::MAX))
+    }
+
+    /// Time on the processor of those that were timed, in nanoseconds.
+    #[must_use]
+    pub fn timed_ns(&self) -> u64 {
+        cycles::to_ns(self.timed_cycles)
     }
 
     /// The time that so many of 1000 invocations do not exceed, in nanoseconds; 0 when none was timed.
@@ -166,7 +172,7 @@ impl Tally {
             below += count;
             below >= rank
         };
-        self.times.iter().position(reached).map_or(0, |step| nanoseconds(middle_of(step)))
+        self.times.iter().position(reached).map_or(0, |step| cycles::to_ns(middle_of(step)))
     }
 }
 
@@ -249,17 +255,13 @@ fn middle_of(step: usize) -> u64 {
     (first << shift) + ((1 << shift) >> 1)
 }
 
-fn nanoseconds(cycles: u64) -> u64 {
-    let ns = u128::from(cycles) * 1000 / u128::from(cycles::per_us());
-    u64::try_from(ns).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use wire::Status;
 
-    use super::{ENDS, Gauge, Measures, STEPS, middle_of, nanoseconds, step_of};
+    use super::{ENDS, Gauge, Measures, STEPS, middle_of, step_of};
     use crate::limits::INVOCATIONS_PER_TIMING;
+    use crate::sched::cycles;
 
     #[test]
     fn steps_grow_with_the_time_and_lie_close() {
@@ -291,8 +293,9 @@ mod tests {
         let tally = measures.tally();
         assert_eq!((tally.calls(), tally.errors(), tally.timed), (5, 1, 4));
         assert_eq!(tally.ends[ENDS.iter().position(|end| *end == "panicked").expect("an end")], 1);
-        assert_eq!(tally.cpu_ns(), nanoseconds(103_000 * 5 / 4));
-        let near = |found: u64, cycles: u64| found.abs_diff(nanoseconds(cycles)) * 10 <= nanoseconds(cycles);
+        assert_eq!(tally.cpu_ns(), cycles::to_ns(103_000 * 5 / 4));
+        let near =
+            |found: u64, cycles: u64| found.abs_diff(cycles::to_ns(cycles)) * 10 <= cycles::to_ns(cycles);
         assert!(near(tally.quantile_ns(500), 1_000) && near(tally.quantile_ns(990), 100_000));
         assert_eq!(Measures::new().tally().quantile_ns(500), 0);
     }

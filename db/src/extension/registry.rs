@@ -27,6 +27,7 @@ use builder::{Artefact, BuildError, Package, Toolchain};
 use super::Extension;
 use super::lineup::Lineup;
 use super::log::ExtensionLog;
+use super::measures::Measures;
 use super::native::{Library, LoadError};
 use crate::tenant::TenantId;
 use crate::tenant::account::Accounts;
@@ -234,6 +235,20 @@ impl Registry {
             lineage.failing().map(|failing| (*tenant, name.clone(), failing))
         });
         failing.collect()
+    }
+
+    /// What the invocations of all versions came to, by owner and name and version.
+    #[must_use]
+    pub fn measures(&self) -> Vec<(TenantId, String, u32, Arc<Measures>)> {
+        let live = self.live();
+        let versions = live.extensions.iter().flat_map(|((tenant, name), lineage)| {
+            let measures = |installed: &Installed| Arc::clone(&installed.extension.measures);
+            let of = move |(version, installed): (&u32, &Arc<Installed>)| {
+                (*tenant, name.clone(), *version, measures(installed))
+            };
+            lineage.versions.iter().map(of)
+        });
+        versions.collect()
     }
 
     /// The names of a tenant's extensions, in order.

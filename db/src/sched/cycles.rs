@@ -40,6 +40,12 @@ pub fn to_us(cycles: u64) -> u64 {
     cycles / per_us()
 }
 
+/// Nanoseconds of some cycles.
+#[must_use]
+pub fn to_ns(cycles: u64) -> u64 {
+    u64::try_from(u128::from(cycles) * 1000 / u128::from(per_us())).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{now, of_us, to_us};

@@ -24,8 +24,10 @@ use store::Store;
 use super::administration;
 use super::administrator;
 use super::change::{Change, ChangeSender, change_queue};
+use super::connection;
 use super::control::Control;
-use super::listening;
+use super::exposition;
+use super::listening::{self, Reception};
 use super::populate;
 use super::process::pin_thread;
 use super::refusal::{Rate, RefusalLimit};
@@ -79,7 +81,8 @@ pub struct Devices<P: Port> {
 pub struct Server {
     control: Arc<Control>,
     tcp: SocketAddr,
-    stop: StopHandle,
+    metrics: Option<SocketAddr>,
+    stops: Vec<StopHandle>,
     stopping: Arc<AtomicBool>,
     control_threads: Vec<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
@@ -123,6 +126,7 @@ impl Server {
         let Devices { listener, ports, metadata, prepare } = devices;
         let clock = Clock::new();
         let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
+        let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
         let administrator = administrator::open(&config.data_directory)
             .map_err(|error| BootError::new("the administrator's secret", error))?;
         let store = Store::new(store::Config {
@@ -167,7 +171,8 @@ impl Server {
         let mut server = Self {
             control,
             tcp,
-            stop: listener.stop_handle(),
+            metrics,
+            stops: Vec::new(),
             stopping,
             control_threads: Vec::new(),
             workers: started.threads,
@@ -175,23 +180,17 @@ impl Server {
         };
         administration::restore(&server.control)
             .map_err(|refusal| BootError::new("cannot restore", refusal.text))?;
-        server.start_control(listener)?;
+        server.start_control()?;
+        server.open_doors(listener, readers)?;
         if config.populate {
             let (store, stopping) = (Arc::clone(&server.control.store), Arc::clone(&server.stopping));
-            let populating = populate::start(store, stopping)
-                .map_err(|error| BootError::new("cannot start a thread", error))?;
+            let populating = populate::start(store, stopping).map_err(no_thread)?;
             server.control_threads.push(populating);
         }
         Ok(server)
     }
 
-    fn start_control(&mut self, listener: Listener) -> Result<(), BootError> {
-        let failed = |error| BootError::new("cannot start a thread", error);
-        let (control, stopping) = (Arc::clone(&self.control), Arc::clone(&self.stopping));
-        let accepting = thread::Builder::new()
-            .name("listener".to_owned())
-            .spawn(move || listening::accept_all(&control, &listener, &stopping));
-        self.control_threads.push(accepting.map_err(failed)?);
+    fn start_control(&mut self) -> Result<(), BootError> {
         let (control, stopping) = (Arc::clone(&self.control), Arc::clone(&self.stopping));
         let sweeping = thread::Builder::new().name("housekeeping".to_owned()).spawn(move || {
             while !stopping.load(Ordering::Relaxed) {
@@ -200,7 +199,27 @@ impl Server {
                 administration::watch_canaries(&control);
             }
         });
-        self.control_threads.push(sweeping.map_err(failed)?);
+        self.control_threads.push(sweeping.map_err(no_thread)?);
+        Ok(())
+    }
+
+    /// Lets clients in, and who reads metrics.
+    fn open_doors(&mut self, clients: Listener, readers: Option<Listener>) -> Result<(), BootError> {
+        self.receive("listener", clients, connection::reception(&self.control, &self.stopping))?;
+        match readers {
+            Some(readers) => self.receive("metrics", readers, exposition::reception(&self.control)),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts the thread `name`, which receives streams.
+    fn receive(&mut self, name: &str, listener: Listener, reception: Reception) -> Result<(), BootError> {
+        self.stops.push(listener.stop_handle());
+        let stopping = Arc::clone(&self.stopping);
+        let accepting = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || listening::accept_all(reception, &listener, &stopping));
+        self.control_threads.push(accepting.map_err(no_thread)?);
         Ok(())
     }
 
@@ -208,6 +227,12 @@ impl Server {
     #[must_use]
     pub fn tcp(&self) -> SocketAddr {
         self.tcp
+    }
+
+    /// Where metrics are shown, if anywhere.
+    #[must_use]
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics
     }
 
     /// The UDP port of each core.
@@ -231,7 +256,9 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::Relaxed);
-        self.stop.stop();
+        for stop in &self.stops {
+            stop.stop();
+        }
         for thread in self.control_threads.drain(..) {
             thread.thread().unpark();
             // A thread that panicked has said so.
@@ -244,6 +271,17 @@ impl Drop for Server {
             let _ = worker.join();
         }
     }
+}
+
+fn no_thread(error: io::Error) -> BootError {
+    BootError::new("cannot start a thread", error)
+}
+
+/// The listener of the metrics port and its address.
+fn listen_for_readers(address: SocketAddr) -> Result<(Listener, SocketAddr), BootError> {
+    Listener::bind(address)
+        .and_then(|listener| listener.local().map(|local| (listener, local)))
+        .map_err(|error| BootError::new(&format!("cannot show metrics on TCP {address}"), error))
 }
 
 struct StartedWorkers {

@@ -16,15 +16,30 @@ use wire::{RecordHeader, Status, opcode};
 use super::administration;
 use super::change::{Change, StreamRequest, answer_channel};
 use super::control::{Control, Refusal};
+use super::listening::Reception;
 use super::opening::{self, Role};
-use crate::limits::{OPENING_BYTES_MAX, OPENING_TIMEOUT_MS, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS};
+use crate::limits::{
+    CONNECTIONS_MAX, OPENING_BYTES_MAX, OPENING_TIMEOUT_MS, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS,
+};
 use crate::session::{Answer, Session};
 
 /// Bytes of a record's header behind the length.
 const HEAD_BYTES: usize = RECORD_HEADER_BYTES - RecordHeader::LENGTH_BYTES;
 
+/// How clients are received.
+#[must_use]
+pub fn reception(control: &Arc<Control>, stopping: &Arc<AtomicBool>) -> Reception {
+    let (control, stopping) = (Arc::clone(control), Arc::clone(stopping));
+    Reception {
+        name: "stream",
+        connections_max: CONNECTIONS_MAX,
+        serve: Box::new(move |stream, peer| serve(&control, stream, peer, &stopping)),
+        turn_away,
+    }
+}
+
 /// Serves a stream until its peer leaves, its session ends, or the server stops.
-pub fn serve(control: &Control, mut stream: Stream, peer: SocketAddr, stopping: &AtomicBool) {
+fn serve(control: &Control, mut stream: Stream, peer: SocketAddr, stopping: &AtomicBool) {
     let Some(role) = open(control, &mut stream, peer) else { return };
     match role {
         Role::Administrator => converse(control, &mut stream, &Role::Administrator, stopping),
@@ -37,7 +52,7 @@ pub fn serve(control: &Control, mut stream: Stream, peer: SocketAddr, stopping: 
 }
 
 /// Tells a peer that there are as many streams as may be, and closes. The answer fits the socket's buffer.
-pub fn turn_away(mut stream: Stream) {
+fn turn_away(mut stream: Stream) {
     answer_record(&mut stream, 0, Status::LimitExceeded, b"the server has as many connections as it may");
 }
 

@@ -209,6 +209,12 @@ impl Control {
         self.tell(&Change::SessionClosed(token))
     }
 
+    /// Workers that run no more: each holds on to its counters until then.
+    #[must_use]
+    pub fn workers_ended(&self) -> usize {
+        self.metrics.iter().filter(|metrics| Arc::strong_count(metrics) == 1).count()
+    }
+
     /// What is done now and then: ends idle sessions, unloads code that nobody uses any more.
     pub fn tidy(&self) {
         self.close_idle_sessions();

@@ -1,6 +1,7 @@
-//! Accepts streams and gives each a control thread, as many as the limit allows.
+//! Accepts streams and gives each a control thread, as many as its limit allows.
 //!
-//! Ends when its listener is stopped; then it closes all streams and waits for their threads.
+//! Who is received, how and how many is the [`Reception`]'s: there is one for clients and one for who reads
+//! metrics. Ends when its listener is stopped; then it closes all streams and waits for their threads.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,12 +12,23 @@ use std::time::Duration;
 
 use net::{Listener, Stream, StreamCloser};
 
-use super::connection;
-use super::control::{Control, lock};
-use crate::limits::{CONNECTIONS_MAX, CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS};
+use super::control::lock;
+use crate::limits::{CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS};
 
 /// How long to wait when the process is out of descriptors or threads.
 const BREATH: Duration = Duration::from_millis(20);
+
+/// How streams are received.
+pub struct Reception {
+    /// Name of their threads.
+    pub name: &'static str,
+    /// Streams at a time.
+    pub connections_max: usize,
+    /// Serves one until it is over.
+    pub serve: Box<dyn Fn(Stream, SocketAddr) + Send + Sync>,
+    /// Tells one that there are as many as may be.
+    pub turn_away: fn(Stream),
+}
 
 #[derive(Default)]
 struct Connections {
@@ -25,7 +37,8 @@ struct Connections {
 }
 
 /// Accepts until the listener is stopped.
-pub fn accept_all(control: &Arc<Control>, listener: &Listener, stopping: &Arc<AtomicBool>) {
+pub fn accept_all(reception: Reception, listener: &Listener, stopping: &AtomicBool) {
+    let reception = Arc::new(reception);
     let connections = Arc::new(Connections::default());
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     let mut number = 0;
@@ -40,13 +53,13 @@ pub fn accept_all(control: &Arc<Control>, listener: &Listener, stopping: &Arc<At
             }
         };
         threads.retain(|thread| !thread.is_finished());
-        if connections.count.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
+        if connections.count.load(Ordering::Relaxed) >= reception.connections_max {
             tracing::warn!(%peer, "a connection was turned away: there are as many as may be");
-            connection::turn_away(stream);
+            (reception.turn_away)(stream);
             continue;
         }
         number += 1;
-        match spawn(control, &connections, stream, peer, stopping, number) {
+        match spawn(&reception, &connections, stream, peer, number) {
             Ok(thread) => threads.push(thread),
             Err(error) => tracing::warn!(%error, %peer, "a connection was closed"),
         }
@@ -62,19 +75,19 @@ pub fn accept_all(control: &Arc<Control>, listener: &Listener, stopping: &Arc<At
 }
 
 fn spawn(
-    control: &Arc<Control>,
+    reception: &Arc<Reception>,
     connections: &Arc<Connections>,
     stream: Stream,
     peer: SocketAddr,
-    stopping: &Arc<AtomicBool>,
     number: u64,
 ) -> std::io::Result<JoinHandle<()>> {
     let closer = stream.closer()?;
-    let (control, stopping) = (Arc::clone(control), Arc::clone(stopping));
+    let reception = Arc::clone(reception);
     let guard = Registered::new(connections, number, closer);
-    thread::Builder::new().name(format!("stream-{number}")).stack_size(CONTROL_STACK_BYTES).spawn(move || {
+    let name = format!("{}-{number}", reception.name);
+    thread::Builder::new().name(name).stack_size(CONTROL_STACK_BYTES).spawn(move || {
         let _guard = guard;
-        connection::serve(&control, stream, peer, &stopping);
+        (reception.serve)(stream, peer);
     })
 }
 

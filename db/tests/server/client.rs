@@ -96,13 +96,30 @@ pub struct Client {
 
 impl Client {
     pub fn open(site: &Site, tenant: &str, secret: &str) -> Result<Self, Refused> {
+        let config = RequesterConfig { call_timeout_us: 30_000_000, ..RequesterConfig::default() };
+        Self::open_with(site, tenant, secret, config)
+    }
+
+    /// A client that sends each request once, on a network that loses nothing.
+    pub fn open_patient(site: &Site, tenant: &str, secret: &str) -> Result<Self, Refused> {
+        let never_us = 3_600_000_000;
+        let config = RequesterConfig {
+            call_timeout_us: 30_000_000,
+            resend_initial_us: never_us,
+            resend_min_us: never_us,
+            resend_max_us: never_us,
+            ..RequesterConfig::default()
+        };
+        Self::open_with(site, tenant, secret, config)
+    }
+
+    fn open_with(site: &Site, tenant: &str, secret: &str, config: RequesterConfig) -> Result<Self, Refused> {
         let request = OpenRequest::Session { tenant, secret };
         let (control, answer) = ControlStream::open(site.server.tcp(), &request)?;
         let opened = Opened::decode(&answer).expect("an opened session");
         let port = site.network.port().expect("a port");
         let server = site.cores[usize::from(opened.home_core)];
         assert_eq!(server.port(), opened.core_ports[usize::from(opened.home_core)]);
-        let config = RequesterConfig { call_timeout_us: 30_000_000, ..RequesterConfig::default() };
         let requester = Requester::new(opened.token, opened.next_sequence, opened.credits, config);
         let (batch, outbox) = (Batch::new(), Outbox::new(port.frame_bytes_max()));
         Ok(Self { control, port, requester, opened, server, batch, outbox, start: Instant::now() })

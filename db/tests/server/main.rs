@@ -6,6 +6,7 @@ mod client;
 mod damage;
 mod disk;
 mod exactly_once;
+mod exposition;
 mod extensions;
 mod grants;
 mod isolation;
@@ -60,6 +61,7 @@ impl Site {
             memory_bytes: 64 << 20,
             segment_bytes: 4 << 20,
             huge_pages: false,
+            metrics: Some(([127, 0, 0, 1], 0).into()),
             ..Config::new(directory.to_owned())
         };
         let devices = Devices { listener, ports, metadata, prepare };

@@ -37,6 +37,7 @@ pub const CRATES: &[Crate] = &[
         outside: &[
             "clap",
             "getrandom",
+            "httparse",
             "libc",
             "libloading",
             "redb",

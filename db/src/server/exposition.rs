@@ -1,0 +1,134 @@
+//! The metrics port: what the server counts, over HTTP, as Prometheus reads it.
+//!
+//! ```text
+//!   GET /metrics  ─▶ snapshot: names, counters, handles     locks of the control plane, each for a copy of a list
+//!                 ─▶ families, one after the other          no lock; sent as they come, 64 KiB at a time
+//!   GET /health   ─▶ 200 while all workers run, else 503
+//! ```
+//! Served by control threads alone, a few at a time, one answer each, with limits on what is read, on how long
+//! it may take and on how often a source may ask. Workers write their counters as always and never know.
+//! Counters only grow while the server runs. Who can reach the port reads the names of all tenants: see
+//! docs/security.md.
+
+mod cores;
+mod extensions;
+mod http;
+mod store;
+mod tenants;
+mod text;
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use super::control::{Control, Refusal, lock};
+use super::listening::Reception;
+use super::refusal::{Rate, RefusalLimit};
+use crate::limits::{METRICS_CONNECTIONS_MAX, METRICS_REQUESTS_BURST, METRICS_REQUESTS_PER_SECOND};
+use extensions::Versions;
+use http::{Answer, Fault, Request};
+use tenants::Tenants;
+use text::{Kind, Text};
+
+/// What Prometheus wants to be told about the format.
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// How readers of metrics are received.
+#[must_use]
+pub fn reception(control: &Arc<Control>) -> Reception {
+    let control = Arc::clone(control);
+    let rate = Rate { burst: METRICS_REQUESTS_BURST, per_second: METRICS_REQUESTS_PER_SECOND };
+    let requests = Mutex::new(RefusalLimit::new(rate));
+    Reception {
+        name: "metrics",
+        connections_max: METRICS_CONNECTIONS_MAX,
+        serve: Box::new(move |stream, peer| {
+            // Who leaves before it has its answer gets none.
+            let _ = serve(&control, &requests, stream.into_socket(), peer);
+        }),
+        turn_away: |stream| http::turn_away(stream.into_socket()),
+    }
+}
+
+/// Answers one request.
+fn serve(
+    control: &Control,
+    requests: &Mutex<RefusalLimit>,
+    mut socket: TcpStream,
+    peer: SocketAddr,
+) -> io::Result<()> {
+    let request = match Request::read(&mut socket) {
+        Ok(request) => request,
+        Err(Fault::Gone) => return Ok(()),
+        Err(Fault::Refused(status)) => return Answer::refuse(socket, status),
+    };
+    if !lock(requests).take_for(peer, control.clock.now_us()) {
+        return Answer::refuse(socket, "429 Too Many Requests");
+    }
+    match request.path.as_str() {
+        "/metrics" => metrics(control, &request, socket),
+        "/health" => health(control, &request, socket),
+        _ => Answer::refuse(socket, "404 Not Found"),
+    }
+}
+
+fn health(control: &Control, request: &Request, socket: TcpStream) -> io::Result<()> {
+    let (status, body) = match control.workers_ended() {
+        0 => ("200 OK", "ok\n".to_owned()),
+        ended => ("503 Service Unavailable", format!("{ended} workers have ended\n")),
+    };
+    let mut answer = Answer::begin(socket, request, status, "text/plain; charset=utf-8")?;
+    answer.write(body.as_bytes())?;
+    answer.end()
+}
+
+fn metrics(control: &Control, request: &Request, socket: TcpStream) -> io::Result<()> {
+    let snapshot = match Snapshot::of(control) {
+        Ok(snapshot) => snapshot,
+        Err(refusal) => {
+            tracing::warn!(%refusal, "metrics cannot be shown");
+            return Answer::refuse(socket, "500 Internal Server Error");
+        }
+    };
+    let mut answer = Answer::begin(socket, request, "200 OK", CONTENT_TYPE)?;
+    let mut text = Text::new(|chunk: &[u8]| answer.write(chunk));
+    snapshot.write(control, &mut text)?;
+    text.end()?;
+    answer.end()
+}
+
+/// What is looked up under locks before anything is written.
+struct Snapshot {
+    tenants: Tenants,
+    versions: Versions,
+}
+
+impl Snapshot {
+    fn of(control: &Control) -> Result<Self, Refusal> {
+        let tenants = Tenants::of(control)?;
+        let versions = Versions::of(control, &tenants);
+        Ok(Self { tenants, versions })
+    }
+
+    fn write<W: FnMut(&[u8]) -> io::Result<()>>(
+        &self,
+        control: &Control,
+        text: &mut Text<W>,
+    ) -> io::Result<()> {
+        text.family("splinter_build_info", Kind::Gauge, "The version of the server.")?;
+        text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1)?;
+        text.family("splinter_uptime_seconds", Kind::Gauge, "Time since the server was started.")?;
+        text.seconds(&[], "", control.clock.now_us() * 1000)?;
+        text.family(
+            "splinter_metrics_left_out",
+            Kind::Gauge,
+            "Tenants and versions that are too many to show.",
+        )?;
+        text.sample(&[("of", "tenants")], self.tenants.left_out)?;
+        text.sample(&[("of", "versions")], self.versions.left_out)?;
+        cores::write(control, text)?;
+        store::write(control, text)?;
+        self.tenants.write(text)?;
+        self.versions.write(text)
+    }
+}

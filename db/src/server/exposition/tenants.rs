@@ -1,0 +1,92 @@
+//! What each tenant has.
+//!
+//! A tenant is shown from its creation to its end, at most [`METRICS_ROWS_MAX`] of them, the oldest first.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::Arc;
+
+use super::text::{Kind, Text};
+use crate::limits::METRICS_ROWS_MAX;
+use crate::server::control::{Control, Refusal, lock};
+use crate::tablet::TableEntry;
+use crate::tenant::TenantId;
+
+/// All tenants that are shown.
+pub(super) struct Tenants {
+    rows: BTreeMap<TenantId, Row>,
+    /// How many are not.
+    pub(super) left_out: u64,
+}
+
+/// One tenant.
+struct Row {
+    name: String,
+    sessions: u64,
+    tables: u64,
+    objects: u64,
+    object_bytes: u64,
+    index_bytes: u64,
+}
+
+impl Tenants {
+    /// What the control plane knows now.
+    pub(super) fn of(control: &Control) -> Result<Self, Refusal> {
+        let names: BTreeMap<TenantId, String> =
+            control.metadata.tenants()?.into_iter().map(|row| (row.id, row.name)).collect();
+        let left_out = names.len().saturating_sub(METRICS_ROWS_MAX) as u64;
+        let mut sessions: HashMap<TenantId, u64> = HashMap::new();
+        for open in lock(&control.sessions).values() {
+            *sessions.entry(open.session.tenant).or_default() += 1;
+        }
+        let mut rows: BTreeMap<TenantId, Row> = names
+            .into_iter()
+            .take(METRICS_ROWS_MAX)
+            .map(|(id, name)| (id, Row::new(name, sessions.get(&id).copied().unwrap_or(0))))
+            .collect();
+        let tables: Vec<Arc<TableEntry>> = lock(&control.tables).values().cloned().collect();
+        for entry in tables {
+            if let Some(row) = rows.get_mut(&entry.tenant) {
+                row.add(&entry);
+            }
+        }
+        Ok(Self { rows, left_out })
+    }
+
+    /// The name of a tenant that is shown.
+    pub(super) fn name(&self, tenant: TenantId) -> Option<&str> {
+        self.rows.get(&tenant).map(|row| row.name.as_str())
+    }
+
+    /// Writes the families.
+    pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(&self, text: &mut Text<W>) -> io::Result<()> {
+        type Gauge = (&'static str, &'static str, fn(&Row) -> u64);
+        let gauges: [Gauge; 5] = [
+            ("sessions", "Open sessions of the tenant.", |row| row.sessions),
+            ("tables", "Tables of the tenant.", |row| row.tables),
+            ("objects", "Objects in the tenant's tables.", |row| row.objects),
+            ("object_bytes", "Bytes of the objects in the tenant's tables.", |row| row.object_bytes),
+            ("index_bytes", "Bytes of the indexes of the tenant's tables.", |row| row.index_bytes),
+        ];
+        for (name, help, value) in gauges {
+            text.family(&format!("splinter_tenant_{name}"), Kind::Gauge, help)?;
+            for row in self.rows.values() {
+                text.sample(&[("tenant", &row.name)], value(row))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Row {
+    fn new(name: String, sessions: u64) -> Self {
+        Self { name, sessions, tables: 0, objects: 0, object_bytes: 0, index_bytes: 0 }
+    }
+
+    fn add(&mut self, entry: &TableEntry) {
+        self.tables += 1;
+        self.objects += entry.table.objects();
+        self.object_bytes += entry.table.bytes();
+        self.index_bytes += entry.table.index_bytes();
+    }
+}

@@ -1,0 +1,183 @@
+//! The metrics port: what it shows is what was done, in the format that Prometheus reads, whatever else is sent
+//! to it.
+
+mod format;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use db::config::Config;
+use db::limits::METRICS_CONNECTIONS_MAX;
+use db::server::boot::Server;
+use wire::{Condition, Request, Status};
+
+use super::client::Client;
+use super::extensions::{install, invoke, package};
+use super::logs::TALKER;
+use super::{Site, file};
+use format::Exposition;
+
+/// Sends bytes to the metrics port and gives all that comes back.
+fn ask(site: &Site, request: &[u8]) -> String {
+    let mut socket = connect(site);
+    // A server that has refused already may have closed.
+    let _ = socket.write_all(request);
+    let _ = socket.shutdown(Shutdown::Write);
+    answer(socket)
+}
+
+fn connect(site: &Site) -> TcpStream {
+    let socket = TcpStream::connect(metrics_port(site)).expect("a listener");
+    socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a working socket");
+    socket
+}
+
+fn metrics_port(site: &Site) -> SocketAddr {
+    site.server.metrics().expect("a server that shows metrics")
+}
+
+fn answer(mut socket: TcpStream) -> String {
+    let mut answer = Vec::new();
+    // What came before a reset counts.
+    let _ = socket.read_to_end(&mut answer);
+    String::from_utf8(answer).expect("text")
+}
+
+/// The number behind `HTTP/1.1`.
+fn status(answer: &str) -> &str {
+    answer.strip_prefix("HTTP/1.1 ").map_or("none", |rest| &rest[..3])
+}
+
+fn body(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").expect("a head").1
+}
+
+fn scrape(site: &Site) -> Exposition {
+    // In the older version the body comes as it is.
+    let answer = ask(site, b"GET /metrics HTTP/1.0\r\n\r\n");
+    assert_eq!(status(&answer), "200");
+    assert!(answer.contains("Content-Type: text/plain; version=0.0.4"), "{answer}");
+    Exposition::parse(body(&answer))
+}
+
+/// A client of a fresh tenant with one table that sends nothing twice.
+fn patient_tenant(site: &Site, name: &str) -> (Client, u32) {
+    let secret = site.create_tenant(name);
+    let mut client = Client::open_patient(site, name, &secret).expect("the right secret");
+    let table = client.create_table("t");
+    (client, table)
+}
+
+#[test]
+fn what_is_shown_is_what_was_done() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
+    let (mut ann, table) = patient_tenant(&site, "ann");
+    let (mut bob, other) = patient_tenant(&site, "bob");
+    let talker = install(&mut ann, "talker", &package(TALKER)).expect("a good extension").extension;
+    let before = scrape(&site);
+    for number in 0..10_u8 {
+        let key = [number];
+        let put = Request::Put { table, key: &key, value: b"value", condition: Condition::Always };
+        assert_eq!(ann.status(&put), Status::Ok);
+        assert_eq!(ann.status(&Request::Get { table, key: &key }), Status::Ok);
+    }
+    assert_eq!(bob.status(&Request::Get { table: other, key: b"absent" }), Status::NotFound);
+    for arguments in [&[2][..], &[2], &[2], &[]] {
+        ann.status(&invoke(talker, "say", table, arguments));
+    }
+    let after = scrape(&site);
+    let grown = |name: &str, labels: &[(&str, &str)]| after.value(name, labels) - before.value(name, labels);
+    assert_eq!(grown("splinter_core_puts_total", &[("core", "0")]), 10.0);
+    assert_eq!(grown("splinter_core_gets_total", &[("core", "0")]), 11.0);
+    assert_eq!(grown("splinter_core_requests_total", &[("core", "0")]), 25.0);
+    assert_eq!(after.value("splinter_tenant_objects", &[("tenant", "ann")]), 10.0);
+    assert_eq!(after.value("splinter_tenant_objects", &[("tenant", "bob")]), 0.0);
+    assert_eq!(after.value("splinter_store_objects", &[]), 10.0);
+    assert_eq!(after.value("splinter_tenant_sessions", &[("tenant", "ann")]), 1.0);
+    let version = [("tenant", "ann"), ("extension", "talker"), ("version", "1")];
+    assert_eq!(before.find("splinter_extension_calls_total", &version), None, "shown once it was called");
+    assert_eq!(after.value("splinter_extension_calls_total", &version), 4.0);
+    let [tenant, extension, number] = version;
+    let errors =
+        |kind| after.value("splinter_extension_errors_total", &[tenant, extension, number, ("kind", kind)]);
+    assert_eq!((errors("other_error"), errors("panicked")), (1.0, 0.0));
+    let median = [tenant, extension, number, ("quantile", "0.5")];
+    assert!(after.value("splinter_extension_run_seconds", &median) > 0.0);
+    assert!(after.value("splinter_extension_run_seconds_count", &version) >= 1.0);
+    after.check_growth(&before);
+    assert_eq!(body(&ask(&site, b"GET /health HTTP/1.0\r\n\r\n")), "ok\n");
+}
+
+#[test]
+fn whatever_is_sent_gets_a_status_and_the_server_serves_on() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut ann, table) = site.tenant_with_table("ann");
+    let long = [b"GET /metrics?".as_slice(), &[b'x'; 20_000], b" HTTP/1.1\r\n\r\n"].concat();
+    let cases: [(&[u8], &str); 9] = [
+        (b"GET / HTTP/1.1\r\n\r\n", "404"),
+        (b"GET /metrics/../etc/passwd HTTP/1.1\r\n\r\n", "404"),
+        (b"POST /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", "405"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n\n", "400"),
+        (b"GET /metrics HTTP/1.1\r\nno colon\r\n\r\n", "400"),
+        (b"GET /metrics HTTP/9.9\r\n\r\n", "400"),
+        (b"GET \xff\xfe HTTP/1.1\r\n\0: \r\n\r\n", "400"),
+        (&long, "431"),
+        (b"GET /metrics HTTP/1.1\r\n", "none"),
+    ];
+    for (request, expected) in cases {
+        let answer = ask(&site, request);
+        assert_eq!(status(&answer), expected, "{} got {answer}", request.escape_ascii());
+    }
+    let head = ask(&site, b"HEAD /metrics HTTP/1.1\r\n\r\n");
+    assert_eq!((status(&head), body(&head)), ("200", ""));
+    let chunked = ask(&site, b"GET /metrics?a=b HTTP/1.1\r\nHost: here\r\n\r\n");
+    assert!(chunked.contains("Transfer-Encoding: chunked") && chunked.ends_with("\r\n0\r\n\r\n"));
+    assert_eq!(ann.status(&Request::Get { table, key: b"k" }), Status::NotFound);
+}
+
+#[test]
+fn connections_that_say_nothing_are_limited_in_number_and_time() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut ann, table) = site.tenant_with_table("ann");
+    let mut silent: Vec<TcpStream> = (0..METRICS_CONNECTIONS_MAX).map(|_| connect(&site)).collect();
+    silent[0].write_all(b"GET /metrics HT").expect("the server reads");
+    let further = answer(connect(&site));
+    assert!(further.is_empty() || status(&further) == "503", "{further}");
+    assert_eq!(ann.status(&Request::Get { table, key: b"k" }), Status::NotFound);
+    for socket in silent {
+        assert_eq!(status(&answer(socket)), "408");
+    }
+    scrape(&site);
+}
+
+#[test]
+fn who_asks_too_often_is_told_so() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let health = || ask(&site, b"GET /health HTTP/1.0\r\n\r\n");
+    let refused = (0..10_000).find(|_| status(&health()) == "429");
+    assert!(refused.is_some(), "a limit there is");
+    // The bucket fills again.
+    while status(&health()) != "200" {}
+}
+
+#[test]
+fn a_port_that_is_taken_is_said_to_be() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let second = tempfile::tempdir().expect("a directory");
+    let taken = metrics_port(&site);
+    let config = Config {
+        metrics: Some(taken),
+        memory_bytes: 64 << 20,
+        huge_pages: false,
+        ..Config::new(second.path().to_owned())
+    };
+    let error = Server::start(&config).err().expect("the port is taken").to_string();
+    assert!(error.contains(&format!("cannot show metrics on TCP {taken}")), "{error}");
+    assert!(error.contains("in use"), "{error}");
+}
