@@ -93,6 +93,11 @@ fn functions<'n>(stage: &mut Stage, names: impl IntoIterator<Item = &'n str>) ->
     names.into_iter().map(resolve).collect()
 }
 
+/// Whether an invocation was ended for its age: where others have the processors for long, any can be.
+fn grew_old(text: &str) -> bool {
+    text.contains("us from start to end was reached")
+}
+
 /// Submits `count` misdeeds, `depth` at a time, and checks how each is answered.
 fn storm(
     session: &mut Session,
@@ -112,7 +117,10 @@ fn storm(
         let completed = session.poll_waiting(&mut |completion| {
             let (status, name) = expected[completion.tag as usize];
             let text = String::from_utf8_lossy(completion.body);
-            assert_eq!(answered(&completion), status, "{name}, number {}: {text}", completion.tag);
+            let found = answered(&completion);
+            if !(found == Status::ExtensionKilled && grew_old(&text)) {
+                assert_eq!(found, status, "{name}, number {}: {text}", completion.tag);
+            }
         });
         done += completed.expect("the session stands");
     }
@@ -179,6 +187,7 @@ fn lent_records_do_not_change_while_they_are_overwritten() {
     let hold = functions(&mut stage, ["hold"])["hold"];
     let mut writer = stage.server.client(&stage.mallory);
     let yields = 2_000_u32.to_le_bytes();
+    let mut held = 0;
     for round in 0..rounds(25, 2_000) {
         let session = stage.client.session();
         for tag in 0..4 {
@@ -192,13 +201,19 @@ fn lent_records_do_not_change_while_they_are_overwritten() {
         while done < 4 {
             let completed = session.poll_waiting(&mut |completion| {
                 let text = String::from_utf8_lossy(&completion.body[..completion.body.len().min(99)]);
-                assert_eq!(answered(&completion), Status::Ok, "{text}");
+                let status = answered(&completion);
+                if status == Status::ExtensionKilled && grew_old(&text) {
+                    return;
+                }
+                assert_eq!(status, Status::Ok, "{text}");
+                held += 1;
                 let value = completion.body;
                 assert!(value.iter().all(|byte| *byte == value[0]) || value == b"kept", "a torn record");
             });
             done += completed.unwrap();
         }
     }
+    assert!(held > 0, "no record was held to the end");
     stage.client.put(stage.table, KEPT, b"kept").unwrap();
     stage.ends_unharmed();
 }
