@@ -4,10 +4,12 @@
 //!   registry    source -> artefact (crate builder) -> library (native) -> Extension     control threads
 //!   lineup      the versions of an extension, and which of them a request gets          workers
 //!   invocation  start, poll on a stack of its own, commit or forget, answer             workers
-//!     access      what a running invocation may reach: tables, write set, budget
+//!     access      what a running invocation may reach: tables, write set, spending
+//!     allowance   what it may use, by the limits of its tenant
 //!     host        the calls that an extension makes into the server
 //!     services    its allocator, and the way out of a panic
 //!     room        its memory
+//!   steadiness  how closely the polls of a version are watched
 //!   measures    how invocations of a version ended, and how long they ran               both
 //! ```
 //!
@@ -16,6 +18,7 @@
 //! The library is unloaded when the last reference goes, which the registry sees to (see [`registry`]).
 
 pub mod access;
+pub mod allowance;
 pub mod host;
 pub mod invocation;
 pub mod lineup;
@@ -25,19 +28,21 @@ pub mod native;
 pub mod registry;
 pub mod room;
 pub mod services;
+mod steadiness;
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::limits::{STEADY_POLLS, STEADY_SLICES};
+use crate::limits::STEADY_SLICES;
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use log::ExtensionLog;
 use measures::Measures;
 use native::Library;
+use steadiness::Steadiness;
 
 /// What a function may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,8 +84,7 @@ pub struct Extension {
     /// What its invocations came to.
     pub measures: Arc<Measures>,
     retired: AtomicBool,
-    /// Polls that ended within their slice since one did not; not counted past [`STEADY_POLLS`].
-    short_polls: AtomicU32,
+    steadiness: Steadiness,
     library: Arc<Library>,
 }
 
@@ -99,8 +103,8 @@ impl Extension {
         log: Arc<ExtensionLog>,
     ) -> Self {
         let (measures, retired) = (Arc::new(Measures::new()), AtomicBool::new(false));
-        let (tenant, short_polls) = (account.tenant, AtomicU32::new(0));
-        Self { id, tenant, account, name: name.into(), version, log, measures, retired, short_polls, library }
+        let (tenant, steadiness) = (account.tenant, Steadiness::new());
+        Self { id, tenant, account, name: name.into(), version, log, measures, retired, steadiness, library }
     }
 
     /// The same version for another tenant, to whom it is granted: it reaches that tenant's tables and logs to
@@ -130,22 +134,18 @@ impl Extension {
     #[inline]
     #[must_use]
     pub fn slices_ahead(&self) -> u64 {
-        if self.short_polls.load(Ordering::Relaxed) < STEADY_POLLS { 1 } else { STEADY_SLICES }
+        if self.steadiness.is_steady() { STEADY_SLICES } else { 1 }
     }
 
-    /// A poll ended within its slice. Writes nothing once the extension is steady, so that workers do not
-    /// contend for the count.
+    /// A poll ended within its slice.
     #[inline]
-    pub fn note_short_poll(&self) {
-        let polls = self.short_polls.load(Ordering::Relaxed);
-        if polls < STEADY_POLLS {
-            self.short_polls.store(polls + 1, Ordering::Relaxed);
-        }
+    pub fn note_short_poll(&self, now_us: u64) {
+        self.steadiness.note_short_poll(now_us);
     }
 
     /// A poll used up its slice: the next ones are watched closely.
-    pub fn note_overrun(&self) {
-        self.short_polls.store(0, Ordering::Relaxed);
+    pub fn note_overrun(&self, now_us: u64) {
+        self.steadiness.note_overrun(now_us);
     }
 
     /// Marks this version as kept no longer: workers let go of what they keep of it.

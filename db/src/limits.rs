@@ -319,15 +319,24 @@ pub const ROOM_PART_BYTES_KEPT: usize = 64 << 10;
 /// that who waits behind a loop waits some 100 us.
 pub const SLICE_US: u64 = 50;
 
-/// Polls in a row that end within their slice before an extension counts as steady.
+/// Polls in a row that end within their slice before an extension counts as steady for the first time. Each
+/// time that one which was steady uses up a slice, twice as many are asked of it from then on.
 pub const STEADY_POLLS: u32 = 1024;
+
+/// The most polls that are asked for, some seconds of nothing else: so that whoever is short on purpose to be
+/// long once gains less than a thousandth of a core.
+pub const STEADY_POLLS_MAX: u32 = 1 << 24;
+
+/// After this time without an overrun half as many are asked for, in microseconds: a thread that lost its core
+/// looks like an overrun, and is not to count for long.
+pub const STEADY_HALVED_US: u64 = 4_000_000;
 
 /// How many slices ahead of a steady extension's polls the timer is kept, at the least. Arming it for 50 us
 /// costs up to 9 us on a virtual machine, for 1 ms 3 us, and only once in so many slices: 0.3 % of a core. The
 /// first overrun of what was steady is seen that much later; from then on it is watched slice by slice.
 pub const STEADY_SLICES: u64 = 20;
 
-/// A poll is charged at most this many slices: beyond them something else had the core.
+/// A poll is charged at most this many slices more than its timer was late on purpose: else others ran.
 pub const SLICES_CHARGED_MAX: u64 = 3;
 
 /// While a tenant has other invocations that can run, one that used up a slice runs on when those have used
@@ -367,6 +376,7 @@ pub const WATCHDOG_LOOKS_TO_REPORT: u32 = 10;
 const _: () = assert!(INVOCATION_CPU_US_MAX <= INVOCATION_WALL_US_MAX);
 const _: () = assert!(SLICE_US * SLICES_CHARGED_MAX < INVOCATION_CPU_US_MAX);
 const _: () = assert!(SLICE_US * STEADY_SLICES * 2 < INVOCATION_CPU_US_MAX);
+const _: () = assert!(STEADY_POLLS.is_power_of_two() && STEADY_POLLS < STEADY_POLLS_MAX);
 const _: () = assert!(SLICE_US * SLICES_CHARGED_MAX < WATCHDOG_LOOK_MS * 1000);
 const _: () = assert!(PARKED_PER_WORKER_MAX <= INVOCATIONS_PER_WORKER_MAX);
 

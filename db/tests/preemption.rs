@@ -97,15 +97,16 @@ fn whoever_never_ends_is_killed_with_the_limit_it_hit_and_the_worker_serves_on()
     let cpu = Budget { cpu_us: 2_000, wall_us: 60_000_000, yields: u32::MAX, ..Budget::default() };
     let wall = Budget { wall_us: 20_000, cpu_us: u64::MAX, yields: u32::MAX, ..Budget::default() };
     let yields = Budget { wall_us: 60_000_000, cpu_us: u64::MAX, yields: 500, ..Budget::default() };
-    let on_cpu = "the limit of 2000 us on the processor was reached";
+    let on_cpu = "the limit invocation_cpu_us = 2000 was reached";
+    let too_old = "the limit invocation_wall_us = 20000 was reached";
     let cases = [
         ("spins", cpu, on_cpu, Counter::KilledCpu),
         ("spins_with_host_calls", cpu, on_cpu, Counter::KilledCpu),
         ("spins_and_allocates", cpu, on_cpu, Counter::KilledCpu),
         ("spins_and_yields", cpu, on_cpu, Counter::KilledCpu),
-        ("spins", wall, "the limit of 20000 us from start to end", Counter::KilledWall),
-        ("spins_and_yields", wall, "the limit of 20000 us from start to end", Counter::KilledWall),
-        ("yields", yields, "the limit of 500 yields", Counter::KilledYields),
+        ("spins", wall, too_old, Counter::KilledWall),
+        ("spins_and_yields", wall, too_old, Counter::KilledWall),
+        ("yields", yields, "the limit invocation_yields = 500 was reached: 501 used", Counter::KilledYields),
     ];
     for (function, budget, limit, counter) in cases {
         let mut worker = filled(budget);
@@ -181,7 +182,9 @@ fn the_newest_of_too_many_overrunners_is_killed() {
         while lent.metrics.value(Counter::Preemptions) < preemptions || invocations.live() > 3 {
             invocations.run(&environment, &mut |origin, status, body: &[u8]| {
                 assert_eq!(status, Status::ExtensionKilled);
-                assert!(String::from_utf8_lossy(body).contains("the limit of 3 preempted invocations"));
+                assert!(
+                    String::from_utf8_lossy(body).contains("the limit preempted_invocations_of_a_core = 3")
+                );
                 killed.push(origin);
             });
         }

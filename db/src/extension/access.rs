@@ -1,4 +1,4 @@
-//! What the running invocation may reach, and how much of it is left: tables, write set, budget, log.
+//! What the running invocation may reach, and how much of it is left: tables, write set, spending, log.
 //!
 //! The host calls of [`super::host`] unpack their C arguments and come here. Everything that the extension
 //! says is checked: lengths against the limits, tables against the tenant, writes against the mode. What is
@@ -11,16 +11,16 @@ use sandstorm::abi::{Code, OK, RawRecord, RawSlice};
 use store::{Condition, Table};
 use wire::limits::REPLY_BYTES_MAX;
 
+use super::allowance::{Allowance, Spending};
 use super::{Extension, Mode};
 use crate::limits::{
-    EXTENSION_LOG_LINES_MAX, GET_MANY_KEYS_MAX, INVOCATION_READS_MAX, LAST_WORDS_BYTES_MAX,
-    QUALIFIED_NAME_BYTES_MAX,
+    EXTENSION_LOG_LINES_MAX, GET_MANY_KEYS_MAX, LAST_WORDS_BYTES_MAX, QUALIFIED_NAME_BYTES_MAX,
 };
 use crate::ops::WorkerEnvironment;
-use crate::ops::transaction::{Found, Place, Transaction, TransactionError};
+use crate::ops::transaction::{Found, Place, Transaction, TransactionError, Writing};
 use crate::sched::arena::Arena;
 
-/// Reach and budget of one invocation. Lies still from start to end: the border holds its address.
+/// Reach and spending of one invocation. Lies still from start to end: the border holds its address.
 #[derive(Debug)]
 pub struct Access {
     /// What the worker lends; null between two polls.
@@ -33,7 +33,7 @@ pub struct Access {
     table_writable: bool,
     mode: Mode,
     transaction: Transaction,
-    reads_left: u32,
+    spending: Spending,
     log_lines_left: u32,
     panics: u32,
     version_found: u64,
@@ -52,7 +52,7 @@ impl Access {
             table_writable: false,
             mode: Mode::Read,
             transaction: Transaction::default(),
-            reads_left: 0,
+            spending: Spending::new(),
             log_lines_left: 0,
             panics: 0,
             version_found: 0,
@@ -61,14 +61,16 @@ impl Access {
         }
     }
 
-    /// Fills the budget for an invocation. `writes` is memory for its write set; `last_words`, where the
-    /// text of a panic goes, has room for [`LAST_WORDS_BYTES_MAX`] bytes.
+    /// Begins an invocation with what its spending was [allowed](Access::allow). `memory` is for its write
+    /// set; `last_words`, where the text of a panic goes, has room for [`LAST_WORDS_BYTES_MAX`] bytes.
     #[inline]
-    pub fn begin(&mut self, extension: &Extension, mode: Mode, writes: Arena, last_words: *mut u8) {
+    pub fn begin(&mut self, extension: &Extension, mode: Mode, memory: Arena, last_words: *mut u8) {
         self.extension = extension;
         self.mode = mode;
-        self.transaction.begin((mode == Mode::Write).then_some(writes));
-        self.reads_left = INVOCATION_READS_MAX;
+        self.spending.rewind();
+        let (writes, write_bytes) = (self.spending.allowance().writes, self.spending.allowance().write_bytes);
+        let writing = (mode == Mode::Write).then_some(Writing { memory, writes, write_bytes });
+        self.transaction.begin(writing);
         self.log_lines_left = EXTENSION_LOG_LINES_MAX;
         self.panics = 0;
         self.version_found = 0;
@@ -97,6 +99,19 @@ impl Access {
     #[inline]
     pub fn transaction(&mut self) -> &mut Transaction {
         &mut self.transaction
+    }
+
+    /// What the invocation may use, from its next beginning on.
+    #[inline]
+    pub fn allow(&mut self, allowance: Allowance) {
+        self.spending.allow(allowance);
+    }
+
+    /// What the invocation may use, and the limit that it met.
+    #[inline]
+    #[must_use]
+    pub fn spending(&self) -> &Spending {
+        &self.spending
     }
 
     /// The version that the last failed condition met.
@@ -132,10 +147,11 @@ impl Access {
     /// as much as the lookup.
     #[inline(always)]
     pub fn get(&mut self, table: u32, key: &[u8], record: &mut RawRecord) -> Result<(), Error> {
-        self.spend_reads(1)?;
+        self.spending.reads(1)?;
         let environment = self.environment();
         let place = self.place(environment, table, key)?;
         let found = self.transaction.get(environment.pin, place).map_err(|error| self.refuse(error))?;
+        self.spending.read_bytes(key.len() + found.map_or(0, |found| found.value.bytes()))?;
         *record = raw_of(found);
         Ok(())
     }
@@ -153,7 +169,7 @@ impl Access {
         if keys.len() > GET_MANY_KEYS_MAX {
             return Err(Error::LimitExceeded);
         }
-        self.spend_reads(keys.len() as u32)?;
+        self.spending.reads(keys.len() as u64)?;
         let environment = self.environment();
         let pin = environment.pin;
         let mut hashes = [0_u64; GET_MANY_KEYS_MAX];
@@ -171,6 +187,7 @@ impl Access {
             let key = unsafe { key.as_slice() };
             let place = Place { id: table, table: whole, hash: hashes[index], key };
             let found = self.transaction.get(pin, place).map_err(|error| self.refuse(error))?;
+            self.spending.read_bytes(key.len() + found.map_or(0, |found| found.value.bytes()))?;
             // SAFETY: there is a record for each key.
             unsafe { records.add(index).write(raw_of(found)) };
         }
@@ -198,7 +215,8 @@ impl Access {
     /// Adds to a number and gives the sum.
     pub fn increment(&mut self, table: u32, key: &[u8], delta: i64) -> Result<i64, Error> {
         self.may_write()?;
-        self.spend_reads(1)?;
+        self.spending.reads(1)?;
+        self.spending.read_bytes(key.len() + size_of::<i64>())?;
         let environment = self.environment();
         let place = self.place_to_write(environment, table, key)?;
         self.transaction.increment(environment.pin, place, delta).map_err(|error| self.refuse(error))
@@ -278,12 +296,6 @@ impl Access {
         Ok(&entry.table)
     }
 
-    #[inline]
-    fn spend_reads(&mut self, count: u32) -> Result<(), Error> {
-        self.reads_left = self.reads_left.checked_sub(count).ok_or(Error::LimitExceeded)?;
-        Ok(())
-    }
-
     fn may_write(&self) -> Result<(), Error> {
         if self.mode == Mode::Write { Ok(()) } else { Err(Error::ReadOnly) }
     }
@@ -297,7 +309,8 @@ impl Access {
             }
             TransactionError::NotANumber => Error::NotANumber,
             TransactionError::Overflow => Error::Overflow,
-            TransactionError::LimitExceeded => Error::LimitExceeded,
+            TransactionError::TooManyReads => self.spending.too_many_noted(),
+            TransactionError::Full(full) => self.spending.full(full),
         }
     }
 }

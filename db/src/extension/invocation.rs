@@ -13,8 +13,8 @@
 //!
 //! Whose turn it is, [`fair`] says: tenants share a worker by weight. One that uses up its slice is parked, stack
 //! and all, and runs on in its tenant's time. A turn ends with the first slice that is used up, or when so much
-//! time has passed, so that the worker looks at its port. Whoever uses up its [`Budget`] is ended with a text
-//! that says which limit it was.
+//! time has passed, so that the worker looks at its port. Whoever uses up what its tenant's account
+//! allowed is ended with a text that says which limit it was.
 
 mod budget;
 mod ending;
@@ -31,6 +31,7 @@ use std::sync::Arc;
 use wire::Status;
 use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX};
 
+use super::allowance::Allowance;
 use super::measures::Gauge;
 use super::{Extension, retirements};
 use crate::limits::{
@@ -63,7 +64,9 @@ pub struct Invocations<O> {
     slots_made: usize,
     retirements_seen: u64,
     gauge: Gauge,
-    budget: Budget,
+    /// In place of what accounts allow.
+    budget: Option<Budget>,
+    parked_max: usize,
     preemption: Preemption,
     /// When the deadlines of the parked ones are looked at next, in microseconds.
     parked_look_us: u64,
@@ -78,23 +81,28 @@ impl<O> Invocations<O> {
     /// # Errors
     /// What the kernel says when there is no memory for stacks.
     pub fn new() -> io::Result<Self> {
-        Self::with_budget(Budget::default())
+        Self::paced(None, Budget::default())
     }
 
-    /// As [`Invocations::new`], with limits of one's own for each invocation.
+    /// As [`Invocations::new`], with limits that hold for each invocation whatever its tenant's account says.
     ///
     /// # Errors
     /// As [`Invocations::new`].
     pub fn with_budget(budget: Budget) -> io::Result<Self> {
+        Self::paced(Some(budget), budget)
+    }
+
+    fn paced(budget: Option<Budget>, pace: Budget) -> io::Result<Self> {
         Ok(Self {
-            queue: Fair::new(cycles::of_us(budget.slice_us)),
+            queue: Fair::new(cycles::of_us(pace.slice_us)),
             free: Vec::with_capacity(SLOTS_KEPT_PER_WORKER),
             stacks: StackPool::new()?,
             slots_made: 0,
             retirements_seen: retirements(),
             gauge: Gauge::new(),
             budget,
-            preemption: Preemption::new(cycles::of_us(budget.slice_us))?,
+            parked_max: pace.parked,
+            preemption: Preemption::new(cycles::of_us(pace.slice_us))?,
             parked_look_us: 0,
             pace: Pace { extension: std::ptr::null(), polls: 1 },
             _guarded: Guarded::new()?,
@@ -140,8 +148,12 @@ impl<O> Invocations<O> {
         let Ok(mut slot) = self.take_slot() else { return refuse(Status::Unavailable, origin) };
         // SAFETY: slots in hand are ours alone and stay where they are.
         let fresh = unsafe { slot.as_mut() };
+        let mut allowance = Allowance::of(&extension.account);
+        if let Some(budget) = &self.budget {
+            allowance = budget.instead_of(allowance);
+        }
         let place = self.queue.enter(&extension.account);
-        fresh.begin(extension, function, origin, environment.now_us, place);
+        fresh.begin(extension, function, origin, environment.now_us, place, allowance);
         fresh.bring_in(table, key, arguments);
         self.queue.push(place, slot);
         Ok(())
@@ -217,12 +229,12 @@ impl<O> Invocations<O> {
             match unsafe { Slot::poll(slot, environment, &mut self.stacks, reading + slice) } {
                 Progress::Ended(ending) => {
                     // SAFETY: as above.
-                    unsafe { slot.as_ref() }.note_short_poll();
+                    unsafe { slot.as_ref() }.note_short_poll(environment.now_us);
                     self.finish(slot, environment, ending, on_done);
                 }
                 Progress::Pending => {
                     // SAFETY: as above.
-                    unsafe { slot.as_ref() }.note_short_poll();
+                    unsafe { slot.as_ref() }.note_short_poll(environment.now_us);
                     let now = cycles::now();
                     self.charge(&mut place, now - reading);
                     self.yielded(slot, environment, (now - reading) / u64::from(polls), on_done);
@@ -230,7 +242,6 @@ impl<O> Invocations<O> {
                 }
                 Progress::Parked => {
                     let now = cycles::now();
-                    self.charge(&mut place, now - reading);
                     self.overran(slot, environment, now - reading, on_done);
                     return now;
                 }
@@ -273,8 +284,10 @@ impl<O> Invocations<O> {
             environment.metrics.count(counter);
         }
         ended.measure(environment.core.index(), ending.status(), self.gauge.end());
-        if let Body::Killed(kill) = ending.body() {
-            environment.metrics.count(kill.limit.counter());
+        if let Body::Overdrawn(overdrawn) = ending.body()
+            && let Some(counter) = budget::counter_of(overdrawn.exceeded.limit)
+        {
+            environment.metrics.count(counter);
         }
         if let Some(stack) = ended.abandon() {
             self.stacks.give(stack);

@@ -96,15 +96,15 @@ impl Room {
         unsafe { self.at(REPLY_AT).add(REPLY_HEAD_BYTES) }
     }
 
-    /// An arena over the part for allocations.
+    /// An arena over the first `bytes` of the part for allocations, over all of it at the most.
     ///
     /// # Safety
     /// Nobody uses an arena of this room from before.
     #[inline]
     #[must_use]
-    pub unsafe fn arena(&self) -> Arena {
+    pub unsafe fn arena(&self, bytes: usize) -> Arena {
         // SAFETY: the part is this long, and the room's; the caller promises that it is free.
-        unsafe { Arena::over(self.at(ARENA_AT), ARENA_BYTES) }
+        unsafe { Arena::over(self.at(ARENA_AT), bytes.min(ARENA_BYTES)) }
     }
 
     /// An arena over the part for the write set.
@@ -162,7 +162,7 @@ mod tests {
             // SAFETY: the reply has this much room.
             unsafe { room.reply().write_bytes(3, REPLY_BYTES_MAX) };
             // SAFETY: fresh arenas of a fresh room.
-            let (mut arena, mut writes) = unsafe { (room.arena(), room.writes()) };
+            let (mut arena, mut writes) = unsafe { (room.arena(usize::MAX), room.writes()) };
             let allocated = arena.allocate(ARENA_BYTES, 1);
             let written = writes.allocate(TRANSACTION_BYTES, 1);
             // SAFETY: just allocated with these lengths.

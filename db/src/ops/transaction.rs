@@ -14,7 +14,8 @@ use store::{CommitError, Condition, Object, Pinned, ReadCheck, Table, Write};
 
 use crate::limits::{TRANSACTION_READS_KEPT, TRANSACTION_READS_MAX};
 use crate::sched::arena::Arena;
-use write_set::{Full, Lent, WriteSet};
+pub use write_set::Full;
+use write_set::{Lent, WriteSet};
 
 /// Why a read or a write of a transaction was refused. Nothing was changed by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,14 +26,27 @@ pub enum TransactionError {
     NotANumber,
     /// The sum does not fit.
     Overflow,
-    /// More objects or bytes than one transaction may read and write.
-    LimitExceeded,
+    /// More objects than a transaction that may write can note as read.
+    TooManyReads,
+    /// There is no room for the write, or for the key that was found absent.
+    Full(Full),
 }
 
 impl From<Full> for TransactionError {
-    fn from(_: Full) -> Self {
-        Self::LimitExceeded
+    fn from(full: Full) -> Self {
+        Self::Full(full)
     }
+}
+
+/// What a transaction that may write is given.
+#[derive(Debug)]
+pub struct Writing {
+    /// Takes the keys and values that will be written, and keys that were found absent.
+    pub memory: Arena,
+    /// Objects that it may write.
+    pub writes: usize,
+    /// Bytes of keys and values that it may write.
+    pub write_bytes: usize,
 }
 
 /// An object as the transaction sees it.
@@ -79,12 +93,13 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Forgets everything. `memory` takes the keys and values that will be written; without it the
-    /// transaction only reads and notes nothing.
+    /// Forgets everything. Without `writing` the transaction only reads and notes nothing.
     #[inline]
-    pub fn begin(&mut self, memory: Option<Arena>) {
-        self.notes_reads = memory.is_some();
-        self.writes.begin(memory.unwrap_or(Arena::empty()));
+    pub fn begin(&mut self, writing: Option<Writing>) {
+        self.notes_reads = writing.is_some();
+        let nothing = Writing { memory: Arena::empty(), writes: 0, write_bytes: 0 };
+        let Writing { memory, writes, write_bytes } = writing.unwrap_or(nothing);
+        self.writes.begin(memory, writes, write_bytes);
         self.reads.clear();
         if self.reads.capacity() > TRANSACTION_READS_KEPT {
             self.reads.shrink_to(TRANSACTION_READS_KEPT);
@@ -107,7 +122,7 @@ impl Transaction {
     /// Reads an object: the transaction's own write of it if there is one, else what the store has.
     ///
     /// # Errors
-    /// `LimitExceeded` when one more read cannot be noted.
+    /// `TooManyReads`, `Full` when one more read cannot be noted.
     #[inline(always)]
     pub fn get(&mut self, pin: &Pinned<'_>, place: Place<'_>) -> Result<Option<Found>, TransactionError> {
         if let Some(write) = self.writes.find(place.id, place.hash, place.key) {
@@ -124,7 +139,7 @@ impl Transaction {
     /// Takes a write of `value`, or a deletion, if `condition` holds now.
     ///
     /// # Errors
-    /// `ConditionFailed`, `LimitExceeded`.
+    /// `ConditionFailed`, `TooManyReads`, `Full`.
     pub fn write(
         &mut self,
         pin: &Pinned<'_>,
@@ -142,7 +157,7 @@ impl Transaction {
     /// Adds to the number that an object holds, absent counting as 0, and gives the sum.
     ///
     /// # Errors
-    /// `NotANumber`, `Overflow`, `LimitExceeded`.
+    /// `NotANumber`, `Overflow`, `TooManyReads`, `Full`.
     pub fn increment(
         &mut self,
         pin: &Pinned<'_>,
@@ -216,7 +231,7 @@ impl Transaction {
     #[inline(never)]
     fn note(&mut self, place: Place<'_>, object: Option<Object<'_>>) -> Result<(), TransactionError> {
         if self.reads.len() == TRANSACTION_READS_MAX {
-            return Err(TransactionError::LimitExceeded);
+            return Err(TransactionError::TooManyReads);
         }
         let (version, key) = match object {
             Some(object) => (object.version(), Lent::of(object.key())),

@@ -52,13 +52,15 @@ pub struct Worker {
 
 impl Default for Worker {
     fn default() -> Self {
-        Self::with_budget(Budget::default())
+        Self::with_budget(None)
     }
 }
 
 impl Worker {
-    /// A worker with an empty table, and with these limits for each invocation.
-    pub fn with_budget(budget: Budget) -> Self {
+    /// A worker with an empty table, and with these limits for each invocation in place of its tenant's.
+    pub fn with_budget(budget: impl Into<Option<Budget>>) -> Self {
+        let invocations =
+            budget.into().map_or_else(Invocations::new, Invocations::with_budget).expect("stacks");
         let config = Config { memory_bytes: 64 << 20, segment_bytes: 4 << 20, cores: 1, huge_pages: false };
         let store = Store::new(config).expect("a small store");
         let table = store.table(TABLE);
@@ -73,7 +75,7 @@ impl Worker {
         };
         tables.insert(Arc::new(entry));
         let lent = Lent { core: store.core(0), tables, metrics: WorkerMetrics::new(), clock: Clock::new() };
-        Self { lent, invocations: Invocations::with_budget(budget).expect("stacks"), table }
+        Self { lent, invocations, table }
     }
 
     /// Writes an object.

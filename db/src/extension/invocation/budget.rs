@@ -1,16 +1,19 @@
-//! What one invocation may use of its worker, and what is said of one that used more.
+//! What a worker gives its invocations of its time, and what is said of one that met a limit.
 
 use std::fmt::{self, Write};
 
+use crate::extension::allowance::{Allowance, Exceeded, Limit};
 use crate::limits::{
     INVOCATION_CPU_US_MAX, INVOCATION_WALL_US_MAX, INVOCATION_YIELDS_MAX, PARKED_PER_WORKER_MAX, SLICE_US,
 };
 use crate::metrics::Counter;
+use crate::tenant::limit::TenantLimit;
 
-/// Limits of each invocation of a worker. The default is that of [`crate::limits`].
+/// Limits of a worker that run in place of those of the accounts, for who measures or tests: they may be such
+/// as no account takes. The default is that of [`crate::limits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// What it may run in one piece before it is parked, in microseconds.
+    /// What an invocation may run in one piece before it is parked, in microseconds.
     pub slice_us: u64,
     /// What it may use of the processor, in microseconds.
     pub cpu_us: u64,
@@ -34,28 +37,11 @@ impl Default for Budget {
     }
 }
 
-/// The limit of a [`Budget`] that an invocation went over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Limit {
-    /// `cpu_us`
-    Cpu,
-    /// `wall_us`
-    Wall,
-    /// `yields`
-    Yields,
-    /// `parked`
-    Parked,
-}
-
-impl Limit {
-    /// What a kill for this reason counts as, beside all kills.
-    pub(super) const fn counter(self) -> Counter {
-        match self {
-            Self::Cpu => Counter::KilledCpu,
-            Self::Wall => Counter::KilledWall,
-            Self::Yields => Counter::KilledYields,
-            Self::Parked => Counter::KilledParked,
-        }
+impl Budget {
+    /// What an account allows, with these limits of its time.
+    pub(super) fn instead_of(&self, allowance: Allowance) -> Allowance {
+        let Self { cpu_us, wall_us, .. } = *self;
+        Allowance { cpu_us, wall_us, yields: u64::from(self.yields), ..allowance }
     }
 }
 
@@ -69,31 +55,39 @@ pub(super) struct Usage {
     pub(super) slices: u32,
 }
 
-/// An invocation went over a limit.
+/// The limit that an invocation met; of one that was ended for it also what it had used of the worker's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kill {
-    pub(super) limit: Limit,
-    pub(super) budget: Budget,
-    pub(super) used: Usage,
+pub(super) struct Overdrawn {
+    pub(super) exceeded: Exceeded,
+    pub(super) usage: Option<Usage>,
 }
 
-impl Budget {
-    /// The limit that an invocation with this usage went over.
-    pub(super) fn verdict(&self, used: Usage) -> Option<Kill> {
-        let limit = if used.cpu_us > self.cpu_us {
-            Limit::Cpu
-        } else if used.wall_us > self.wall_us {
-            Limit::Wall
-        } else if used.yields > self.yields {
-            Limit::Yields
-        } else {
-            return None;
-        };
-        Some(Kill { limit, budget: *self, used })
+/// The limit of its time that an invocation with this usage went over.
+pub(super) fn verdict(allowance: &Allowance, usage: Usage) -> Option<Overdrawn> {
+    let (limit, value, used) = if usage.cpu_us > allowance.cpu_us {
+        (TenantLimit::InvocationCpuUs, allowance.cpu_us, usage.cpu_us)
+    } else if usage.wall_us > allowance.wall_us {
+        (TenantLimit::InvocationWallUs, allowance.wall_us, usage.wall_us)
+    } else if u64::from(usage.yields) > allowance.yields {
+        (TenantLimit::InvocationYields, allowance.yields, u64::from(usage.yields))
+    } else {
+        return None;
+    };
+    Some(Overdrawn { exceeded: Exceeded { limit: Limit::Tenant(limit), value, used }, usage: Some(usage) })
+}
+
+/// What the end of an invocation for this reason counts as, beside all of its kind.
+pub(super) const fn counter_of(limit: Limit) -> Option<Counter> {
+    match limit {
+        Limit::Tenant(TenantLimit::InvocationCpuUs) => Some(Counter::KilledCpu),
+        Limit::Tenant(TenantLimit::InvocationWallUs) => Some(Counter::KilledWall),
+        Limit::Tenant(TenantLimit::InvocationYields) => Some(Counter::KilledYields),
+        Limit::Parked => Some(Counter::KilledParked),
+        _ => None,
     }
 }
 
-impl Kill {
+impl Overdrawn {
     /// Writes the text for the caller into `place` as far as it has room; how many bytes it got.
     pub(super) fn describe(&self, function: &str, extension: &str, version: u32, place: &mut [u8]) -> usize {
         let mut text = Text { place, bytes: 0 };
@@ -103,17 +97,13 @@ impl Kill {
     }
 
     fn write(&self, text: &mut Text<'_>, function: &str, extension: &str, version: u32) -> fmt::Result {
-        let (budget, used) = (&self.budget, &self.used);
-        match self.limit {
-            Limit::Cpu => write!(text, "the limit of {} us on the processor", budget.cpu_us)?,
-            Limit::Wall => write!(text, "the limit of {} us from start to end", budget.wall_us)?,
-            Limit::Yields => write!(text, "the limit of {} yields", budget.yields)?,
-            Limit::Parked => write!(text, "the limit of {} preempted invocations of a core", budget.parked)?,
-        }
+        let Exceeded { limit, value, used } = self.exceeded;
+        write!(text, "the limit {} = {value} was reached: {used} used or asked for", limit.name())?;
+        write!(text, " in {extension}@{version} {function}")?;
+        let Some(Usage { cpu_us, wall_us, yields, slices }) = self.usage else { return Ok(()) };
         write!(
             text,
-            " was reached: {} us on the processor, {} us since its start, {} yields, {} preemptions, in {}@{} {}",
-            used.cpu_us, used.wall_us, used.yields, used.slices, extension, version, function
+            " ({cpu_us} us on the processor, {wall_us} us since its start, {yields} yields, {slices} preemptions)"
         )
     }
 }
@@ -139,26 +129,29 @@ impl Write for Text<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Budget, Limit, Usage};
+    use super::{Budget, Usage, verdict};
+    use crate::extension::allowance::{Allowance, Limit};
+    use crate::tenant::limit::TenantLimit;
 
     #[test]
     fn the_first_limit_that_was_reached_is_named_with_what_was_used() {
         let budget = Budget { cpu_us: 10, wall_us: 20, yields: 3, ..Budget::default() };
-        assert_eq!(budget.verdict(Usage { cpu_us: 10, wall_us: 20, yields: 3, slices: 9 }), None);
-        let used = Usage { cpu_us: 11, wall_us: 25, yields: 1, slices: 2 };
-        let kill = budget.verdict(used).expect("over");
-        assert_eq!(kill.limit, Limit::Cpu);
+        let allowance = budget.instead_of(Allowance::NONE);
+        let over = |usage| verdict(&allowance, usage);
+        assert_eq!(over(Usage { cpu_us: 10, wall_us: 20, yields: 3, slices: 9 }), None);
+        let used = over(Usage { cpu_us: 11, wall_us: 25, yields: 1, slices: 2 }).expect("over");
+        assert_eq!(used.exceeded.limit, Limit::Tenant(TenantLimit::InvocationCpuUs));
         let mut place = [0; 512];
-        let bytes = kill.describe("spin", "loops", 3, &mut place);
+        let bytes = used.describe("spin", "loops", 3, &mut place);
         assert_eq!(
             str::from_utf8(&place[..bytes]).expect("text"),
-            "the limit of 10 us on the processor was reached: 11 us on the processor, 25 us since its start, \
-             1 yields, 2 preemptions, in loops@3 spin"
+            "the limit invocation_cpu_us = 10 was reached: 11 used or asked for in loops@3 spin \
+             (11 us on the processor, 25 us since its start, 1 yields, 2 preemptions)"
         );
-        assert_eq!(kill.describe("spin", "loops", 3, &mut place[..7]), 7);
-        let old = Usage { wall_us: 21, ..Usage::default() };
-        assert_eq!(budget.verdict(old).expect("over").limit, Limit::Wall);
-        let restless = Usage { yields: 4, ..Usage::default() };
-        assert_eq!(budget.verdict(restless).expect("over").limit, Limit::Yields);
+        assert_eq!(used.describe("spin", "loops", 3, &mut place[..7]), 7);
+        let old = over(Usage { wall_us: 21, ..Usage::default() }).expect("over");
+        assert_eq!(old.exceeded.limit, Limit::Tenant(TenantLimit::InvocationWallUs));
+        let restless = over(Usage { yields: 4, ..Usage::default() }).expect("over");
+        assert_eq!(restless.exceeded.limit, Limit::Tenant(TenantLimit::InvocationYields));
     }
 }

@@ -5,7 +5,7 @@ use sandstorm::abi::Code;
 use store::{CommitError, WriteError};
 use wire::Status;
 
-use super::budget::Kill;
+use super::budget::Overdrawn;
 use crate::sched::running::Cause;
 
 /// What the body of the answer is.
@@ -21,8 +21,8 @@ pub(super) enum Body {
     Version(u64),
     /// Microseconds.
     RetryAfter(u32),
-    /// The text that a kill describes itself with.
-    Killed(Kill),
+    /// The last words, then the text that says which limit was met.
+    Overdrawn(Overdrawn),
     /// None.
     Empty,
 }
@@ -44,8 +44,14 @@ impl Ending {
     }
 
     /// The invocation went over a limit.
-    pub(super) const fn killed(kill: Kill) -> Self {
-        Self { status: Status::ExtensionKilled, body: Body::Killed(kill) }
+    pub(super) const fn killed(overdrawn: Overdrawn) -> Self {
+        Self { status: Status::ExtensionKilled, body: Body::Overdrawn(overdrawn) }
+    }
+
+    /// The same, with the limit that is to be named to the caller.
+    #[cold]
+    pub(super) const fn naming(self, overdrawn: Overdrawn) -> Self {
+        Self { status: self.status, body: Body::Overdrawn(overdrawn) }
     }
 
     /// The stack was left.

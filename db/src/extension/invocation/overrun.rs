@@ -8,10 +8,11 @@ use std::ptr::NonNull;
 use wire::Status;
 
 use super::Invocations;
-use super::budget::{Kill, Limit};
+use super::budget::Overdrawn;
 use super::ending::Ending;
 use super::slot::Slot;
-use crate::limits::{PARKED_LOOK_US, SLICES_CHARGED_MAX};
+use crate::extension::allowance::{Exceeded, Limit};
+use crate::limits::PARKED_LOOK_US;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 
@@ -27,13 +28,11 @@ impl<O> Invocations<O> {
             return;
         }
         self.parked_look_us = environment.now_us + PARKED_LOOK_US;
-        let budget = self.budget;
         // SAFETY: what waits in the queue is ours alone.
-        let overdue =
-            |slot: &NonNull<Slot<O>>| unsafe { slot.as_ref() }.overdue(environment, &budget).is_some();
+        let overdue = |slot: &NonNull<Slot<O>>| unsafe { slot.as_ref() }.overdue(environment).is_some();
         while let Some(slot) = self.queue.take_parked(overdue) {
             // SAFETY: as above.
-            if let Some(kill) = unsafe { slot.as_ref() }.overdue(environment, &budget) {
+            if let Some(kill) = unsafe { slot.as_ref() }.overdue(environment) {
                 self.finish(slot, environment, Ending::killed(kill), on_done);
             }
         }
@@ -47,9 +46,10 @@ impl<O> Invocations<O> {
         used: u64,
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
-        let charged = used.min(SLICES_CHARGED_MAX * self.preemption.slice());
         // SAFETY: a slot in hand is ours alone.
-        match unsafe { slot.as_mut() }.charge(environment, charged, &self.budget) {
+        let yielding = unsafe { slot.as_mut() };
+        let charged = used.min(yielding.cycles_charged_max(self.preemption.slice()));
+        match yielding.charge(environment, charged) {
             Some(kill) => self.finish(slot, environment, Ending::killed(kill), on_done),
             // SAFETY: as above.
             None => self.queue.push(unsafe { slot.as_ref() }.place(), slot),
@@ -65,20 +65,23 @@ impl<O> Invocations<O> {
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
         environment.metrics.count(Counter::Preemptions);
-        let charged = used.min(SLICES_CHARGED_MAX * self.preemption.slice());
         // SAFETY: a slot in hand is ours alone.
         let overrunner = unsafe { slot.as_mut() };
-        if let Some(kill) = overrunner.charge(environment, charged, &self.budget) {
+        let charged = used.min(overrunner.cycles_charged_max(self.preemption.slice()));
+        self.queue.charge(overrunner.place(), charged);
+        overrunner.note_overrun(environment.now_us);
+        if let Some(kill) = overrunner.charge(environment, charged) {
             return self.finish(slot, environment, Ending::killed(kill), on_done);
         }
         self.queue.park(overrunner.place(), slot);
-        if self.queue.parked() > self.budget.parked
+        if self.queue.parked() > self.parked_max
             && let Some(newest) = self.queue.take_newest_of_most_parked()
         {
             // SAFETY: as above.
-            let used = unsafe { newest.as_ref() }.usage(environment.now_us);
-            let kill = Kill { limit: Limit::Parked, budget: self.budget, used };
-            self.finish(newest, environment, Ending::killed(kill), on_done);
+            let usage = Some(unsafe { newest.as_ref() }.usage(environment.now_us));
+            let (value, used) = (self.parked_max as u64, self.parked_max as u64 + 1);
+            let exceeded = Exceeded { limit: Limit::Parked, value, used };
+            self.finish(newest, environment, Ending::killed(Overdrawn { exceeded, usage }), on_done);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! writes to the call's reply length and future while it runs; the worker looks at them between polls only.
 
 mod body;
+mod spent;
 
 use std::io;
 use std::mem;
@@ -13,12 +14,11 @@ use std::sync::Arc;
 use sandstorm::abi::{Call, OK, PENDING, RawReply, RawSlice};
 use store::{CommitError, HeldPin};
 use wire::Status;
-use wire::limits::REPLY_BYTES_MAX;
 
-use super::budget::{Budget, Kill, Usage};
 use super::ending::Ending;
 use super::fair::PlaceId;
 use crate::extension::access::Access;
+use crate::extension::allowance::Allowance;
 use crate::extension::host::HOST;
 use crate::extension::native::Run;
 use crate::extension::room::{Room, Touched};
@@ -27,7 +27,6 @@ use crate::limits::COMMIT_TRIES_MAX;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::sched::arena::Arena;
-use crate::sched::cycles;
 use crate::sched::running::{self, Parked};
 use crate::sched::stack::{Entry, Stack, StackPool};
 
@@ -118,6 +117,7 @@ impl<O> Slot<O> {
         origin: O,
         now_us: u64,
         place: PlaceId,
+        allowance: Allowance,
     ) {
         if !self.extension.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, extension)) {
             self.extension = Some(Arc::clone(extension));
@@ -134,6 +134,7 @@ impl<O> Slot<O> {
         self.yields = 0;
         self.tries = 0;
         self.reply_bytes_touched = 0;
+        self.access.allow(allowance);
         self.rewind();
     }
 
@@ -148,11 +149,12 @@ impl<O> Slot<O> {
     /// To the state before the first poll.
     #[inline]
     fn rewind(&mut self) {
+        let Allowance { arena_bytes, reply_bytes, .. } = *self.access.spending().allowance();
         // SAFETY: the extension does not run, and what it had of the two parts is forgotten with this.
-        let (arena, writes) = unsafe { (self.room.arena(), self.room.writes()) };
+        let (arena, writes) = unsafe { (self.room.arena(arena_bytes), self.room.writes()) };
         let reply = self.room.reply();
         self.arena = arena;
-        self.call.reply = RawReply { address: reply, bytes: 0, capacity: REPLY_BYTES_MAX };
+        self.call.reply = RawReply { address: reply, bytes: 0, capacity: reply_bytes };
         self.call.future = ptr::null_mut();
         if let Some(extension) = &self.extension {
             self.access.begin(extension, self.mode, writes, reply);
@@ -200,9 +202,6 @@ impl<O> Slot<O> {
         this.access.leave();
         if outcome.is_parked() {
             this.slices += 1;
-            if let Some(extension) = &this.extension {
-                extension.note_overrun();
-            }
             this.parked = Some(Parked::new(stack, outcome));
             return Progress::Parked;
         }
@@ -214,40 +213,8 @@ impl<O> Slot<O> {
                 this.yields += 1;
                 Progress::Pending
             }
-            (None, code) => Progress::Ended(Ending::failed(code, this.access.version_found())),
-            (Some(cause), _) => Progress::Ended(Ending::left(cause)),
-        }
-    }
-
-    /// The invocation has run for `cycles` and has not ended: keeps what was lent alive until the next poll,
-    /// unless the invocation has had its share.
-    #[cold]
-    pub(super) fn charge(
-        &mut self,
-        environment: &WorkerEnvironment<'_>,
-        cycles: u64,
-        budget: &Budget,
-    ) -> Option<Kill> {
-        self.cycles += cycles;
-        let kill = budget.verdict(self.usage(environment.now_us));
-        if kill.is_none() && self.held.is_none() {
-            self.held = Some(environment.pin.hold());
-        }
-        kill
-    }
-
-    /// The limit that the invocation went over while it waited.
-    pub(super) fn overdue(&self, environment: &WorkerEnvironment<'_>, budget: &Budget) -> Option<Kill> {
-        budget.verdict(self.usage(environment.now_us))
-    }
-
-    /// What the invocation has used so far.
-    pub(super) fn usage(&self, now_us: u64) -> Usage {
-        Usage {
-            cpu_us: cycles::to_us(self.cycles),
-            wall_us: now_us.saturating_sub(self.started_us),
-            yields: self.yields,
-            slices: self.slices,
+            (None, code) => this.end_badly(Ending::failed(code, this.access.version_found())),
+            (Some(cause), _) => this.end_badly(Ending::left(cause)),
         }
     }
 
@@ -260,20 +227,6 @@ impl<O> Slot<O> {
     /// The stack of a parked invocation that is not resumed any more.
     pub(super) fn abandon(&mut self) -> Option<Stack> {
         self.parked.take().map(Parked::into_stack)
-    }
-
-    /// [`Extension::slices_ahead`] of its extension.
-    #[inline]
-    pub(super) fn slices_ahead(&self) -> u64 {
-        self.extension.as_ref().map_or(1, |extension| extension.slices_ahead())
-    }
-
-    /// A poll of it ended within its slice.
-    #[inline]
-    pub(super) fn note_short_poll(&self) {
-        if let Some(extension) = &self.extension {
-            extension.note_short_poll();
-        }
     }
 
     /// Tells extensions apart.

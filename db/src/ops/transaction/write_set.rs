@@ -64,14 +64,24 @@ pub struct Write {
     pub value: Option<Lent>,
 }
 
-/// There is no room for one more write, or for its bytes.
+/// Why a write was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+pub enum Full {
+    /// It would be one object more than may be written.
+    Writes,
+    /// With it this many bytes of keys and values were written, more than may be.
+    Bytes(u64),
+    /// The memory is used up.
+    Memory,
+}
 
 /// The set. Its vectors are kept from one invocation to the next; its memory is lent to it each time.
 #[derive(Debug)]
 pub struct WriteSet {
     memory: Arena,
+    writes_max: usize,
+    bytes_max: usize,
+    bytes_written: usize,
     writes: Vec<Write>,
     /// Open addressing by hash: 0 is empty, else one more than an index into `writes`.
     places: Vec<u32>,
@@ -83,13 +93,26 @@ impl WriteSet {
     /// An empty set without memory.
     #[must_use]
     pub const fn new() -> Self {
-        Self { memory: Arena::empty(), writes: Vec::new(), places: Vec::new() }
+        Self {
+            memory: Arena::empty(),
+            writes_max: 0,
+            bytes_max: 0,
+            bytes_written: 0,
+            writes: Vec::new(),
+            places: Vec::new(),
+        }
     }
 
-    /// Empties the set and gives it memory for the next invocation.
+    /// Empties the set and gives it memory for the next invocation, which may write so many objects, and so
+    /// many bytes of keys and values.
+    ///
+    /// # Panics
+    /// Beyond [`TRANSACTION_WRITES_MAX`] objects.
     #[inline]
-    pub fn begin(&mut self, memory: Arena) {
+    pub fn begin(&mut self, memory: Arena, writes_max: usize, bytes_max: usize) {
+        assert!(writes_max <= TRANSACTION_WRITES_MAX, "more writes than the set has places for");
         self.memory = memory;
+        (self.writes_max, self.bytes_max, self.bytes_written) = (writes_max, bytes_max, 0);
         self.writes.clear();
         self.places.clear();
     }
@@ -123,10 +146,16 @@ impl WriteSet {
     /// [`Full`]; then the set is as it was.
     pub fn record(&mut self, table: u32, hash: u64, key: &[u8], value: Option<&[u8]>) -> Result<(), Full> {
         let known = self.index_of(table, hash, key);
-        if known.is_none() && self.writes.len() == TRANSACTION_WRITES_MAX {
-            return Err(Full);
+        if known.is_none() && self.writes.len() == self.writes_max {
+            return Err(Full::Writes);
+        }
+        let key_bytes = if known.is_none() { key.len() } else { 0 };
+        let bytes_written = self.bytes_written + key_bytes + value.map_or(0, <[u8]>::len);
+        if bytes_written > self.bytes_max {
+            return Err(Full::Bytes(bytes_written as u64));
         }
         let value = value.map(|value| self.copy(value)).transpose()?;
+        self.bytes_written = bytes_written;
         if let Some(index) = known {
             self.writes[index].value = value;
             return Ok(());
@@ -147,7 +176,7 @@ impl WriteSet {
         }
         let copy = self.memory.allocate(bytes.len(), 1);
         if copy.is_null() {
-            return Err(Full);
+            return Err(Full::Memory);
         }
         // The one copy of a written key or value before the log.
         // SAFETY: the memory was just allocated with this length and overlaps nothing.
@@ -210,7 +239,7 @@ mod tests {
         let mut memory = vec![0_u8; bytes];
         let mut set = WriteSet::new();
         // SAFETY: `memory` outlives the test and is used through the arena alone.
-        set.begin(unsafe { Arena::over(memory.as_mut_ptr(), bytes) });
+        set.begin(unsafe { Arena::over(memory.as_mut_ptr(), bytes) }, TRANSACTION_WRITES_MAX, usize::MAX);
         test(&mut set);
     }
 
@@ -251,7 +280,7 @@ mod tests {
     fn a_full_set_refuses_and_keeps_what_it_has() {
         with_set(64, |set| {
             set.record(1, 7, b"key", Some(&[1; 40])).expect("room");
-            assert_eq!(set.record(1, 7, b"key", Some(&[2; 40])), Err(Full));
+            assert_eq!(set.record(1, 7, b"key", Some(&[2; 40])), Err(Full::Memory));
             assert_eq!(value_of(set, 1, b"key"), Some(Some(vec![1; 40])));
         });
         with_set(TRANSACTION_WRITES_MAX * 8, |set| {
@@ -261,7 +290,7 @@ mod tests {
             for number in 0..TRANSACTION_WRITES_MAX as u64 {
                 assert!(set.find(1, number % 50, &number.to_le_bytes()).is_some());
             }
-            assert_eq!(set.record(1, 1, b"one more", None), Err(Full));
+            assert_eq!(set.record(1, 1, b"one more", None), Err(Full::Writes));
             set.record(1, 3, &3_u64.to_le_bytes(), None).expect("an object that is there already");
         });
     }

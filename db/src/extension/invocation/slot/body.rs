@@ -9,7 +9,7 @@ use std::slice;
 use wire::limits::REPLY_BYTES_MAX;
 
 use super::Slot;
-use crate::extension::invocation::budget::Kill;
+use crate::extension::invocation::budget::Overdrawn;
 use crate::extension::invocation::ending::{Body, Ending};
 use crate::extension::room::REPLY_HEAD_BYTES;
 use crate::limits::LAST_WORDS_BYTES_MAX;
@@ -28,18 +28,23 @@ impl<O> Slot<O> {
             Body::LastWords => unsafe { slice::from_raw_parts(reply, self.access.last_words_bytes()) },
             Body::Version(version) => self.with_head(version.to_le_bytes(), 0),
             Body::RetryAfter(after_us) => self.with_head(after_us.to_le_bytes(), 0),
-            Body::Killed(kill) => self.describe(kill),
+            Body::Overdrawn(overdrawn) => self.describe(overdrawn),
             Body::Empty => &[],
         }
     }
 
     #[cold]
-    fn describe(&mut self, kill: Kill) -> &[u8] {
+    fn describe(&mut self, overdrawn: Overdrawn) -> &[u8] {
         // SAFETY: the reply has this much room and more, and the extension runs no more.
         let place = unsafe { slice::from_raw_parts_mut(self.room.reply(), LAST_WORDS_BYTES_MAX) };
         let Some(extension) = &self.extension else { return &[] };
         let function = &extension.functions()[self.function].name;
-        let bytes = kill.describe(function, &extension.name, extension.version, place);
+        let mut bytes = self.access.last_words_bytes().min(LAST_WORDS_BYTES_MAX / 2);
+        for &byte in if bytes > 0 { &b": "[..] } else { b"" } {
+            place[bytes] = byte;
+            bytes += 1;
+        }
+        bytes += overdrawn.describe(function, &extension.name, extension.version, &mut place[bytes..]);
         &place[..bytes]
     }
 

@@ -1,0 +1,104 @@
+//! What an invocation has spent of what it may: charges for its time, the limit that ended it, and how closely
+//! it is to be watched so that the end comes in time.
+
+use wire::Status;
+
+use super::{Progress, Slot};
+use crate::extension::allowance::{Allowance, Exceeded, Limit};
+use crate::extension::invocation::budget::{Overdrawn, Usage, verdict};
+use crate::extension::invocation::ending::Ending;
+use crate::limits::{SLICE_US, SLICES_CHARGED_MAX, STEADY_SLICES};
+use crate::ops::WorkerEnvironment;
+use crate::sched::cycles;
+use crate::tenant::limit::TenantLimit;
+
+impl<O> Slot<O> {
+    /// The end that its function or its arena brought about, with the limit that was met if it was one.
+    #[cold]
+    pub(super) fn end_badly(&mut self, ending: Ending) -> Progress {
+        let Allowance { arena_bytes, reply_bytes, .. } = *self.access.spending().allowance();
+        let of = |limit, value: usize, used: usize| {
+            Some(Exceeded { limit: Limit::Tenant(limit), value: value as u64, used: used as u64 })
+        };
+        let exceeded = match ending.status() {
+            Status::LimitExceeded => self.access.spending().exceeded(),
+            Status::ReplyTooLarge => {
+                of(TenantLimit::InvocationReplyBytes, reply_bytes, self.call.reply.bytes)
+            }
+            Status::ExtensionOutOfMemory => {
+                of(TenantLimit::InvocationArenaBytes, arena_bytes, self.arena.highest_bytes())
+            }
+            _ => None,
+        };
+        Progress::Ended(match exceeded {
+            Some(exceeded) => ending.naming(Overdrawn { exceeded, usage: None }),
+            None => ending,
+        })
+    }
+
+    /// The invocation has run for `cycles` and has not ended: keeps what was lent alive until the next poll,
+    /// unless the invocation has had its share.
+    #[cold]
+    pub(in crate::extension::invocation) fn charge(
+        &mut self,
+        environment: &WorkerEnvironment<'_>,
+        cycles: u64,
+    ) -> Option<Overdrawn> {
+        self.cycles += cycles;
+        let usage = self.usage(environment.now_us);
+        let kill = verdict(self.access.spending().allowance(), usage);
+        if kill.is_none() && self.held.is_none() {
+            self.held = Some(environment.pin.hold());
+        }
+        kill
+    }
+
+    /// The limit that the invocation went over while it waited.
+    pub(in crate::extension::invocation) fn overdue(
+        &self,
+        environment: &WorkerEnvironment<'_>,
+    ) -> Option<Overdrawn> {
+        verdict(self.access.spending().allowance(), self.usage(environment.now_us))
+    }
+
+    /// What the invocation has used so far.
+    pub(in crate::extension::invocation) fn usage(&self, now_us: u64) -> Usage {
+        Usage {
+            cpu_us: cycles::to_us(self.cycles),
+            wall_us: now_us.saturating_sub(self.started_us),
+            yields: self.yields,
+            slices: self.slices,
+        }
+    }
+
+    /// [`Extension::slices_ahead`] of its extension, but at most so many that a poll which never ends is seen
+    /// while half of its time is left.
+    #[inline]
+    pub(in crate::extension::invocation) fn slices_ahead(&self) -> u64 {
+        let ahead = self.extension.as_ref().map_or(1, |extension| extension.slices_ahead());
+        let cpu_us = self.access.spending().allowance().cpu_us;
+        // The timer is kept ahead by twice as many slices at the most.
+        if cpu_us >= 4 * STEADY_SLICES * SLICE_US { ahead } else { ahead.min(cpu_us / (4 * SLICE_US)).max(1) }
+    }
+
+    /// What a poll is charged at most, in cycles: as long as it may have run before its timer fired, and a
+    /// little more. Beyond that something else had the core.
+    pub(in crate::extension::invocation) fn cycles_charged_max(&self, slice: u64) -> u64 {
+        (2 * (self.slices_ahead() - 1) + SLICES_CHARGED_MAX) * slice
+    }
+
+    /// A poll of it ended within its slice.
+    #[inline]
+    pub(in crate::extension::invocation) fn note_short_poll(&self, now_us: u64) {
+        if let Some(extension) = &self.extension {
+            extension.note_short_poll(now_us);
+        }
+    }
+
+    /// A poll of it used up its slice.
+    pub(in crate::extension::invocation) fn note_overrun(&self, now_us: u64) {
+        if let Some(extension) = &self.extension {
+            extension.note_overrun(now_us);
+        }
+    }
+}
