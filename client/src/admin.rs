@@ -1,7 +1,8 @@
-//! The operator's connection: tenants, counters and sessions of the whole server.
+//! The operator's connection: tenants and their limits, counters and sessions of the whole server.
 
 use wire::{
-    AdminRequest, AuditEntry, Body, OpenRequest, SessionEntry, Statistic, TenantCreated, TenantEntry,
+    AdminRequest, AuditEntry, Body, LimitChange, OpenRequest, SessionEntry, Statistic, TenantCreated,
+    TenantEntry, TenantLimitEntry,
 };
 
 use crate::client::{only_reads, read_answer};
@@ -50,6 +51,27 @@ impl Admin {
     /// `UnknownTenant`, another refusal, or no answer.
     pub fn tenant_drop(&mut self, name: &str) -> Result<(), Error> {
         self.call(&AdminRequest::TenantDrop { name })
+    }
+
+    /// Reads the limits of a tenant.
+    ///
+    /// # Errors
+    /// `UnknownTenant`, another refusal, or no answer.
+    pub fn tenant_limits(&mut self, name: &str) -> Result<Vec<TenantLimitEntry>, Error> {
+        self.call(&AdminRequest::TenantLimits { name: Some(name) })
+    }
+
+    /// Changes limits of a tenant, all of them or none, and returns all as they are then. The next request of
+    /// the tenant meets the new ones; they last over restarts.
+    ///
+    /// # Errors
+    /// `UnknownTenant`, `UnknownLimit`, `OutOfRange`, another refusal, or no answer.
+    pub fn tenant_limits_set(
+        &mut self,
+        name: &str,
+        changes: &[LimitChange<'_>],
+    ) -> Result<Vec<TenantLimitEntry>, Error> {
+        self.call(&AdminRequest::TenantLimitsSet { name, changes: changes.to_vec() })
     }
 
     /// Reads the server's counters.

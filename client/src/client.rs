@@ -141,11 +141,12 @@ pub(crate) fn read_answer<T: Body>((status, body): (Status, Vec<u8>)) -> Result<
 pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
     use wire::AdminRequest::{
         AuditRead, ExtensionDescribe, ExtensionList, ExtensionLogs, ExtensionResolve, GrantList, SessionList,
-        Statistics, TableList, TableOpen, TableStat, TenantList,
+        Statistics, TableList, TableOpen, TableStat, TenantLimits, TenantList,
     };
     matches!(
         request,
         TenantList
+            | TenantLimits { .. }
             | TableList
             | TableStat { .. }
             | TableOpen { .. }

@@ -11,6 +11,7 @@ mod extension;
 mod failure;
 mod grant;
 mod graph;
+mod limits;
 mod object;
 mod options;
 mod output;

@@ -158,6 +158,9 @@ fn next_after(status: Status) -> Option<&'static str> {
             "list with `splinter ext list`, install with `splinter ext install`"
         }
         Status::AlreadyExists => "choose another name",
+        Status::UnknownLimit | Status::OutOfRange => {
+            "see names and ranges with `splinter tenant limits NAME`"
+        }
         Status::UnsupportedVersion => "use a client of the server's release",
         Status::OutOfMemory => "delete objects, or give the server more memory",
         Status::StorageFull => "free disk space at the server",

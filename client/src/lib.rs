@@ -42,7 +42,8 @@ pub use session::Session;
 pub use statistics::SessionStatistics;
 pub use wire::{
     Actor, AuditEntry, Completion, CompletionError, Condition, ExtensionDescription, ExtensionEntry,
-    ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, Keys, LogEntry, LogLines,
-    Measured, PackageFile, Placement, Request, Right, SessionEntry, SessionLimits, Standing, Statistic,
-    Status, Subject, TableEntry, TableStatistics, TenantEntry, VersionDescription, VersionEntry, reply,
+    ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, Keys, LimitChange,
+    LogEntry, LogLines, Measured, PackageFile, Placement, Request, Right, SessionEntry, SessionLimits,
+    Standing, Statistic, Status, Subject, TableEntry, TableStatistics, TenantEntry, TenantLimitEntry,
+    VersionDescription, VersionEntry, reply,
 };

@@ -224,6 +224,18 @@ impl<'a> BodyReader<'a> {
         if name_is_valid(name) { Ok(name) } else { Err(Status::NameInvalid) }
     }
 
+    /// Takes a string that must be a name or empty.
+    ///
+    /// # Errors
+    /// As [`BodyReader::name`].
+    pub fn optional_name(&mut self) -> Result<Option<&'a str>, Status> {
+        if let Some((&[0, 0], rest)) = self.rest.split_first_chunk() {
+            self.rest = rest;
+            return Ok(None);
+        }
+        self.name().map(Some)
+    }
+
     /// Takes a string that must be a name, or a tenant and a name of his with a slash between them.
     ///
     /// # Errors

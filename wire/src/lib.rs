@@ -28,9 +28,9 @@ mod stream;
 
 pub use admin::{
     Actor, AdminRequest, AuditEntry, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
-    ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LogEntry, LogLines, Measured, PackageFile,
-    Placement, Right, SessionEntry, Standing, Statistic, Subject, TableEntry, TableId, TableStatistics,
-    TenantCreated, TenantEntry, VersionDescription, VersionEntry,
+    ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured,
+    PackageFile, Placement, Right, SessionEntry, Standing, Statistic, Subject, TableEntry, TableId,
+    TableStatistics, TenantCreated, TenantEntry, TenantLimitEntry, VersionDescription, VersionEntry,
 };
 pub use body::{Body, BodyReader, BodyWriter};
 pub use condition::Condition;

@@ -47,6 +47,8 @@ pub const PACKAGE_FILES_MAX: usize = 256;
 pub const PATH_BYTES_MAX: usize = 255;
 /// Longest name of a tenant, a table or an extension, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
+/// Most limits of a tenant that one request changes: more than there are.
+pub const LIMIT_CHANGES_MAX: usize = 64;
 /// Longest name of something of another tenant: two names and a slash.
 pub const QUALIFIED_NAME_BYTES_MAX: usize = 2 * NAME_BYTES_MAX + 1;
 /// Longest secret on the wire, in bytes.

@@ -31,6 +31,10 @@ pub const TENANT_CREATE: u8 = 64;
 pub const TENANT_LIST: u8 = 65;
 /// Drops a tenant with all it has. Administrator alone.
 pub const TENANT_DROP: u8 = 66;
+/// Reads the limits of a tenant.
+pub const TENANT_LIMITS: u8 = 67;
+/// Changes limits of a tenant. Administrator alone.
+pub const TENANT_LIMITS_SET: u8 = 68;
 /// Creates a table.
 pub const TABLE_CREATE: u8 = 72;
 /// Lists the tables.

@@ -128,6 +128,10 @@ statuses! {
     WrongView = 40,
     /// The function would write to an object that another server holds; nothing was written.
     NotLocal = 41,
+    /// There is no limit of this name; nothing was changed.
+    UnknownLimit = 42,
+    /// The value is out of range; nothing was changed.
+    OutOfRange = 43,
 }
 
 impl fmt::Display for Status {

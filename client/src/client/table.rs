@@ -1,6 +1,9 @@
 //! Tables of the tenant, what the server counts for it, and what it administered.
 
-use wire::{AdminRequest, AuditEntry, SessionEntry, Statistic, Status, TableEntry, TableId, TableStatistics};
+use wire::{
+    AdminRequest, AuditEntry, SessionEntry, Statistic, Status, TableEntry, TableId, TableStatistics,
+    TenantLimitEntry,
+};
 
 use super::{Client, administer};
 use crate::Error;
@@ -68,6 +71,14 @@ impl Client {
     /// A refusal, or no answer.
     pub fn statistics(&mut self) -> Result<Vec<Statistic>, Error> {
         administer(&mut self.session, &AdminRequest::Statistics)
+    }
+
+    /// Reads the limits that hold for the tenant.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn limits(&mut self) -> Result<Vec<TenantLimitEntry>, Error> {
+        administer(&mut self.session, &AdminRequest::TenantLimits { name: None })
     }
 
     /// Lists the tenant's open sessions.

@@ -104,7 +104,8 @@ fn kind_of(status: Status) -> Kind {
         | Status::UnknownTenant
         | Status::UnknownTable
         | Status::UnknownExtension
-        | Status::UnknownFunction => Kind::Missing,
+        | Status::UnknownFunction
+        | Status::UnknownLimit => Kind::Missing,
         Status::ConditionFailed | Status::AlreadyExists => Kind::Condition,
         Status::SourceRefused
         | Status::CompileFailed

@@ -5,9 +5,11 @@
 
 mod extension;
 mod grant;
+mod limits;
 
 pub use extension::{ExtensionCommand, LogLevel};
 pub use grant::{GrantCommand, RevokeCommand};
+pub use limits::{Setting, UNITS, UNLIMITED};
 
 use super::bytes::Bytes;
 use super::demo::DemoOptions;
@@ -67,7 +69,7 @@ pub enum Output {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Create, list and drop tenants (administrator).
+    /// Create, list and drop tenants, and limit them (administrator); see the own limits (tenant).
     #[command(subcommand)]
     Tenant(TenantCommand),
     /// Create, list, drop and measure tables.
@@ -194,6 +196,17 @@ pub enum TenantCommand {
         /// Its name.
         name: String,
     },
+    /// Limits of a tenant: show them, or change some. Changes hold from the next request on.
+    Limits {
+        /// Its name (administrator); the own limits when left out (tenant).
+        name: Option<String>,
+        /// Set a limit: a number, `unlimited`, or for bytes also KiB, MiB, GiB, TiB. May be repeated.
+        #[arg(long, value_name = "LIMIT=VALUE", requires = "name")]
+        set: Vec<Setting>,
+        /// Give a limit its default again. May be repeated.
+        #[arg(long, value_name = "LIMIT", requires = "name")]
+        reset: Vec<String>,
+    },
 }
 
 /// Tables.
@@ -249,6 +262,19 @@ mod tests {
             |more: &[&str]| Options::try_parse_from(["splinter", "ext", "pin", "tao"].iter().chain(more));
         assert!(pin(&["3"]).is_ok() && pin(&["--off"]).is_ok());
         assert!(pin(&[]).is_err() && pin(&["3", "--off"]).is_err());
+    }
+
+    #[test]
+    fn limits_are_set_by_name_and_for_a_tenant_that_is_named() {
+        let parses = |line: &str| {
+            let words = ["splinter", "tenant", "limits"].into_iter().chain(line.split(' '));
+            Options::try_parse_from(words.filter(|word| !word.is_empty())).is_ok()
+        };
+        assert!(parses("") && parses("acme") && parses("acme --reset weight"));
+        assert!(parses("acme --set weight=300 --set memory_bytes=64MiB --reset invocations"));
+        for wrong in ["--set weight=300", "--reset weight", "acme --set weight", "acme --set weight=much"] {
+            assert!(!parses(wrong), "{wrong}");
+        }
     }
 
     #[test]

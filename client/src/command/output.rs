@@ -94,7 +94,10 @@ pub fn moment(at_ms: u64) -> String {
 }
 
 fn is_number(text: &str) -> bool {
-    text.is_empty() || text == "-" || text.starts_with(|first: char| first.is_ascii_digit())
+    text.is_empty()
+        || text == "-"
+        || text == "unlimited"
+        || text.starts_with(|first: char| first.is_ascii_digit())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! `splinter tenant`: the administrator's commands about tenants.
+//! `splinter tenant`: the administrator's commands about tenants, and a tenant's look at its own limits.
 
 use super::failure::{Failure, Kind};
+use super::limits;
 use super::options::TenantCommand;
 use super::output::{Answer, columns, thousands};
 use super::settings::Settings;
@@ -12,10 +13,9 @@ use std::path::Path;
 
 /// Runs a command about tenants.
 pub fn run(settings: &Settings, command: TenantCommand) -> Result<Answer, Failure> {
-    let mut admin = settings.connect_admin()?;
     match command {
         TenantCommand::Create { name, secret_file } => {
-            let secret = admin.tenant_create(&name)?;
+            let secret = settings.connect_admin()?.tenant_create(&name)?;
             let Some(path) = secret_file else {
                 let text = format!("{secret}\n");
                 return Ok(Answer::new(text, json!({ "tenant": name, "secret": secret })));
@@ -30,7 +30,7 @@ pub fn run(settings: &Settings, command: TenantCommand) -> Result<Answer, Failur
             Ok(Answer::new(text, json!({ "tenant": name, "secret_file": path })))
         }
         TenantCommand::List => {
-            let tenants = admin.tenant_list()?;
+            let tenants = settings.connect_admin()?.tenant_list()?;
             let heads = ["tenant", "tables", "extensions", "sessions", "objects", "bytes"];
             let mut rows = vec![heads.map(str::to_owned).to_vec()];
             let mut values = Vec::new();
@@ -47,9 +47,10 @@ pub fn run(settings: &Settings, command: TenantCommand) -> Result<Answer, Failur
             Ok(Answer::new(columns(&rows), json!(values)))
         }
         TenantCommand::Drop { name } => {
-            admin.tenant_drop(&name)?;
+            settings.connect_admin()?.tenant_drop(&name)?;
             Ok(Answer::new(format!("dropped {name}"), json!({ "dropped": name })))
         }
+        TenantCommand::Limits { name, set, reset } => limits::run(settings, name.as_deref(), &set, &reset),
     }
 }
 

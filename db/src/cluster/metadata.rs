@@ -1,4 +1,4 @@
-//! Tenants, tables, extensions, grants and the audit log, kept over restarts in one crash-safe file.
+//! Tenants, their limits, tables, extensions, grants and the audit log, kept over restarts in one crash-safe file.
 //!
 //! The file is a redb database (copy-on-write B-trees, a checksummed commit). Each change is one
 //! transaction that is on disk when the call returns; what fails leaves nothing half-made. A full disk is
@@ -12,6 +12,7 @@ mod audit;
 mod error;
 mod extensions;
 mod grants;
+mod limits;
 mod standing;
 mod tables;
 mod tenants;
@@ -19,6 +20,7 @@ mod tenants;
 pub use error::MetadataError;
 pub use extensions::{ExtensionRow, StoredVersion};
 pub use grants::GrantRow;
+pub use limits::LimitRow;
 pub use standing::{Standing, StandingError};
 pub use tables::TableRow;
 pub use tenants::TenantRow;
@@ -82,6 +84,7 @@ impl Metadata {
             tables::create(transaction)?;
             extensions::create(transaction)?;
             grants::create(transaction)?;
+            limits::create(transaction)?;
             audit::create(transaction)
         })?;
         Ok(metadata)

@@ -8,6 +8,7 @@ mod audit;
 mod description;
 mod extensions;
 mod grants;
+mod limits;
 mod logs;
 mod sessions;
 mod statistics;
@@ -27,6 +28,7 @@ use crate::session::Session;
 /// # Errors
 /// When the metadata cannot be read or workers fail.
 pub fn restore(control: &Control) -> Result<(), Refusal> {
+    limits::restore(control)?;
     for row in control.metadata.tables()? {
         control.publish_table(row.id, row.tenant, &row.name)?;
     }
@@ -86,6 +88,10 @@ fn serve_role(
         (AdminRequest::TenantCreate { name }, Role::Administrator) => tenants::create(control, name),
         (AdminRequest::TenantList, Role::Administrator) => tenants::list(control),
         (AdminRequest::TenantDrop { name }, Role::Administrator) => tenants::drop(control, name),
+        (AdminRequest::TenantLimits { name }, role) => limits::read(control, role, *name),
+        (AdminRequest::TenantLimitsSet { name, changes }, Role::Administrator) => {
+            limits::change(control, name, changes)
+        }
         (AdminRequest::Statistics, role) => statistics::read(control, role),
         (AdminRequest::SessionList, role) => sessions::list(control, role),
         (AdminRequest::SessionRevoke { client_id }, role) => sessions::revoke(control, role, *client_id),

@@ -104,4 +104,13 @@ mod tests {
         }
         assert_eq!(TenantLimit::named("cpu"), None);
     }
+
+    #[test]
+    fn every_limit_stands_in_the_documents() {
+        const SPEC: &str = include_str!("../../../docs/spec.md");
+        for limit in TenantLimit::ALL {
+            let row = format!("| `{}` | ", limit.name());
+            assert!(SPEC.lines().any(|line| line.starts_with(&row)), "{row}");
+        }
+    }
 }

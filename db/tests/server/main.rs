@@ -10,6 +10,7 @@ mod exposition;
 mod extensions;
 mod grants;
 mod isolation;
+mod limits;
 mod logs;
 mod restart;
 mod streams;

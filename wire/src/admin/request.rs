@@ -1,23 +1,14 @@
 //! The requests of administration.
 //!
 //! Names and paths are checked by the decoder ([`crate::name_is_valid`], [`crate::path_is_valid`]), so what
-//! the server gets may be shown and stored. The files of an installation are borrowed from the record.
+//! the server gets may be shown and stored. What a request holds is borrowed from the record.
 
+use super::limit::{read_changes, write_changes};
+use super::package::{read_files, write_installation};
 use crate::body::{BodyReader, BodyWriter};
-use crate::limits::{INSTALL_BODY_BYTES_MAX, PACKAGE_FILES_MAX};
-use crate::name::path_is_valid;
 use crate::opcode;
 use crate::status::Status;
-use crate::{Body, Placement, Right, Subject};
-
-/// One file of an extension's source.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PackageFile<'a> {
-    /// Path below the package, parts separated by `/`.
-    pub path: &'a str,
-    /// The file's bytes.
-    pub bytes: &'a [u8],
-}
+use crate::{Body, LimitChange, PackageFile, Placement, Right, Subject};
 
 /// A request of administration. The comment of each names the answer under `Ok`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,6 +24,18 @@ pub enum AdminRequest<'a> {
     TenantDrop {
         /// Its name.
         name: &'a str,
+    },
+    /// Reads the limits of a tenant: a `Vec` of [`crate::TenantLimitEntry`].
+    TenantLimits {
+        /// Its name; nothing for the tenant whose stream it is.
+        name: Option<&'a str>,
+    },
+    /// Changes limits of a tenant, all of them or none: a `Vec` of [`crate::TenantLimitEntry`], as they are then.
+    TenantLimitsSet {
+        /// Its name.
+        name: &'a str,
+        /// What changes.
+        changes: Vec<LimitChange<'a>>,
     },
     /// Creates a table: [`crate::TableId`].
     TableCreate {
@@ -160,6 +163,8 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::TenantCreate { .. } => opcode::TENANT_CREATE,
             AdminRequest::TenantList => opcode::TENANT_LIST,
             AdminRequest::TenantDrop { .. } => opcode::TENANT_DROP,
+            AdminRequest::TenantLimits { .. } => opcode::TENANT_LIMITS,
+            AdminRequest::TenantLimitsSet { .. } => opcode::TENANT_LIMITS_SET,
             AdminRequest::TableCreate { .. } => opcode::TABLE_CREATE,
             AdminRequest::TableList => opcode::TABLE_LIST,
             AdminRequest::TableDrop { .. } => opcode::TABLE_DROP,
@@ -187,7 +192,8 @@ impl<'a> AdminRequest<'a> {
     /// The body.
     ///
     /// # Errors
-    /// [`Status::LimitExceeded`] when an installation has more files or bytes than a record may carry.
+    /// [`Status::LimitExceeded`] when an installation has more files or bytes than a record may carry, or there
+    /// are too many changes of limits.
     pub fn encode(&self) -> Result<Vec<u8>, Status> {
         let mut writer = BodyWriter::new();
         match self {
@@ -206,6 +212,11 @@ impl<'a> AdminRequest<'a> {
             | AdminRequest::ExtensionDescribe { name }
             | AdminRequest::ExtensionPromote { name }
             | AdminRequest::ExtensionResolve { name } => writer.text(name),
+            AdminRequest::TenantLimits { name } => writer.text(name.unwrap_or_default()),
+            AdminRequest::TenantLimitsSet { name, changes } => {
+                writer.text(name);
+                write_changes(&mut writer, changes)?;
+            }
             AdminRequest::ExtensionRemove { name, version }
             | AdminRequest::ExtensionRollback { name, version }
             | AdminRequest::ExtensionPin { name, version } => {
@@ -244,13 +255,17 @@ impl<'a> AdminRequest<'a> {
     ///
     /// # Errors
     /// [`Status::UnknownOpcode`], [`Status::Malformed`], [`Status::NameInvalid`] for a name or a path that
-    /// may not be used or comes twice, [`Status::LimitExceeded`] for too many files.
+    /// may not be used or comes twice, [`Status::LimitExceeded`] for too many files or changes.
     pub fn decode(number: u8, body: &'a [u8]) -> Result<AdminRequest<'a>, Status> {
         let mut reader = BodyReader::new(body);
         let request = match number {
             opcode::TENANT_CREATE => AdminRequest::TenantCreate { name: reader.name()? },
             opcode::TENANT_LIST => AdminRequest::TenantList,
             opcode::TENANT_DROP => AdminRequest::TenantDrop { name: reader.name()? },
+            opcode::TENANT_LIMITS => AdminRequest::TenantLimits { name: reader.optional_name()? },
+            opcode::TENANT_LIMITS_SET => {
+                AdminRequest::TenantLimitsSet { name: reader.name()?, changes: read_changes(&mut reader)? }
+            }
             opcode::TABLE_CREATE => AdminRequest::TableCreate { name: reader.name()? },
             opcode::TABLE_LIST => AdminRequest::TableList,
             opcode::TABLE_DROP => AdminRequest::TableDrop { name: reader.name()? },
@@ -297,41 +312,4 @@ impl<'a> AdminRequest<'a> {
         reader.finish()?;
         Ok(request)
     }
-}
-
-fn write_installation(
-    writer: &mut BodyWriter,
-    name: &str,
-    files: &[PackageFile<'_>],
-    placement: Placement,
-) -> Result<(), Status> {
-    let source_bytes: usize = files.iter().map(|file| file.path.len() + file.bytes.len() + 6).sum();
-    let body_bytes = name.len() + 6 + source_bytes;
-    if files.len() > PACKAGE_FILES_MAX || body_bytes > INSTALL_BODY_BYTES_MAX {
-        return Err(Status::LimitExceeded);
-    }
-    writer.text(name);
-    writer.u16(files.len() as u16);
-    for file in files {
-        writer.text(file.path);
-        writer.blob(file.bytes);
-    }
-    placement.write(writer);
-    Ok(())
-}
-
-fn read_files<'a>(reader: &mut BodyReader<'a>) -> Result<Vec<PackageFile<'a>>, Status> {
-    let count = reader.u16()? as usize;
-    if count > PACKAGE_FILES_MAX {
-        return Err(Status::LimitExceeded);
-    }
-    let mut files: Vec<PackageFile<'a>> = Vec::with_capacity(count);
-    for _ in 0..count {
-        let path = reader.text()?;
-        if !path_is_valid(path) || files.iter().any(|file| file.path == path) {
-            return Err(Status::NameInvalid);
-        }
-        files.push(PackageFile { path, bytes: reader.blob()? });
-    }
-    Ok(files)
 }

@@ -1,12 +1,12 @@
 //! Opening and administration mean the same on both sides.
 
-use wire::limits::PACKAGE_FILES_MAX;
+use wire::limits::{LIMIT_CHANGES_MAX, PACKAGE_FILES_MAX};
 use wire::{
     Actor, AdminRequest, AuditEntry, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
-    ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LogEntry, LogLines, Measured, OpenRequest,
-    Opened, PackageFile, Placement, Right, SessionEntry, SessionLimits, Standing, Statistic, Status, Subject,
-    TableEntry, TableId, TableStatistics, TenantCreated, TenantEntry, VersionDescription, VersionEntry,
-    VersionRange, opcode,
+    ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured,
+    OpenRequest, Opened, PackageFile, Placement, Right, SessionEntry, SessionLimits, Standing, Statistic,
+    Status, Subject, TableEntry, TableId, TableStatistics, TenantCreated, TenantEntry, TenantLimitEntry,
+    VersionDescription, VersionEntry, VersionRange, opcode,
 };
 
 pub fn admin_requests() -> Vec<AdminRequest<'static>> {
@@ -19,6 +19,16 @@ pub fn admin_requests() -> Vec<AdminRequest<'static>> {
         AdminRequest::TenantCreate { name },
         AdminRequest::TenantList,
         AdminRequest::TenantDrop { name },
+        AdminRequest::TenantLimits { name: Some(name) },
+        AdminRequest::TenantLimits { name: None },
+        AdminRequest::TenantLimitsSet {
+            name,
+            changes: vec![
+                LimitChange { limit: "weight", value: Some(u64::MAX) },
+                LimitChange { limit: "memory_bytes", value: None },
+            ],
+        },
+        AdminRequest::TenantLimitsSet { name, changes: Vec::new() },
         AdminRequest::TableCreate { name },
         AdminRequest::TableList,
         AdminRequest::TableDrop { name },
@@ -166,6 +176,13 @@ fn every_answer_survives_the_wire() {
         objects: 4,
         bytes: 5,
     }]);
+    survives(vec![TenantLimitEntry {
+        name: "weight".into(),
+        value: 1,
+        default: 2,
+        least: 3,
+        most: u64::MAX,
+    }]);
     survives(TableId { id: 7 });
     survives(vec![TableEntry { id: 7, name: "users".into() }; 3]);
     survives(TableStatistics { id: 7, objects: 1, bytes: 2, index_bytes: 3 });
@@ -240,6 +257,26 @@ fn packages_that_climb_repeat_or_swell_are_refused() {
     let files = vec![PackageFile { path: "a", bytes: &huge }];
     let huge = AdminRequest::ExtensionInstall { name: "x", files, placement: Placement::Current };
     assert_eq!(huge.encode(), Err(Status::LimitExceeded));
+}
+
+#[test]
+fn changes_of_limits_that_repeat_swell_or_say_two_things_are_refused() {
+    let change = |limit| LimitChange { limit, value: Some(7) };
+    let body = |changes| AdminRequest::TenantLimitsSet { name: "acme", changes }.encode();
+    let refusal = |body: &[u8]| AdminRequest::decode(opcode::TENANT_LIMITS_SET, body).err();
+    let twice = body(vec![change("weight"), change("weight")]).expect("it is small");
+    assert_eq!(refusal(&twice), Some(Status::NameInvalid));
+    let nameless = body(vec![change("")]).expect("it is small");
+    assert_eq!(refusal(&nameless), Some(Status::NameInvalid));
+    assert_eq!(body(vec![change("weight"); LIMIT_CHANGES_MAX + 1]), Err(Status::LimitExceeded));
+    let mut many = body(Vec::new()).expect("it is small");
+    let count = many.len() - 2;
+    many[count..].copy_from_slice(&(LIMIT_CHANGES_MAX as u16 + 1).to_le_bytes());
+    assert_eq!(refusal(&many), Some(Status::LimitExceeded));
+    let mut reset = body(vec![change("weight")]).expect("it is small");
+    let flag = reset.len() - 9;
+    reset[flag] = 0;
+    assert_eq!(refusal(&reset), Some(Status::Malformed), "back to the default, and a value");
 }
 
 #[test]

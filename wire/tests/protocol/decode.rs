@@ -77,6 +77,7 @@ fn check_control(code: u8, body: &[u8]) -> usize {
         + same::<VersionRange>(body)
         + same::<wire::TenantCreated>(body)
         + same::<Vec<wire::TenantEntry>>(body)
+        + same::<Vec<wire::TenantLimitEntry>>(body)
         + same::<wire::TableId>(body)
         + same::<Vec<wire::TableEntry>>(body)
         + same::<wire::TableStatistics>(body)

@@ -2,7 +2,7 @@
 
 use redb::{ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction};
 
-use super::{Metadata, MetadataError, extensions, grants, next_u32, tables};
+use super::{Metadata, MetadataError, extensions, grants, limits, next_u32, tables};
 use crate::limits::TENANTS_MAX;
 use crate::tenant::TenantId;
 use crate::tenant::secret::SecretHash;
@@ -74,7 +74,7 @@ impl Metadata {
         })
     }
 
-    /// Removes a tenant with its tables and extensions, and all grants of it and to it.
+    /// Removes a tenant with its limits, tables and extensions, and all grants of it and to it.
     ///
     /// # Errors
     /// `NotFound`, or that it cannot be stored.
@@ -88,6 +88,7 @@ impl Metadata {
             tables::remove_tenant(transaction, id)?;
             extensions::remove_tenant(transaction, id)?;
             grants::remove_tenant(transaction, id)?;
+            limits::remove_tenant(transaction, id)?;
             Ok(id)
         })
     }

@@ -6,6 +6,7 @@
 
 use wire::{Actor, AdminRequest, Body, ExtensionInstalled, Placement, Right, Status, Subject};
 
+use super::limits;
 use crate::limits::{AUDIT_ACT_BYTES_MAX, AUDIT_ENTRIES_READ_MAX};
 use crate::server::control::{Control, Refusal, lock};
 use crate::server::opening::Role;
@@ -34,6 +35,7 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
     Some(match request {
         AdminRequest::TenantCreate { name } => format!("tenant create {name}"),
         AdminRequest::TenantDrop { name } => format!("tenant drop {name}"),
+        AdminRequest::TenantLimitsSet { name, changes } => limits::act_of(name, changes),
         AdminRequest::TableCreate { name } => format!("table create {name}"),
         AdminRequest::TableDrop { name } => format!("table drop {name}"),
         AdminRequest::ExtensionInstall { name, placement, .. } => match placement {
@@ -63,6 +65,7 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
         }
         AdminRequest::SessionRevoke { client_id } => format!("session revoke {client_id}"),
         AdminRequest::TenantList
+        | AdminRequest::TenantLimits { .. }
         | AdminRequest::TableList
         | AdminRequest::TableStat { .. }
         | AdminRequest::TableOpen { .. }

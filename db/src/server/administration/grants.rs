@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use wire::{Body, GrantEntry, Right, Status, Subject};
 
+use super::tenants;
 use crate::cluster::metadata::{GrantRow, MetadataError};
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal, lock};
@@ -28,7 +29,7 @@ pub(super) fn create(
         // The tenant may have been dropped while this waited.
         return Err(Status::BadToken.into());
     }
-    let other = tenant_named(control, to)?;
+    let other = tenants::named(control, to)?;
     if other == owner {
         return Err(Refusal::new(Status::NotPermitted, "a tenant needs no grant of what is its own"));
     }
@@ -66,7 +67,7 @@ pub(super) fn revoke(
     (subject, name, to): (Subject, &str, &str),
 ) -> Result<Vec<u8>, Refusal> {
     let _changing = lock(&control.changing);
-    let other = tenant_named(control, to)?;
+    let other = tenants::named(control, to)?;
     control.metadata.grant_remove(owner, subject, name, other).map_err(|error| match error {
         MetadataError::NotFound => {
             Refusal::new(Status::NotFound, format!("`{name}` is not granted to `{to}`"))
@@ -164,12 +165,6 @@ pub(super) fn find(control: &Control, to: TenantId, subject: Subject, called: &s
             && grant.row.right.subject() == subject
     };
     grants.iter().find(is).cloned()
-}
-
-fn tenant_named(control: &Control, name: &str) -> Result<TenantId, Refusal> {
-    let row = control.metadata.tenant_find(name)?;
-    let missing = || Refusal::new(Status::UnknownTenant, format!("there is no tenant `{name}`"));
-    row.map(|row| row.id).ok_or_else(missing)
 }
 
 fn unknown(subject: Subject, name: &str) -> Refusal {

@@ -47,10 +47,7 @@ pub(super) fn drop(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
     let _changing = lock(&control.changing);
     let tenant = control.metadata.tenant_drop(name).map_err(|error| {
         let refusal = Refusal::from(error);
-        match refusal.status {
-            Status::NotFound => Refusal::new(Status::UnknownTenant, format!("there is no tenant `{name}`")),
-            _ => refusal,
-        }
+        if refusal.status == Status::NotFound { unknown(name) } else { refusal }
     })?;
     lock(&control.sessions).retain(|_, open| {
         let stays = open.session.tenant != tenant;
@@ -70,4 +67,14 @@ pub(super) fn drop(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
     control.accounts.forget(tenant);
     told.and(withdrawn)?;
     Ok(Vec::new())
+}
+
+/// The number of the tenant of this name.
+pub(super) fn named(control: &Control, name: &str) -> Result<TenantId, Refusal> {
+    let row = control.metadata.tenant_find(name)?;
+    row.map(|row| row.id).ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> Refusal {
+    Refusal::new(Status::UnknownTenant, format!("there is no tenant `{name}`"))
 }

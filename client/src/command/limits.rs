@@ -1,0 +1,87 @@
+//! `splinter tenant limits`: what a tenant may use, shown and changed.
+//!
+//! In JSON a limit that is none is `null`.
+
+use super::failure::Failure;
+use super::options::{Setting, UNITS, UNLIMITED};
+use super::output::{Answer, columns, thousands};
+use super::settings::Settings;
+use client::{LimitChange, TenantLimitEntry};
+use serde_json::{Value, json};
+
+/// Shows the limits of a tenant after the changes that are asked for; without a name those of the caller.
+pub fn run(
+    settings: &Settings,
+    name: Option<&str>,
+    set: &[Setting],
+    reset: &[String],
+) -> Result<Answer, Failure> {
+    let Some(name) = name else { return Ok(table(&settings.connect()?.limits()?)) };
+    let mut admin = settings.connect_admin()?;
+    let set = set.iter().map(|setting| LimitChange { limit: &setting.limit, value: Some(setting.value) });
+    let reset = reset.iter().map(|limit| LimitChange { limit, value: None });
+    let changes: Vec<LimitChange<'_>> = set.chain(reset).collect();
+    let limits = if changes.is_empty() {
+        admin.tenant_limits(name)?
+    } else {
+        admin.tenant_limits_set(name, &changes)?
+    };
+    Ok(table(&limits))
+}
+
+fn table(limits: &[TenantLimitEntry]) -> Answer {
+    let heads = ["limit", "value", "default", "range"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    rows.extend(limits.iter().map(row));
+    Answer::new(columns(&rows), limits.iter().map(value).collect())
+}
+
+fn row(limit: &TenantLimitEntry) -> Vec<String> {
+    let of_bytes = limit.name.ends_with("_bytes");
+    let text = |amount: u64| match amount {
+        UNLIMITED => "unlimited".to_owned(),
+        amount if of_bytes => with_unit(amount),
+        amount => thousands(amount),
+    };
+    let range = format!("{} to {}", text(limit.least), text(limit.most));
+    vec![limit.name.clone(), text(limit.value), text(limit.default), range]
+}
+
+fn value(limit: &TenantLimitEntry) -> Value {
+    let number = |amount: u64| (amount != UNLIMITED).then_some(amount);
+    json!({
+        "limit": limit.name, "value": number(limit.value), "default": number(limit.default),
+        "least": limit.least, "most": number(limit.most),
+    })
+}
+
+/// Bytes in the largest unit that keeps them whole, as they can be given.
+fn with_unit(bytes: u64) -> String {
+    let scale = (bytes.trailing_zeros() as usize / 10).min(UNITS.len() - 1);
+    match (bytes, scale) {
+        (0, _) => "0".to_owned(),
+        (_, 0) => thousands(bytes),
+        (_, scale) => format!("{}{}", thousands(bytes >> (10 * scale)), UNITS[scale]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{row, value, with_unit};
+    use client::TenantLimitEntry;
+
+    #[test]
+    fn bytes_are_shown_as_they_can_be_given() {
+        let texts = [0, 1000, 1024, 64 << 20, (64 << 20) + 1, 1 << 50].map(with_unit);
+        assert_eq!(texts, ["0", "1,000", "1KiB", "64MiB", "67,108,865", "1,024TiB"]);
+    }
+
+    #[test]
+    fn a_limit_that_is_none_is_unlimited_and_null() {
+        let name = "memory_bytes".to_owned();
+        let limit = TenantLimitEntry { name, value: 1 << 30, default: u64::MAX, least: 0, most: u64::MAX };
+        assert_eq!(row(&limit), ["memory_bytes", "1GiB", "unlimited", "0 to unlimited"]);
+        assert_eq!(value(&limit)["value"], 1 << 30);
+        assert!(value(&limit)["default"].is_null());
+    }
+}

@@ -1,0 +1,88 @@
+//! The command line of `splinter tenant limits`: `LIMIT=VALUE`, with units for bytes.
+//!
+//! Which limits there are is the server's to say, so that names are not checked here; a limit whose name ends with
+//! `_bytes` takes units.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The value of a limit that is none.
+pub const UNLIMITED: u64 = u64::MAX;
+
+/// Units of bytes, each 1,024 times the one before.
+pub const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+/// A limit and what it becomes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name.
+    pub limit: String,
+    /// The value.
+    pub value: u64,
+}
+
+/// Why a setting is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSetting(String);
+
+impl fmt::Display for NoSetting {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NoSetting {}
+
+impl FromStr for Setting {
+    type Err = NoSetting;
+
+    fn from_str(text: &str) -> Result<Setting, NoSetting> {
+        let Some((limit, value)) = text.split_once('=') else {
+            return Err(NoSetting("write LIMIT=VALUE, for instance weight=300".to_owned()));
+        };
+        let of_bytes = limit.ends_with("_bytes");
+        let value = amount(value, of_bytes).ok_or_else(|| {
+            let example = if of_bytes { ", or bytes with a unit: 64MiB" } else { "" };
+            NoSetting(format!("the value of {limit} is a whole number or `unlimited`{example}"))
+        })?;
+        Ok(Setting { limit: limit.to_owned(), value })
+    }
+}
+
+fn amount(text: &str, of_bytes: bool) -> Option<u64> {
+    if text == "unlimited" {
+        return Some(UNLIMITED);
+    }
+    let digits = text.find(|other: char| !other.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = (text[..digits].parse::<u64>().ok()?, text[digits..].trim_start());
+    let scale = match unit {
+        "" => 0,
+        unit if of_bytes => UNITS.iter().position(|known| known.eq_ignore_ascii_case(unit))?,
+        _ => return None,
+    };
+    number.checked_mul(1 << (10 * scale))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Setting, UNLIMITED};
+
+    fn value(text: &str) -> Option<u64> {
+        text.parse::<Setting>().ok().map(|setting| setting.value)
+    }
+
+    #[test]
+    fn a_value_is_a_number_unlimited_or_bytes_with_a_unit() {
+        assert_eq!(value("weight=300"), Some(300));
+        assert_eq!(value("operations_per_second=unlimited"), Some(UNLIMITED));
+        assert_eq!(value("memory_bytes=64MiB"), Some(64 << 20));
+        assert_eq!(value("memory_bytes=3 gib"), Some(3 << 30));
+        assert_eq!(value("memory_bytes=0"), Some(0));
+        for wrong in ["weight", "weight=", "weight=64MiB", "memory_bytes=64MB", "memory_bytes=-1"] {
+            assert_eq!(value(wrong), None, "{wrong}");
+        }
+        assert_eq!(value("memory_bytes=99999999999TiB"), None, "beyond 64 bits");
+        let refused = "memory_bytes=much".parse::<Setting>().expect_err("no amount");
+        assert!(refused.to_string().contains("64MiB"), "{refused}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Limits of tenants: who may read and change them, and what happens then.
+//!
+//! The administrator reads and changes those of any tenant, a tenant reads its own. What is changed is on disk
+//! first and then in the tenant's account, where workers look at the next request. Limits that have passed into
+//! an account before stay as they were when a change is refused.
+
+use wire::{Body, LimitChange, Status, TenantLimitEntry};
+
+use super::tenants;
+use crate::server::control::{Control, Refusal, lock};
+use crate::server::opening::Role;
+use crate::tenant::account::Account;
+use crate::tenant::limit::{TenantLimit, UNLIMITED};
+
+pub(super) fn read(control: &Control, role: &Role, name: Option<&str>) -> Result<Vec<u8>, Refusal> {
+    match (role, name) {
+        (Role::Tenant(session), None) => Ok(entries(&session.account).encode()),
+        (Role::Administrator, Some(name)) => {
+            let _changing = lock(&control.changing);
+            let tenant = tenants::named(control, name)?;
+            Ok(entries(&control.accounts.of(tenant)).encode())
+        }
+        (Role::Tenant(_), Some(_)) => {
+            let text = "a tenant reads its own limits alone, and names nobody";
+            Err(Refusal::new(Status::NotPermitted, text))
+        }
+        (Role::Administrator, None) => {
+            Err(Refusal::new(Status::NotPermitted, "the administrator has no limits: name a tenant"))
+        }
+    }
+}
+
+pub(super) fn change(control: &Control, name: &str, changes: &[LimitChange<'_>]) -> Result<Vec<u8>, Refusal> {
+    let changes = changes.iter().map(checked).collect::<Result<Vec<_>, _>>()?;
+    let _changing = lock(&control.changing);
+    let tenant = tenants::named(control, name)?;
+    control.metadata.limits_change(tenant, &changes)?;
+    let account = control.accounts.of(tenant);
+    for (limit, value) in changes {
+        account.set_limit(limit, value.unwrap_or(limit.default_value()));
+    }
+    Ok(entries(&account).encode())
+}
+
+/// Puts the stored limits in force: called once, before anything of a tenant is brought back.
+pub(super) fn restore(control: &Control) -> Result<(), Refusal> {
+    for row in control.metadata.limits()? {
+        let tenant = row.tenant.0;
+        let Some(limit) = TenantLimit::named(&row.name) else {
+            tracing::warn!(tenant, limit = row.name, "a stored limit is none of this version's");
+            continue;
+        };
+        let (least, most) = limit.bounds();
+        let value = row.value.clamp(least, most);
+        if value != row.value {
+            tracing::warn!(
+                tenant,
+                limit = row.name,
+                stored = row.value,
+                value,
+                "a stored limit is out of range"
+            );
+        }
+        control.accounts.of(row.tenant).set_limit(limit, value);
+    }
+    Ok(())
+}
+
+/// What a change says, in words.
+pub(super) fn act_of(name: &str, changes: &[LimitChange<'_>]) -> String {
+    let word = |change: &LimitChange<'_>| match change.value {
+        Some(UNLIMITED) => format!(" {}=unlimited", change.limit),
+        Some(value) => format!(" {}={value}", change.limit),
+        None => format!(" {}=default", change.limit),
+    };
+    let words: String = changes.iter().map(word).collect();
+    format!("tenant limits {name}:{words}")
+}
+
+fn checked(change: &LimitChange<'_>) -> Result<(TenantLimit, Option<u64>), Refusal> {
+    let Some(limit) = TenantLimit::named(change.limit) else {
+        let names: Vec<&str> = TenantLimit::ALL.iter().map(|limit| limit.name()).collect();
+        let text = format!("`{}` is none of: {}", change.limit, names.join(", "));
+        return Err(Refusal::new(Status::UnknownLimit, text));
+    };
+    if let Some(value) = change.value
+        && !limit.allows(value)
+    {
+        let text = format!("{} may be {}, not {}", limit.name(), range_of(limit), amount(value));
+        return Err(Refusal::new(Status::OutOfRange, text));
+    }
+    Ok((limit, change.value))
+}
+
+fn entries(account: &Account) -> Vec<TenantLimitEntry> {
+    let entry = |limit: &TenantLimit| {
+        let (least, most) = limit.bounds();
+        TenantLimitEntry {
+            name: limit.name().to_owned(),
+            value: account.limit(*limit),
+            default: limit.default_value(),
+            least,
+            most,
+        }
+    };
+    TenantLimit::ALL.iter().map(entry).collect()
+}
+
+fn range_of(limit: TenantLimit) -> String {
+    match limit.bounds() {
+        (least, UNLIMITED) => format!("at least {least}, or unlimited"),
+        (least, most) => format!("{least} to {most}"),
+    }
+}
+
+fn amount(value: u64) -> String {
+    if value == UNLIMITED { "unlimited".to_owned() } else { value.to_string() }
+}

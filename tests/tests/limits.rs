@@ -1,0 +1,85 @@
+//! `splinter tenant limits` against a real server: what it shows, what it changes, how it refuses.
+
+use std::process::{Command, Output};
+
+use tests::server::{Server, Tenant, binary};
+
+/// Runs the command as the administrator.
+fn as_administrator(server: &Server, arguments: &[&str]) -> Output {
+    run(server, &[("SPLINTER_ADMIN_SECRET", &server.admin_secret())], arguments)
+}
+
+/// Runs the command as a tenant.
+fn as_tenant(server: &Server, tenant: &Tenant, arguments: &[&str]) -> Output {
+    run(server, &[("SPLINTER_TENANT", &tenant.name), ("SPLINTER_SECRET", &tenant.secret)], arguments)
+}
+
+fn run(server: &Server, who: &[(&str, &str)], arguments: &[&str]) -> Output {
+    let mut command = Command::new(binary("splinter"));
+    command.env_clear().env("HOME", server.directory()).envs(who.iter().copied());
+    command.env("SPLINTER_ADDRESS", server.address().to_string());
+    command.args(["tenant", "limits"]).args(arguments).output().expect("the command runs")
+}
+
+fn said(output: &[u8]) -> String {
+    String::from_utf8(output.to_vec()).expect("text")
+}
+
+/// The line of one limit, its words.
+fn line(output: &Output, limit: &str) -> Vec<String> {
+    let text = said(&output.stdout);
+    let line = text.lines().find(|line| line.split_whitespace().next() == Some(limit));
+    let line = line.unwrap_or_else(|| panic!("no {limit} in:\n{text}{}", said(&output.stderr)));
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn limits_are_shown_set_and_reset_with_units_for_people_and_as_json() {
+    let mut server = Server::start();
+    let acme = server.tenant("acme");
+    let shown = as_administrator(&server, &["acme"]);
+    assert_eq!(line(&shown, "weight"), ["weight", "100", "100", "1", "to", "10,000"]);
+    assert_eq!(line(&shown, "memory_bytes")[1], "unlimited");
+    let changes = ["acme", "--set", "weight=300", "--set", "memory_bytes=64MiB"];
+    let changed = as_administrator(&server, &changes);
+    assert_eq!(changed.status.code(), Some(0), "{}", said(&changed.stderr));
+    assert_eq!(line(&changed, "memory_bytes")[1..3], ["64MiB", "unlimited"]);
+
+    server.kill();
+    server.restart();
+    let own = as_tenant(&server, &acme, &[]);
+    assert_eq!((line(&own, "weight")[1].as_str(), line(&own, "memory_bytes")[1].as_str()), ("300", "64MiB"));
+    let again = ["acme", "--set", "memory_bytes=unlimited", "--reset", "weight", "--output", "json"];
+    let json = as_administrator(&server, &again);
+    let json = said(&json.stdout);
+    let entry = |name: &str| {
+        let start =
+            json.find(&format!("\"limit\":\"{name}\"")).map(|at| json[..at].rfind('{').expect("an object"));
+        let entry = &json[start.expect("a limit of this name")..];
+        entry[..=entry.find('}').expect("its end")].to_owned()
+    };
+    assert!(entry("memory_bytes").contains("\"value\":null"), "{json}");
+    assert!(entry("weight").contains("\"value\":100"), "{json}");
+}
+
+#[test]
+fn what_is_refused_says_what_would_be_taken() {
+    let server = Server::start();
+    let acme = server.tenant("acme");
+    let unknown = as_administrator(&server, &["acme", "--set", "speed=3"]);
+    assert_eq!(unknown.status.code(), Some(3));
+    let text = said(&unknown.stderr);
+    assert!(text.contains("`speed` is none of: weight,") && text.contains("\nnext:  "), "{text}");
+    let outside = as_administrator(&server, &["acme", "--set", "weight=0"]);
+    assert_eq!(outside.status.code(), Some(5));
+    assert!(said(&outside.stderr).contains("1 to 10000"), "{}", said(&outside.stderr));
+    let unit = as_administrator(&server, &["acme", "--set", "memory_bytes=64MB"]);
+    assert_eq!(unit.status.code(), Some(2));
+    assert!(said(&unit.stderr).contains("64MiB"), "{}", said(&unit.stderr));
+    let nobody = as_administrator(&server, &["nobody"]);
+    assert_eq!(nobody.status.code(), Some(3));
+    let set = as_tenant(&server, &acme, &["acme", "--set", "weight=300"]);
+    assert_eq!(set.status.code(), Some(1), "no secret of the administrator");
+    assert!(said(&set.stderr).contains("administrator"), "{}", said(&set.stderr));
+    assert_eq!(line(&as_tenant(&server, &acme, &[]), "weight")[1], "100");
+}
