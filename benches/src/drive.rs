@@ -3,7 +3,8 @@
 //! In a closed loop each session has a fixed number of places, and a place is used again as soon as its
 //! request is answered. In an open loop the clock says when a request is due; it waits for a place if there
 //! is none, and its latency counts from when it was due. Every answer is checked against what the data set
-//! says. One thread, which never sleeps while requests are outstanding.
+//! says. One thread, which never sleeps while requests are outstanding. [`Drive::turn`] is one turn of the
+//! loop, so that one thread can drive several in turn, as [`crate::neighbour`] does.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use crate::dataset::index_of;
 use crate::fleet::Fleet;
 use crate::measure::{Figures, Measure};
 use crate::options::RunSettings;
-use crate::workload::{Expected, Generator};
+use crate::workload::{Expected, Generator, Source};
 
 /// Without an answer for so long the thread offers its core to others after each poll.
 const YIELD_AFTER: Duration = Duration::from_millis(1);
@@ -30,12 +31,14 @@ struct Pending {
     expected: Expected,
 }
 
-/// A run.
-struct Drive<'a> {
+/// A load under way: sessions, what they ask for, and what came back.
+pub struct Drive<'a, S: Source> {
     fleet: &'a mut Fleet,
-    generator: Generator,
-    measure: Measure,
+    source: S,
+    /// What was seen so far.
+    pub measure: Measure,
     start: Instant,
+    arrivals: Option<(Arrivals, Rng)>,
     /// Requests under way by tag; a free place is named in `free`.
     pending: Vec<Pending>,
     free: Vec<u32>,
@@ -46,62 +49,59 @@ struct Drive<'a> {
 /// Runs a workload to its end.
 pub fn run(fleet: &mut Fleet, generator: Generator, settings: &RunSettings) -> Result<Figures, String> {
     settings.check()?;
-    let places = fleet.len() * settings.outstanding;
-    let sessions = 0..fleet.len() as u32;
-    let mut drive = Drive {
-        generator,
-        measure: Measure::new(),
-        start: Instant::now(),
-        pending: vec![Pending { due_ns: 0, expected: Expected::Anything }; places],
-        free: (0..places as u32).rev().collect(),
-        idle: (0..settings.outstanding).flat_map(|_| sessions.clone()).collect(),
-        fleet,
-    };
+    let mut drive = Drive::new(fleet, generator, settings.outstanding, Instant::now());
+    if let Some(rate) = settings.rate {
+        drive.open_loop(rate, settings.seed ^ 0x5ee5)?;
+    }
     let warmup_ns = (settings.warmup * 1e9) as u64;
     let end_ns = warmup_ns + (settings.seconds * 1e9) as u64;
-    let mut random = Rng::with_seed(settings.seed ^ 0x5ee5);
-    let mut arrivals = settings.rate.map(|rate| Arrivals::new(rate, 0)).transpose()?;
-    drive.until(warmup_ns, &mut arrivals, &mut random)?;
+    drive.until(warmup_ns)?;
     drive.measure.clear();
     let measured_from = drive.now_ns();
-    drive.until(end_ns, &mut arrivals, &mut random)?;
+    drive.until(end_ns)?;
     let seconds = (drive.now_ns() - measured_from) as f64 / 1e9;
-    if arrivals.is_some() {
+    if settings.rate.is_some() {
         drive.drain()?;
     }
     Ok(drive.measure.figures(seconds))
 }
 
-impl Drive<'_> {
+impl<'a, S: Source> Drive<'a, S> {
+    /// A closed loop of `outstanding` requests in each session, whose times count from `start`.
+    pub fn new(fleet: &'a mut Fleet, source: S, outstanding: usize, start: Instant) -> Self {
+        let places = fleet.len() * outstanding;
+        let sessions = 0..fleet.len() as u32;
+        Self {
+            source,
+            measure: Measure::new(),
+            start,
+            arrivals: None,
+            pending: vec![Pending { due_ns: 0, expected: Expected::Anything }; places],
+            free: (0..places as u32).rev().collect(),
+            idle: (0..outstanding).flat_map(|_| sessions.clone()).collect(),
+            fleet,
+        }
+    }
+
+    /// Makes it an open loop of `rate` requests a second from now on.
+    pub fn open_loop(&mut self, rate: f64, seed: u64) -> Result<(), String> {
+        self.arrivals = Some((Arrivals::new(rate, self.now_ns())?, Rng::with_seed(seed)));
+        Ok(())
+    }
+
     fn now_ns(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }
 
     /// Sends and receives until `end_ns`.
-    fn until(
-        &mut self,
-        end_ns: u64,
-        arrivals: &mut Option<Arrivals>,
-        random: &mut Rng,
-    ) -> Result<(), String> {
+    fn until(&mut self, end_ns: u64) -> Result<(), String> {
         let mut answered = Instant::now();
         loop {
             let now_ns = self.now_ns();
             if now_ns >= end_ns {
                 return Ok(());
             }
-            match arrivals {
-                None => while !self.idle.is_empty() && self.send(now_ns)? {},
-                Some(arrivals) => {
-                    while arrivals.due_ns() <= now_ns && !self.idle.is_empty() {
-                        if !self.send(arrivals.due_ns())? {
-                            break;
-                        }
-                        arrivals.advance(random);
-                    }
-                }
-            }
-            if self.poll()? > 0 {
+            if self.turn(now_ns)? > 0 {
                 answered = Instant::now();
             } else if answered.elapsed() > YIELD_AFTER {
                 std::thread::yield_now();
@@ -109,12 +109,34 @@ impl Drive<'_> {
         }
     }
 
-    /// Waits for what is under way.
-    fn drain(&mut self) -> Result<(), String> {
+    /// Sends what is due at `now_ns`, takes what has arrived; returns the number of answers.
+    pub fn turn(&mut self, now_ns: u64) -> Result<usize, String> {
+        if self.arrivals.is_none() {
+            while !self.idle.is_empty() && self.send(now_ns)? {}
+        }
+        while let Some(due_ns) = self.due(now_ns) {
+            if self.idle.is_empty() || !self.send(due_ns)? {
+                break;
+            }
+            if let Some((arrivals, random)) = &mut self.arrivals {
+                arrivals.advance(random);
+            }
+        }
+        self.poll()
+    }
+
+    /// When the next request of an open loop was due, if it is late.
+    fn due(&self, now_ns: u64) -> Option<u64> {
+        let (arrivals, _) = self.arrivals.as_ref()?;
+        (arrivals.due_ns() <= now_ns).then(|| arrivals.due_ns())
+    }
+
+    /// Waits for what is under way; what is not answered in time counts as `NoAnswer`.
+    pub fn drain(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + DRAIN;
-        while self.free.len() < self.pending.len() {
+        while self.under_way() > 0 {
             if Instant::now() > deadline {
-                for _ in self.free.len()..self.pending.len() {
+                for _ in 0..self.under_way() {
                     self.measure.failed("NoAnswer");
                 }
                 return Ok(());
@@ -127,8 +149,8 @@ impl Drive<'_> {
     /// Draws a request that was due at `due_ns` and queues it; false when no session takes one more.
     fn send(&mut self, due_ns: u64) -> Result<bool, String> {
         let (Some(session), Some(tag)) = (self.idle.pop(), self.free.pop()) else { return Ok(false) };
-        let Self { fleet, generator, pending, .. } = self;
-        let sent = generator.next(|request, expected| {
+        let Self { fleet, source, pending, .. } = self;
+        let sent = source.next(|request, expected| {
             pending[tag as usize] = Pending { due_ns, expected };
             fleet.submit(session as usize, request, u64::from(tag))
         })?;
@@ -139,9 +161,15 @@ impl Drive<'_> {
         Ok(sent)
     }
 
-    fn poll(&mut self) -> Result<usize, String> {
-        let Self { fleet, generator, measure, start, pending, free, idle } = self;
-        let objects = generator.objects();
+    /// Requests that have no answer yet.
+    pub fn under_way(&self) -> usize {
+        self.pending.len() - self.free.len()
+    }
+
+    /// Takes what has arrived; returns the number of answers.
+    pub fn poll(&mut self) -> Result<usize, String> {
+        let Self { fleet, source, measure, start, pending, free, idle, .. } = self;
+        let objects = source.objects();
         // One look at the clock serves all answers of a poll.
         let mut now_ns = 0;
         fleet.poll(&mut |session, completion| {
@@ -160,7 +188,7 @@ impl Drive<'_> {
 }
 
 /// What is wrong with an answer, if anything is.
-fn verdict(completion: &Completion<'_>, expected: Expected) -> Option<&'static str> {
+pub fn verdict(completion: &Completion<'_>, expected: Expected) -> Option<&'static str> {
     let body = completion.body;
     match completion.status {
         Ok(Status::Ok) => {}

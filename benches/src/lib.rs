@@ -1,12 +1,16 @@
 //! Load generator: drives a running server over the client library and measures what comes back.
 //!
-//! `splinter-bench` is the command; its parts are here so that they can be tested. A run is one thread,
+//! `splinter-bench` is the command ([`command`], [`options`]); its parts are here so that they can be tested. A run is one thread,
 //! pinned to a core if asked: it draws requests ([`workload`]) over generated data ([`dataset`], [`lists`],
 //! [`graph`], [`popularity`]) that [`loading`] has written, sends them over its sessions ([`fleet`]) when they
 //! are due ([`arrival`], [`drive`]), and checks, counts and times the answers ([`measure`]). [`echo`] measures
 //! the floor under all of it.
+//!
+//! [`neighbour`] is about several tenants at once: an [`operator`] makes them, they invoke [`spin`], and
+//! [`report`] and [`plot`] show what came out.
 
 pub mod arrival;
+pub mod command;
 pub mod dataset;
 pub mod drive;
 pub mod echo;
@@ -16,6 +20,11 @@ pub mod lists;
 pub mod loading;
 pub mod machine;
 pub mod measure;
+pub mod neighbour;
+pub mod operator;
 pub mod options;
+pub mod plot;
 pub mod popularity;
+pub mod report;
+pub mod spin;
 pub mod workload;

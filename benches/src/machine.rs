@@ -57,6 +57,20 @@ pub fn resident_bytes(process: u32) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
+/// How long the worker threads of a server were ready to run and had no core, in nanoseconds since they began:
+/// what else ran there.
+pub fn worker_delay_ns(process: u32) -> Option<u64> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten();
+    let workers = threads.filter(|thread| {
+        fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.starts_with("worker"))
+    });
+    let delay = |path: std::path::PathBuf| {
+        let text = fs::read_to_string(path.join("schedstat")).ok()?;
+        text.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    Some(workers.filter_map(|thread| delay(thread.path())).sum())
+}
+
 /// Keeps the calling thread on one core.
 pub fn pin(core: usize) -> Result<(), String> {
     // SAFETY: a cpu_set_t is a plain bit mask, for which all bits zero is a valid value.

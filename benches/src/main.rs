@@ -5,6 +5,7 @@
 
 use std::process::ExitCode;
 
+use benches::command::{Command, Options};
 use benches::dataset::Dataset;
 use benches::drive;
 use benches::echo::{self, EchoSettings};
@@ -12,7 +13,8 @@ use benches::fleet::{self, Fleet};
 use benches::loading;
 use benches::machine::{self, Machine};
 use benches::measure::{Figures, Line};
-use benches::options::{Access, Command, DataSettings, Options, RunSettings};
+use benches::neighbour;
+use benches::options::{Access, DataSettings, RunSettings};
 use benches::workload::{Generator, Target, Workload};
 use clap::Parser;
 use serde::Serialize;
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         Command::Load { workload, access, data } => load(workload, &access, &data),
         Command::Run { workload, access, data, run } => measure(workload, &access, &data, &run),
         Command::Echo(settings) => bare_echo(&settings),
+        Command::Neighbour(settings) => neighbour::run(&settings),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

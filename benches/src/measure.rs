@@ -93,6 +93,11 @@ impl Measure {
         self.errors.clear();
     }
 
+    /// The latencies, in nanoseconds.
+    pub fn latency_ns(&self) -> &Histogram<u64> {
+        &self.latency_ns
+    }
+
     /// The figures of the `seconds` since the start or the last `clear`.
     pub fn figures(&self, seconds: f64) -> Figures {
         let us = |quantile| self.latency_ns.value_at_quantile(quantile) as f64 / 1000.0;

@@ -1,56 +1,12 @@
-//! The command line of `splinter-bench`, checked into plain values.
+//! What the command line of `splinter-bench` says of server, data and load, checked into plain values.
 //!
 //! The settings are printed with the figures, secrets apart, so that a line of output says how to get it
 //! again.
 
 use std::net::SocketAddr;
 
-use clap::{Args, Parser, Subcommand};
+use clap::Args;
 use serde::Serialize;
-
-use crate::echo::EchoSettings;
-use crate::workload::Workload;
-
-/// Generates load for a Splinter server and prints one line of JSON per run.
-#[derive(Debug, Parser)]
-#[command(name = "splinter-bench", version, max_term_width = 110)]
-pub struct Options {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: Command,
-}
-
-/// What to do.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Load the data of a workload, with a progress line.
-    Load {
-        /// The workload whose data is loaded.
-        workload: Workload,
-        /// Server and tenant.
-        #[command(flatten)]
-        access: Access,
-        /// The data.
-        #[command(flatten)]
-        data: DataSettings,
-    },
-    /// Run a workload and print its figures.
-    Run {
-        /// The workload.
-        workload: Workload,
-        /// Server and tenant.
-        #[command(flatten)]
-        access: Access,
-        /// The data.
-        #[command(flatten)]
-        data: DataSettings,
-        /// The load.
-        #[command(flatten)]
-        run: RunSettings,
-    },
-    /// Measure a bare polled UDP echo of the sizes of a get, without a server.
-    Echo(EchoSettings),
-}
 
 /// Where the server is and who is asking.
 #[derive(Args, Clone, Debug)]
@@ -132,10 +88,15 @@ pub struct RunSettings {
 impl Access {
     /// The secret itself, or the first line of the file after `@`.
     pub fn secret(&self) -> Result<String, String> {
-        let Some(path) = self.secret.strip_prefix('@') else { return Ok(self.secret.clone()) };
-        let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))?;
-        Ok(text.lines().next().unwrap_or_default().trim().to_string())
+        secret(&self.secret)
     }
+}
+
+/// A secret as it is given: itself, or the first line of the file after `@`.
+pub fn secret(given: &str) -> Result<String, String> {
+    let Some(path) = given.strip_prefix('@') else { return Ok(given.to_string()) };
+    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))?;
+    Ok(text.lines().next().unwrap_or_default().trim().to_string())
 }
 
 impl RunSettings {
@@ -149,31 +110,5 @@ impl RunSettings {
             return refuse("a run has seconds to measure, and no negative warm-up");
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Command, Options};
-    use clap::{CommandFactory, Parser};
-
-    fn run(arguments: &[&str]) -> Command {
-        let always = ["splinter-bench", "run", "get", "--tenant", "t", "--secret", "s"];
-        Options::try_parse_from(always.iter().chain(arguments)).unwrap().command
-    }
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Options::command().debug_assert();
-    }
-
-    #[test]
-    fn a_run_has_defaults_and_refuses_nonsense() {
-        let Command::Run { data, run, .. } = run(&["--sessions", "50"]) else { panic!("no run") };
-        assert_eq!((data.keys, data.key_bytes, data.value_bytes), (1_000_000, 30, 100));
-        assert_eq!((run.sessions, run.outstanding, run.rate), (50, 1, None));
-        assert!(run.check().is_ok());
-        let Command::Run { run, .. } = self::run(&["--outstanding", "0"]) else { panic!("no run") };
-        assert!(run.check().is_err());
     }
 }

@@ -81,6 +81,15 @@ pub enum Expected {
     Sum(u64),
 }
 
+/// Where the requests of a load come from.
+pub trait Source {
+    /// Draws the next request, lends it to `send` and returns what that returned.
+    fn next<R>(&mut self, send: impl FnOnce(&Request<'_>, Expected) -> R) -> R;
+
+    /// Objects that one request touches.
+    fn objects(&self) -> u64;
+}
+
 /// Draws the requests of one workload.
 #[derive(Debug)]
 pub struct Generator {
@@ -129,32 +138,6 @@ impl Generator {
             key: Vec::new(),
             arguments: Vec::new(),
         })
-    }
-
-    /// Objects that one request touches.
-    pub fn objects(&self) -> u64 {
-        match self.workload {
-            Workload::Ping | Workload::Noop => 0,
-            Workload::Multiget | Workload::Aggregate => self.records as u64,
-            _ => 1,
-        }
-    }
-
-    /// Draws the next request, lends it to `send` and returns what that returned.
-    pub fn next<R>(&mut self, send: impl FnOnce(&Request<'_>, Expected) -> R) -> R {
-        match self.workload {
-            Workload::Ping => send(&Request::Ping, Expected::Anything),
-            Workload::Get | Workload::YcsbC => self.get(send),
-            Workload::Put => self.put(send),
-            Workload::YcsbA if self.random.bool() => self.put(send),
-            Workload::YcsbB if self.random.u32(0..100) < 5 => self.put(send),
-            Workload::YcsbA | Workload::YcsbB => self.get(send),
-            Workload::Multiget => self.multi_get(send),
-            Workload::Noop => send(&invoke(self, "noop", &[], &[]), Expected::Anything),
-            Workload::InvokeGet => self.invoke_get(send),
-            Workload::Aggregate => self.aggregate(send),
-            Workload::Tao => self.question(send),
-        }
     }
 
     fn get<R>(&mut self, send: impl FnOnce(&Request<'_>, Expected) -> R) -> R {
@@ -207,6 +190,32 @@ impl Generator {
         let call = Call::of_question(&question);
         call.encode(&mut self.key, &mut self.arguments);
         send(&invoke(self, call.function(), &self.key, &self.arguments), Expected::Anything)
+    }
+}
+
+impl Source for Generator {
+    fn objects(&self) -> u64 {
+        match self.workload {
+            Workload::Ping | Workload::Noop => 0,
+            Workload::Multiget | Workload::Aggregate => self.records as u64,
+            _ => 1,
+        }
+    }
+
+    fn next<R>(&mut self, send: impl FnOnce(&Request<'_>, Expected) -> R) -> R {
+        match self.workload {
+            Workload::Ping => send(&Request::Ping, Expected::Anything),
+            Workload::Get | Workload::YcsbC => self.get(send),
+            Workload::Put => self.put(send),
+            Workload::YcsbA if self.random.bool() => self.put(send),
+            Workload::YcsbB if self.random.u32(0..100) < 5 => self.put(send),
+            Workload::YcsbA | Workload::YcsbB => self.get(send),
+            Workload::Multiget => self.multi_get(send),
+            Workload::Noop => send(&invoke(self, "noop", &[], &[]), Expected::Anything),
+            Workload::InvokeGet => self.invoke_get(send),
+            Workload::Aggregate => self.aggregate(send),
+            Workload::Tao => self.question(send),
+        }
     }
 }
 

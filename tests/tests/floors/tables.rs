@@ -51,9 +51,9 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "benches",
         ours: &["client", "store", "tao", "wire", "net", "sandstorm"],
-        outside: &["clap", "fastrand", "hdrhistogram", "serde", "serde_json", "libc"],
+        outside: &["clap", "fastrand", "hdrhistogram", "serde", "serde_json", "libc", "plotters"],
     },
-    Crate { name: "tests", ours: &["*"], outside: &["fastrand", "tempfile"] },
+    Crate { name: "tests", ours: &["*"], outside: &["clap", "fastrand", "tempfile"] },
 ];
 
 /// Packages from outside that tests and benches of any crate may use besides.

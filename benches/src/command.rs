@@ -1,0 +1,79 @@
+//! The command line of `splinter-bench`.
+//!
+//! Only names what there is to do; what each needs to know stands with it, or in [`crate::options`].
+
+use clap::{Parser, Subcommand};
+
+use crate::echo::EchoSettings;
+use crate::neighbour::NeighbourSettings;
+use crate::options::{Access, DataSettings, RunSettings};
+use crate::workload::Workload;
+
+/// Generates load for a Splinter server and prints one line of JSON per run.
+#[derive(Debug, Parser)]
+#[command(name = "splinter-bench", version, max_term_width = 110)]
+pub struct Options {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Load the data of a workload, with a progress line.
+    Load {
+        /// The workload whose data is loaded.
+        workload: Workload,
+        /// Server and tenant.
+        #[command(flatten)]
+        access: Access,
+        /// The data.
+        #[command(flatten)]
+        data: DataSettings,
+    },
+    /// Run a workload and print its figures.
+    Run {
+        /// The workload.
+        workload: Workload,
+        /// Server and tenant.
+        #[command(flatten)]
+        access: Access,
+        /// The data.
+        #[command(flatten)]
+        data: DataSettings,
+        /// The load.
+        #[command(flatten)]
+        run: RunSettings,
+    },
+    /// Measure a bare polled UDP echo of the sizes of a get, without a server.
+    Echo(EchoSettings),
+    /// Measure what the functions of one tenant do to the latency of another.
+    Neighbour(NeighbourSettings),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Command, Options};
+    use clap::{CommandFactory, Parser};
+
+    fn run(arguments: &[&str]) -> Command {
+        let always = ["splinter-bench", "run", "get", "--tenant", "t", "--secret", "s"];
+        Options::try_parse_from(always.iter().chain(arguments)).unwrap().command
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn a_run_has_defaults_and_refuses_nonsense() {
+        let Command::Run { data, run, .. } = run(&["--sessions", "50"]) else { panic!("no run") };
+        assert_eq!((data.keys, data.key_bytes, data.value_bytes), (1_000_000, 30, 100));
+        assert_eq!((run.sessions, run.outstanding, run.rate), (50, 1, None));
+        assert!(run.check().is_ok());
+        let Command::Run { run, .. } = self::run(&["--outstanding", "0"]) else { panic!("no run") };
+        assert!(run.check().is_err());
+    }
+}

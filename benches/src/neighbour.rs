@@ -1,0 +1,222 @@
+//! A victim beside an attacker: what the functions of one tenant do to the latency of another.
+//!
+//! The victim reads in an open loop, and its latency counts from when a request was due. It is measured alone,
+//! then beside an attacker that runs functions back to back. One thread drives both, on sockets of their own, so
+//! that server and load have a core each. The thread's own absences are measured as well: no latency can be
+//! believed that is shorter than those. [`loops`] measures how soon a loop ends.
+
+mod loops;
+mod scene;
+
+use std::time::Instant;
+
+use clap::Args;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::fleet::Fleet;
+use crate::loading;
+use crate::machine;
+use crate::operator::{Operator, OperatorSettings};
+use crate::options::{Access, DataSettings};
+use crate::plot::{self, Curve};
+use crate::report::{self, Report, Spread};
+use crate::spin;
+use crate::workload::Workload;
+use scene::{Case, Row};
+
+/// What the victim's p99 and p99.9 may be, in microseconds.
+const TARGETS_US: (f64, f64) = (200.0, 500.0);
+
+/// Bytes of the victim's keys and values.
+const OBJECT_BYTES: (usize, usize) = (30, 100);
+
+/// How the bench is run.
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct NeighbourSettings {
+    /// Server and length.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub operator: OperatorSettings,
+    /// The victim's gets a second.
+    #[arg(long, default_value_t = 10_000.0)]
+    pub rate: f64,
+    /// The victim's sessions.
+    #[arg(long, default_value_t = 16)]
+    pub sessions: usize,
+    /// A socket for each session of the victim; else they share one.
+    #[arg(long)]
+    pub sockets: bool,
+    /// The victim's objects.
+    #[arg(long, default_value_t = 10_000)]
+    pub keys: u64,
+    /// Loops of which each is timed from its start to the answer; 0 for none.
+    #[arg(long, default_value_t = 300)]
+    pub loops: usize,
+}
+
+/// The tenants of a run.
+struct Stage {
+    victim: Access,
+    table: u32,
+    attacker: Access,
+    attackers_table: u32,
+    extension: u32,
+    rounds_per_us: f64,
+}
+
+/// The rows of one case.
+struct Rows {
+    case: Case,
+    rows: Vec<Row>,
+    latency_ns: Histogram<u64>,
+}
+
+/// Measures, and prints the tables.
+pub fn run(settings: &NeighbourSettings) -> Result<(), String> {
+    settings.operator.check()?;
+    settings.operator.cpu.map_or(Ok(()), machine::pin)?;
+    let mut report = Report::open("neighbour", settings.operator.out.as_deref())?;
+    let mut operator = Operator::connect(&settings.operator)?;
+    let stage = set_up(&mut operator, settings)?;
+    eprintln!("the server does {:.0} rounds in a microsecond", stage.rounds_per_us);
+    let mut all: Vec<Rows> =
+        Case::ALL.iter().map(|&case| Rows { case, rows: Vec::new(), latency_ns: histogram() }).collect();
+    for number in 0..settings.operator.runs {
+        for rows in &mut all {
+            let row = scene::play(&stage, settings, rows.case, number, &mut rows.latency_ns)?;
+            report.line(Some(number), settings, &row)?;
+            rows.rows.push(row);
+        }
+    }
+    show(&all, settings, &mut report)?;
+    if settings.loops > 0 {
+        loops::run(&stage, settings, &mut report)?;
+    }
+    operator.clean_up()
+}
+
+fn set_up(operator: &mut Operator, settings: &NeighbourSettings) -> Result<Stage, String> {
+    let mut victim = operator.tenant("bench-victim")?;
+    let table = victim.table()?;
+    let mut fleet = Fleet::open(&victim.access, 1, false)?;
+    loading::load(&mut fleet, table, Workload::Get, &data(settings))?;
+    let mut attacker = operator.tenant("bench-attacker")?;
+    let attackers_table = attacker.table()?;
+    let extension = attacker.install("spin", &spin::source(0))?;
+    let rounds_per_us = spin::rounds_per_us(&attacker.access, extension, attackers_table)?;
+    Ok(Stage {
+        victim: victim.access,
+        table,
+        attacker: attacker.access,
+        attackers_table,
+        extension,
+        rounds_per_us,
+    })
+}
+
+fn data(settings: &NeighbourSettings) -> DataSettings {
+    let (key_bytes, value_bytes) = OBJECT_BYTES;
+    DataSettings { keys: settings.keys, key_bytes, value_bytes, edge_bytes: 8, records: 1 }
+}
+
+/// Latencies in nanoseconds, up to a minute.
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are valid")
+}
+
+/// What the runs of a case come to.
+#[derive(Serialize)]
+struct Summary {
+    case: &'static str,
+    gets_per_second: Spread,
+    latency_us_p50: Spread,
+    latency_us_p99: Spread,
+    latency_us_p999: Spread,
+    latency_us_max: Spread,
+    attacker_per_second: Spread,
+    load_away_us_max: Spread,
+    worker_delayed_percent: Spread,
+    within_targets: bool,
+}
+
+impl Summary {
+    fn of(rows: &Rows) -> Self {
+        let spread = |figure: fn(&Row) -> f64| Spread::of(rows.rows.iter().map(figure));
+        let p99 = spread(|row| row.victim.latency_us_p99);
+        let p999 = spread(|row| row.victim.latency_us_p999);
+        Self {
+            case: rows.case.name(),
+            gets_per_second: spread(|row| row.victim.requests_per_second),
+            latency_us_p50: spread(|row| row.victim.latency_us_p50),
+            latency_us_p99: p99,
+            latency_us_p999: p999,
+            latency_us_max: spread(|row| row.victim.latency_us_max),
+            attacker_per_second: spread(|row| row.attacker.as_ref().map_or(0.0, |f| f.requests_per_second)),
+            load_away_us_max: spread(|row| row.load_away_us_max),
+            worker_delayed_percent: spread(|row| row.worker_delayed_percent.unwrap_or(0.0)),
+            within_targets: p99.median <= TARGETS_US.0 && p999.median <= TARGETS_US.1,
+        }
+    }
+}
+
+fn show(all: &[Rows], settings: &NeighbourSettings, report: &mut Report) -> Result<(), String> {
+    let mut lines = Vec::new();
+    for rows in all {
+        let summary = Summary::of(rows);
+        report.line(None, settings, &summary)?;
+        lines.push(vec![
+            summary.case.to_string(),
+            format!("{:.1}", summary.latency_us_p50.median),
+            format!("{:.1}", summary.latency_us_p99.median),
+            format!("{:.0}-{:.0}", summary.latency_us_p99.least, summary.latency_us_p99.most),
+            format!("{:.1}", summary.latency_us_p999.median),
+            format!("{:.0}-{:.0}", summary.latency_us_p999.least, summary.latency_us_p999.most),
+            format!("{:.0}", summary.latency_us_max.median),
+            format!("{:.0}", summary.gets_per_second.median),
+            scene::ends(rows.case, &rows.rows),
+            format!("{:.0}", summary.load_away_us_max.median),
+            if settings.operator.server_process.is_some() {
+                format!("{:.1}", summary.worker_delayed_percent.median)
+            } else {
+                "-".into()
+            },
+            if summary.within_targets { "yes" } else { "NO" }.to_string(),
+        ]);
+    }
+    let title = format!(
+        "A victim's gets ({} a second, open loop) beside another tenant's functions; target p99 {} us, p99.9 {} us",
+        settings.rate, TARGETS_US.0, TARGETS_US.1
+    );
+    let heads = [
+        "attacker",
+        "p50 us",
+        "p99 us",
+        "least-most",
+        "p99.9 us",
+        "least-most",
+        "max us",
+        "gets/s",
+        "attacker's ends a second",
+        "load away us",
+        "worker delayed %",
+        "target",
+    ];
+    report::print(&title, &heads, &lines);
+    if let Some(path) = report.plot("neighbour.svg") {
+        let curves: Vec<Curve<'_>> =
+            all.iter().map(|rows| Curve { name: rows.case.name(), latency_ns: &rows.latency_ns }).collect();
+        plot::percentiles(
+            &path,
+            "Latency of a victim's gets beside an attacker's functions",
+            &curves,
+            &[(0.99, TARGETS_US.0), (0.999, TARGETS_US.1)],
+        )?;
+    }
+    Ok(())
+}
+
+/// Microseconds since `start`.
+fn us_since(start: Instant) -> f64 {
+    start.elapsed().as_nanos() as f64 / 1000.0
+}

@@ -1,0 +1,158 @@
+//! How soon an infinite loop ends: for its caller, and for those beside it.
+//!
+//! One loop after another on a server without other load, each timed from when it was sent to its typed error.
+//! While it runs, its neighbour asks for an object: from the loop's start to that answer is how long it held the
+//! core, two datagrams included. The question is sent when the loop has begun for sure, since a question that
+//! came in the same batch would be answered before.
+
+use std::time::{Duration, Instant};
+
+use client::{Completion, Request, Status};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::{NeighbourSettings, Stage, histogram, us_since};
+use crate::dataset::Dataset;
+use crate::fleet::Fleet;
+use crate::plot::{self, Curve};
+use crate::report::{self, Report};
+use crate::spin::Call;
+
+/// Between a loop and the question beside it: what its datagram takes to the server, and a few microseconds.
+const QUESTION_AFTER: Duration = Duration::from_micros(15);
+
+/// Between two loops.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the loops came to.
+#[derive(Serialize)]
+struct Figures {
+    case: &'static str,
+    loops: u64,
+    answered_otherwise: u64,
+    error_us_p50: f64,
+    error_us_p99: f64,
+    error_us_max: f64,
+    others_us_p50: f64,
+    others_us_p99: f64,
+    others_us_max: f64,
+    traces_left: u64,
+}
+
+/// What the loops showed so far.
+struct Seen {
+    error_ns: Histogram<u64>,
+    others_ns: Histogram<u64>,
+    otherwise: u64,
+}
+
+/// Times loops, and prints the table.
+pub(super) fn run(stage: &Stage, settings: &NeighbourSettings, report: &mut Report) -> Result<(), String> {
+    let mut attackers = Fleet::open(&stage.attacker, 1, false)?;
+    let mut victims = Fleet::open(&stage.victim, 1, false)?;
+    let (key_bytes, value_bytes) = super::OBJECT_BYTES;
+    let mut data = Dataset::new(settings.keys, key_bytes, value_bytes)?;
+    let call = Call::endless(stage.extension, stage.attackers_table);
+    let mut seen = Seen { error_ns: histogram(), others_ns: histogram(), otherwise: 0 };
+    for number in 0..settings.loops {
+        let key = data.key(number as u64 % settings.keys);
+        one(&mut attackers, &mut victims, &call, &Request::Get { table: stage.table, key }, &mut seen)?;
+    }
+    let us = |histogram: &Histogram<u64>, quantile| histogram.value_at_quantile(quantile) as f64 / 1000.0;
+    let figures = Figures {
+        case: "an infinite loop",
+        loops: seen.error_ns.len(),
+        answered_otherwise: seen.otherwise,
+        error_us_p50: us(&seen.error_ns, 0.5),
+        error_us_p99: us(&seen.error_ns, 0.99),
+        error_us_max: us(&seen.error_ns, 1.0),
+        others_us_p50: us(&seen.others_ns, 0.5),
+        others_us_p99: us(&seen.others_ns, 0.99),
+        others_us_max: us(&seen.others_ns, 1.0),
+        traces_left: traces(stage)?,
+    };
+    report.line(None, settings, &figures)?;
+    show(&figures);
+    if let Some(path) = report.plot("loops.svg") {
+        let curves = [
+            Curve { name: "its caller has the error", latency_ns: &seen.error_ns },
+            Curve { name: "others run again", latency_ns: &seen.others_ns },
+        ];
+        plot::percentiles(&path, "From the start of an infinite loop", &curves, &[])?;
+    }
+    Ok(())
+}
+
+/// One loop and the question beside it.
+fn one(
+    attackers: &mut Fleet,
+    victims: &mut Fleet,
+    call: &Call,
+    question: &Request<'_>,
+    seen: &mut Seen,
+) -> Result<(), String> {
+    let pause = Instant::now();
+    while pause.elapsed() < PAUSE {
+        attackers.poll(&mut |_, _| {})?;
+        victims.poll(&mut |_, _| {})?;
+    }
+    let start = Instant::now();
+    attackers.submit(0, &call.request(), 0)?;
+    attackers.poll(&mut |_, _| {})?;
+    while start.elapsed() < QUESTION_AFTER {
+        std::hint::spin_loop();
+    }
+    victims.submit(0, question, 0)?;
+    let (mut ended, mut answered) = (None, None);
+    while (ended.is_none() || answered.is_none()) && start.elapsed() < PATIENCE {
+        victims.poll(&mut |_, completion| answered = Some((us_since(start), is_ok(&completion))))?;
+        attackers.poll(&mut |_, completion| {
+            let killed = completion.status == Ok(Status::ExtensionKilled);
+            ended = Some((us_since(start), killed));
+        })?;
+    }
+    match (ended, answered) {
+        (Some((ended_us, true)), Some((answered_us, true))) => {
+            seen.error_ns.saturating_record((ended_us * 1000.0) as u64);
+            seen.others_ns.saturating_record((answered_us * 1000.0) as u64);
+        }
+        _ => seen.otherwise += 1,
+    }
+    Ok(())
+}
+
+fn is_ok(completion: &Completion<'_>) -> bool {
+    completion.status == Ok(Status::Ok)
+}
+
+/// Objects that a loop has left behind: there must be none.
+fn traces(stage: &Stage) -> Result<u64, String> {
+    let (access, failed) =
+        (&stage.attacker, |error: client::Error| format!("no trace can be looked for: {error}"));
+    let mut client = client::Client::connect(&access.address.to_string(), &access.tenant, &access.secret)
+        .map_err(failed)?;
+    client.table_stat(&access.table).map(|found| found.objects).map_err(failed)
+}
+
+fn show(figures: &Figures) {
+    let row = |name: &str, p50: f64, p99: f64, max: f64| {
+        vec![name.to_string(), format!("{p50:.0}"), format!("{p99:.0}"), format!("{max:.0}")]
+    };
+    let rows = [
+        row(
+            "its caller has the typed error",
+            figures.error_us_p50,
+            figures.error_us_p99,
+            figures.error_us_max,
+        ),
+        row("others run again", figures.others_us_p50, figures.others_us_p99, figures.others_us_max),
+    ];
+    let title = format!(
+        "From the start of an infinite loop until ({} loops, {} answered otherwise, {} writes left behind)",
+        figures.loops, figures.answered_otherwise, figures.traces_left
+    );
+    report::print(&title, &["", "p50 us", "p99 us", "max us"], &rows);
+}

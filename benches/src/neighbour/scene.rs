@@ -1,0 +1,185 @@
+//! One measurement of a victim beside an attacker.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::{NeighbourSettings, Stage, data, us_since};
+use crate::dataset::Dataset;
+use crate::drive::Drive;
+use crate::fleet::Fleet;
+use crate::machine;
+use crate::measure::Figures;
+use crate::spin::Call;
+use crate::workload::{Generator, Target, Workload};
+
+/// Sessions of the attacker's storm, and requests that each has outstanding.
+const STORM: (usize, usize) = (16, 16);
+
+/// How long the victim's last requests are waited for, in seconds.
+const DRAIN_SECONDS: f64 = 5.0;
+
+/// What the attacker does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Case {
+    /// There is none.
+    Alone,
+    /// Functions of so many microseconds, one after another.
+    Functions(u64),
+    /// Functions that never end, one after another.
+    Loops,
+    /// Functions of so many microseconds, as many as the server takes.
+    Storm(u64),
+}
+
+/// What one measurement showed.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) case: &'static str,
+    pub(super) victim: Figures,
+    pub(super) attacker: Option<Figures>,
+    /// The longest time between two looks of the load thread at the victim's answers.
+    pub(super) load_away_us_max: f64,
+    /// Time for which the server's worker was ready and had no core.
+    pub(super) worker_delayed_percent: Option<f64>,
+}
+
+impl Case {
+    /// All, in the order of the table.
+    pub(super) const ALL: &'static [Case] = &[
+        Case::Alone,
+        Case::Functions(1_000),
+        Case::Functions(10_000),
+        Case::Functions(100_000),
+        Case::Loops,
+        Case::Storm(2),
+    ];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Case::Alone => "none",
+            Case::Functions(1_000) => "1 ms functions",
+            Case::Functions(10_000) => "10 ms functions",
+            Case::Functions(_) => "100 ms functions",
+            Case::Loops => "infinite loops",
+            Case::Storm(_) => "storm of 2 us functions",
+        }
+    }
+
+    /// Sessions and outstanding requests of each.
+    fn load(self) -> (usize, usize) {
+        match self {
+            Case::Storm(_) => STORM,
+            _ => (1, 1),
+        }
+    }
+
+    fn call(self, stage: &Stage) -> Option<Call> {
+        let spin = |us: u64| {
+            let rounds = (us as f64 * stage.rounds_per_us) as u64;
+            Call::spin(stage.extension, stage.attackers_table, rounds)
+        };
+        match self {
+            Case::Alone => None,
+            Case::Functions(us) | Case::Storm(us) => Some(spin(us)),
+            Case::Loops => Some(Call::endless(stage.extension, stage.attackers_table)),
+        }
+    }
+}
+
+/// Measures one case once; the victim's latencies are added to `latency_ns`.
+pub(super) fn play(
+    stage: &Stage,
+    settings: &NeighbourSettings,
+    case: Case,
+    number: usize,
+    latency_ns: &mut Histogram<u64>,
+) -> Result<Row, String> {
+    let mut victims = Fleet::open(&stage.victim, settings.sessions, settings.sockets)?;
+    let (sessions, outstanding) = case.load();
+    let mut attackers = Fleet::open(&stage.attacker, sessions, false)?;
+    let sizes = data(settings);
+    let dataset = Dataset::new(sizes.keys, sizes.key_bytes, sizes.value_bytes)?;
+    let seed = settings.operator.seed + number as u64;
+    let target = Target { table: stage.table, extension: 0, records: 1, seed };
+    let start = Instant::now();
+    let generator = Generator::new(Workload::Get, target, dataset, 0.0)?;
+    let mut victim = Drive::new(&mut victims, generator, 64, start);
+    victim.open_loop(settings.rate, seed)?;
+    let mut attacker = case.call(stage).map(|call| Drive::new(&mut attackers, call, outstanding, start));
+    let mut away_us_max = 0.0f64;
+    let mut until =
+        |seconds: f64, victim: &mut Drive<'_, Generator>, attacker: &mut Option<Drive<'_, Call>>| {
+            let mut seen_us = us_since(start);
+            away_us_max = 0.0;
+            while seen_us < seconds * 1e6 {
+                victim.turn(start.elapsed().as_nanos() as u64)?;
+                if let Some(attacker) = attacker {
+                    attacker.turn(start.elapsed().as_nanos() as u64)?;
+                }
+                let now_us = us_since(start);
+                away_us_max = away_us_max.max(now_us - seen_us);
+                seen_us = now_us;
+            }
+            Ok::<(), String>(())
+        };
+    until(settings.operator.warmup, &mut victim, &mut attacker)?;
+    victim.measure.clear();
+    attacker.iter_mut().for_each(|attacker| attacker.measure.clear());
+    let delay = || settings.operator.server_process.and_then(machine::worker_delay_ns);
+    let (from_us, delay_before) = (us_since(start), delay());
+    until(from_us / 1e6 + settings.operator.seconds, &mut victim, &mut attacker)?;
+    let seconds = (us_since(start) - from_us) / 1e6;
+    let delayed = delay_before.zip(delay()).map(|(before, after)| after.saturating_sub(before));
+    let attackers_figures = attacker.as_ref().map(|attacker| attacker.measure.figures(seconds));
+    finish(&mut victim, &mut attacker)?;
+    latency_ns.add(victim.measure.latency_ns()).map_err(|error| format!("latencies: {error:?}"))?;
+    Ok(Row {
+        case: case.name(),
+        victim: victim.measure.figures(seconds),
+        attacker: attackers_figures,
+        load_away_us_max: away_us_max,
+        worker_delayed_percent: delayed.map(|ns| ns as f64 / seconds / 1e7),
+    })
+}
+
+/// Waits for the victim's last answers while the attacker goes on, then for the attacker's.
+fn finish(victim: &mut Drive<'_, Generator>, attacker: &mut Option<Drive<'_, Call>>) -> Result<(), String> {
+    let began = Instant::now();
+    while victim.under_way() > 0 && began.elapsed().as_secs_f64() < DRAIN_SECONDS {
+        victim.poll()?;
+        if let Some(attacker) = attacker {
+            attacker.turn(0)?;
+        }
+    }
+    victim.drain()?;
+    attacker.as_mut().map_or(Ok(()), Drive::drain)
+}
+
+/// How the attacker's functions ended, a second: well and by kind of error, of all runs.
+pub(super) fn ends(case: Case, rows: &[Row]) -> String {
+    if case == Case::Alone {
+        return "-".into();
+    }
+    let figures: Vec<&Figures> = rows.iter().filter_map(|row| row.attacker.as_ref()).collect();
+    let seconds: f64 = figures.iter().map(|figures| figures.seconds).sum();
+    let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
+    ends.insert("Ok", figures.iter().map(|figures| figures.requests).sum());
+    for (error, count) in figures.iter().flat_map(|figures| &figures.errors) {
+        *ends.entry(error).or_default() += count;
+    }
+    let mut texts: Vec<String> = ends
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(kind, count)| rate(kind, *count, seconds))
+        .collect();
+    texts.reverse();
+    if texts.is_empty() { "none".into() } else { texts.join(", ") }
+}
+
+fn rate(kind: &str, count: u64, seconds: f64) -> String {
+    let rate = count as f64 / seconds;
+    if rate < 100.0 { format!("{rate:.1} {kind}") } else { format!("{rate:.0} {kind}") }
+}

@@ -1,0 +1,137 @@
+//! The operator of a run: makes the tenants that it needs, and gives them tables and extensions.
+//!
+//! The benches of isolation are about several tenants, so they hold the administrator's secret. Tenants that an
+//! earlier run has left are dropped and made anew, and all are dropped at the end: nothing of a run stays.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use client::{Admin, Client, ClientConfig, Error, PackageFile, Status};
+use serde::Serialize;
+
+use crate::options::{Access, secret};
+
+/// Server, operator and length of a run.
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct OperatorSettings {
+    /// Where the server is: HOST:PORT of its stream port.
+    #[arg(long, env = "SPLINTER_ADDRESS", default_value = "127.0.0.1:7700")]
+    #[serde(skip)]
+    pub address: SocketAddr,
+    /// The administrator's secret, or @FILE that holds it.
+    #[arg(long, env = "SPLINTER_ADMIN_SECRET", hide_env_values = true)]
+    #[serde(skip)]
+    pub admin_secret: String,
+    /// Pin the load thread to this core.
+    #[arg(long)]
+    pub cpu: Option<usize>,
+    /// Process of the server, to report its memory and how long its worker waited for a core.
+    #[arg(long)]
+    #[serde(skip)]
+    pub server_process: Option<u32>,
+    /// Folder for lines of JSON and plots.
+    #[arg(long)]
+    #[serde(skip)]
+    pub out: Option<PathBuf>,
+    /// Seconds that each row of a run measures.
+    #[arg(long, default_value_t = 3.0)]
+    pub seconds: f64,
+    /// Seconds before that.
+    #[arg(long, default_value_t = 0.3)]
+    pub warmup: f64,
+    /// Runs; the rows of each are taken in turn, and the table shows medians.
+    #[arg(long, default_value_t = 3)]
+    pub runs: usize,
+    /// Seed of all choices.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl OperatorSettings {
+    /// Refuses settings that make no sense.
+    pub fn check(&self) -> Result<(), String> {
+        let (seconds, warmup) = (self.seconds, self.warmup);
+        if self.runs == 0 || seconds.is_nan() || seconds <= 0.0 || warmup.is_nan() || warmup < 0.0 {
+            return Err("a measurement has runs, seconds to measure, and no negative warm-up".into());
+        }
+        Ok(())
+    }
+}
+
+/// A connection of the administrator, and the tenants it has made.
+pub struct Operator {
+    admin: Admin,
+    address: SocketAddr,
+    made: Vec<String>,
+}
+
+/// A tenant that was made for a run.
+pub struct Tenant {
+    /// Where it opens sessions, and as whom.
+    pub access: Access,
+    /// Its own connection, for what it administers.
+    pub client: Client,
+}
+
+impl Operator {
+    /// Connects as the administrator.
+    pub fn connect(settings: &OperatorSettings) -> Result<Self, String> {
+        let secret = secret(&settings.admin_secret)?;
+        let admin = Admin::connect(&settings.address.to_string(), &secret, ClientConfig::default());
+        let admin = admin.map_err(|error| format!("the administrator is not let in: {error}"))?;
+        Ok(Self { admin, address: settings.address, made: Vec::new() })
+    }
+
+    /// Makes a tenant, anew if there is one of that name, and says how to open its sessions.
+    pub fn create(&mut self, name: &str) -> Result<Access, String> {
+        let created = match self.admin.tenant_create(name) {
+            Err(Error::Refused { status: Status::AlreadyExists, .. }) => {
+                self.admin.tenant_drop(name).and_then(|()| self.admin.tenant_create(name))
+            }
+            created => created,
+        };
+        let secret = created.map_err(|error| format!("no tenant {name}: {error}"))?;
+        self.made.push(name.to_string());
+        let (tenant, table) = (name.to_string(), "data".to_string());
+        Ok(Access { address: self.address, tenant, secret, table, cpu: None })
+    }
+
+    /// Makes a tenant and connects as it.
+    pub fn tenant(&mut self, name: &str) -> Result<Tenant, String> {
+        let access = self.create(name)?;
+        let client = Client::connect(&self.address.to_string(), name, &access.secret)
+            .map_err(|error| format!("cannot open a session of {name}: {error}"))?;
+        Ok(Tenant { access, client })
+    }
+
+    /// Drops what was made.
+    pub fn clean_up(mut self) -> Result<(), String> {
+        for name in &self.made {
+            self.admin.tenant_drop(name).map_err(|error| format!("{name} stays: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Tenant {
+    /// Its table `data`, made if it is missing.
+    pub fn table(&mut self) -> Result<u32, String> {
+        self.client.table_open_or_create(&self.access.table).map_err(|error| format!("no table: {error}"))
+    }
+
+    /// Installs an extension of one source file; returns its id.
+    pub fn install(&mut self, name: &str, source: &str) -> Result<u32, String> {
+        let manifest = format!(
+            "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
+             [dependencies]\nsandstorm = {{ path = \"sandstorm\" }}\n"
+        );
+        let files = vec![
+            PackageFile { path: "Cargo.toml", bytes: manifest.as_bytes() },
+            PackageFile { path: "src/lib.rs", bytes: source.as_bytes() },
+        ];
+        let failed = |error: Error| format!("cannot install {name}: {error}");
+        self.client.extension_install(name, files).map_err(failed)?;
+        self.client.extension_describe(name).map(|found| found.extension).map_err(failed)
+    }
+}

@@ -1,0 +1,133 @@
+//! What a bench of isolation shows: a table for people, lines of JSON for programs.
+//!
+//! The table goes to standard output. Lines of JSON go to `NAME.jsonl` in the folder of the run, one for each
+//! row of each run and one with the medians, and each names machine and settings; without a folder they are
+//! not written. Plots go beside them ([`crate::plot`]).
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::machine::Machine;
+
+/// The median of some runs, with the least and the most of them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// Half of the runs had no more.
+    pub median: f64,
+    /// The least.
+    pub least: f64,
+    /// The most.
+    pub most: f64,
+}
+
+impl Spread {
+    /// Of the figures of all runs; zeros when there are none.
+    pub fn of(figures: impl IntoIterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = figures.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let at = |index: usize| sorted.get(index).copied().unwrap_or(0.0);
+        let last = sorted.len().saturating_sub(1);
+        Self { median: at(last / 2), least: at(0), most: at(last) }
+    }
+}
+
+/// The output of one bench.
+pub struct Report {
+    folder: Option<PathBuf>,
+    lines: Option<File>,
+    machine: Machine,
+    name: &'static str,
+}
+
+/// One line.
+#[derive(Serialize)]
+struct Line<'a, S: Serialize, F: Serialize> {
+    bench: &'static str,
+    run: Option<usize>,
+    machine: &'a Machine,
+    settings: &'a S,
+    #[serde(flatten)]
+    figures: &'a F,
+}
+
+impl Report {
+    /// Opens the folder, which is made if it is missing; what a bench of that name left there is overwritten.
+    pub fn open(name: &'static str, folder: Option<&Path>) -> Result<Self, String> {
+        let lines = folder.map(|folder| {
+            fs::create_dir_all(folder).map_err(|error| format!("no folder {}: {error}", folder.display()))?;
+            let path = folder.join(format!("{name}.jsonl"));
+            File::create(&path).map_err(|error| format!("cannot write {}: {error}", path.display()))
+        });
+        let lines = lines.transpose()?;
+        Ok(Self { folder: folder.map(Path::to_path_buf), lines, machine: Machine::read(), name })
+    }
+
+    /// Writes the figures of a row: of a run, or the medians.
+    pub fn line(
+        &mut self,
+        run: Option<usize>,
+        settings: &impl Serialize,
+        figures: &impl Serialize,
+    ) -> Result<(), String> {
+        let Some(file) = &mut self.lines else { return Ok(()) };
+        let line = Line { bench: self.name, run, machine: &self.machine, settings, figures };
+        let text = serde_json::to_string(&line).map_err(|error| error.to_string())?;
+        writeln!(file, "{text}").map_err(|error| format!("cannot write figures: {error}"))
+    }
+
+    /// Where a plot goes, if plots go anywhere.
+    pub fn plot(&self, name: &str) -> Option<PathBuf> {
+        self.folder.as_ref().map(|folder| folder.join(name))
+    }
+}
+
+/// Prints rows under their heads: the first column to the left, the others to the right.
+pub fn print(title: &str, heads: &[&str], rows: &[Vec<String>]) {
+    println!("{}", table(title, heads, rows));
+}
+
+fn table(title: &str, heads: &[&str], rows: &[Vec<String>]) -> String {
+    let cell = |row: &[String], column: usize| row.get(column).map_or(0, |text| text.chars().count());
+    let width = |column: usize| {
+        let most = rows.iter().map(|row| cell(row, column)).max().unwrap_or(0);
+        most.max(heads[column].chars().count())
+    };
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let line = |cells: &[String]| {
+        let padded = cells.iter().zip(&widths).enumerate().map(|(column, (text, &width))| match column {
+            0 => format!("{text:<width$}"),
+            _ => format!("{text:>width$}"),
+        });
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_string() + "\n"
+    };
+    let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
+    let rule = "-".repeat(widths.iter().sum::<usize>() + 2 * (widths.len() - 1));
+    let rows: String = rows.iter().map(|row| line(row)).collect();
+    format!("\n{title}\n\n{}{rule}\n{rows}", line(&heads))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Spread, table};
+
+    #[test]
+    fn the_spread_names_median_least_and_most() {
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { median: 2.0, least: 1.0, most: 3.0 });
+        assert_eq!(Spread::of([4.0]).median, 4.0);
+        assert_eq!(Spread::of([]).median, 0.0);
+    }
+
+    #[test]
+    fn columns_stand_under_their_heads() {
+        let rows = [vec!["alone".to_string(), "7".to_string()], vec!["storm".into(), "1234567".into()]];
+        let text = table("Title", &["case", "p99"], &rows);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines,
+            ["", "Title", "", "case       p99", "--------------", "alone        7", "storm  1234567"]
+        );
+    }
+}

@@ -1,0 +1,71 @@
+//! Computes for as long as it is told: what `splinter-bench` measures isolation with.
+//!
+//! `splinter-bench` holds a copy of this file, installs it for the tenants that it makes, and changes [`SALT`]
+//! where it needs extensions that differ.
+#![no_std]
+
+use core::hint::black_box;
+
+use sandstorm::Args;
+use sandstorm::Db;
+use sandstorm::Error;
+use sandstorm::Reply;
+
+sandstorm::extension! { read spin, write endless, read touch }
+
+/// Makes one copy of this source different from another.
+const SALT: u64 = 0;
+
+/// Computes for as many rounds as the arguments say, and replies with that number plus the salt.
+/// Arguments: rounds u64
+async fn spin(_: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let mut left = args.reader().u64()?;
+    let mut done = SALT;
+    while left > 0 {
+        left = black_box(left) - 1;
+        done = done.wrapping_add(1);
+    }
+    reply.u64(done)
+}
+
+/// Writes the arguments under the key and never ends, so that nobody may ever see what it wrote.
+async fn endless(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    db.put(args.table(), args.key(), args.bytes()).await?;
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+/// Replies with the number that the record under the key begins with, plus the salt.
+async fn touch(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let record = db.get(args.table(), args.key()).await?.ok_or(Error::NotFound)?;
+    let number = record.first_chunk::<8>().ok_or(Error::BadArguments)?;
+    reply.u64(u64::from_le_bytes(*number).wrapping_add(SALT))
+}
+
+#[cfg(test)]
+mod tests {
+    use sandstorm::Error;
+    use sandstorm::testing::MemoryDb;
+
+    use super::{spin, touch};
+
+    #[test]
+    fn spinning_counts_the_rounds() {
+        let db = MemoryDb::new();
+        let table = db.table("t");
+        for rounds in [0u64, 1, 1000] {
+            let arguments = rounds.to_le_bytes();
+            assert_eq!(db.call_read(spin, table, b"", &arguments).unwrap(), arguments);
+        }
+    }
+
+    #[test]
+    fn touching_replies_with_the_number_of_the_record() {
+        let db = MemoryDb::new();
+        let table = db.table("t");
+        db.put(table, b"key", b"\x07\0\0\0\0\0\0\0and more");
+        assert_eq!(db.call_read(touch, table, b"key", b"").unwrap(), 7u64.to_le_bytes());
+        assert_eq!(db.call_read(touch, table, b"other", b""), Err(Error::NotFound));
+    }
+}

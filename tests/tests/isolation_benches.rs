@@ -1,0 +1,75 @@
+//! The benches of isolation, with tiny sizes: they measure something, print it, and leave nothing behind.
+//!
+//! What they measure is no claim of these tests: a loaded machine would break it.
+
+use std::fs;
+use std::path::Path;
+
+use benches::command::{Command, Options};
+use clap::Parser;
+use serde_json::Value;
+use tests::server::Server;
+
+/// The command as it would be given, short, with figures to `folder`.
+fn command(server: &Server, folder: &Path, name: &str, more: &[&str]) -> Command {
+    let (address, folder) = (server.address().to_string(), folder.to_str().expect("a path of letters"));
+    let secret = server.admin_secret();
+    let always = ["splinter-bench", name, "--address", &address, "--admin-secret", &secret, "--out", folder];
+    let short = ["--seconds", "0.2", "--warmup", "0.05", "--runs", "1"];
+    let words = always.iter().chain(&short).chain(more);
+    Options::try_parse_from(words).expect("the command line is good").command
+}
+
+/// The lines of JSON that a bench left.
+fn lines(folder: &Path, name: &str) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join(format!("{name}.jsonl"))).expect("there are figures");
+    text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+}
+
+/// Every element of a plot is closed, in order.
+fn check_plot(path: &Path) {
+    let text = fs::read_to_string(path).expect("there is a plot");
+    let mut open = Vec::new();
+    for piece in text.split('<').skip(1) {
+        let (tag, _) = piece.split_once('>').expect("a tag ends");
+        let name = tag.split([' ', '\n', '/']).find(|word| !word.is_empty()).expect("a tag has a name");
+        match (tag.starts_with('/'), tag.ends_with('/')) {
+            (true, _) => assert_eq!(open.pop(), Some(name), "{}", path.display()),
+            (false, false) => open.push(name),
+            (false, true) => {}
+        }
+    }
+    assert_eq!(open, Vec::<&str>::new());
+    assert!(text.starts_with("<svg") && text.contains("<text"), "{}", path.display());
+}
+
+/// No tenant of a bench is left.
+fn nobody_is_left(server: &Server) {
+    let tenants = server.admin().tenant_list().expect("an answer");
+    assert!(tenants.is_empty(), "{tenants:?}");
+}
+
+#[test]
+fn the_neighbour_bench_measures_every_case_and_its_loops_end_with_the_typed_error() {
+    let (server, folder) = (Server::start(), tempfile::tempdir().expect("a folder"));
+    let words = ["--rate", "500", "--keys", "100", "--loops", "3"];
+    let Command::Neighbour(settings) = command(&server, folder.path(), "neighbour", &words) else {
+        panic!("another command");
+    };
+    benches::neighbour::run(&settings).expect("it is measured");
+    let lines = lines(folder.path(), "neighbour");
+    let rows: Vec<&Value> = lines.iter().filter(|line| line["run"] == 0).collect();
+    assert_eq!(rows.len(), 6);
+    for row in rows {
+        assert!(row["victim"]["requests"].as_u64() > Some(0), "{row}");
+        assert_eq!(row["victim"]["errors"], serde_json::json!({}), "{row}");
+    }
+    let loops = lines.last().expect("the loops come last");
+    assert_eq!(
+        (&loops["loops"], &loops["answered_otherwise"], &loops["traces_left"]),
+        (&3.into(), &0.into(), &0.into())
+    );
+    check_plot(&folder.path().join("neighbour.svg"));
+    check_plot(&folder.path().join("loops.svg"));
+    nobody_is_left(&server);
+}
