@@ -185,6 +185,32 @@ pub const BACKGROUND_STEPS_IDLE: usize = 4;
 /// How long an idle worker sleeps at most before it looks around, in milliseconds.
 pub const SLEEP_MS_MAX: u64 = 100;
 
+/// The same while another worker is loaded, in microseconds: its frames are waiting.
+pub const SLEEP_BESIDE_LOADED_US: u64 = 1_000;
+
+/// How long a worker may be away from its port until idle ones take frames there, in microseconds: longer than
+/// a batch of a frame or two takes, so that tenants stay on their core, as long as the slice of an extension.
+pub const STEAL_AFTER_US: u64 = 50;
+
+/// How long a worker has to be away from its port until the watchdog wakes another one for what waits there,
+/// in microseconds: above the longest round of native requests.
+pub const ABSENT_AFTER_US: u64 = 5_000;
+
+/// How often an idle worker looks at what the others show of their load, in microseconds: each look takes a
+/// cache line away from its writer for some 100 ns.
+pub const STEAL_LOOK_US: u64 = 10;
+
+/// Messages that an idle worker takes from another's port at once, a quarter of what a receive of merged
+/// frames takes: the rest is for whoever comes first.
+pub const STEAL_MESSAGES: usize = net::batch::COALESCED_REGIONS / 4;
+
+/// Rounds in a row that found frames waiting until a worker wakes another one: a single burst is not worth the
+/// 20 to 50 us of a wake-up.
+pub const LOADED_ROUNDS_TO_WAKE: u32 = 3;
+
+/// How often a loaded worker wakes another one, in microseconds: it costs a system call.
+pub const WAKE_NEIGHBOUR_US: u64 = 500;
+
 /// How often idle sessions are looked for, in milliseconds.
 pub const HOUSEKEEPING_MS: u64 = 1_000;
 
@@ -194,6 +220,8 @@ pub const CLIENT_IDS_RESERVED: u64 = 65_536;
 const _: () = assert!(OPENING_BYTES_MAX > NAME_BYTES_MAX + wire::limits::SECRET_BYTES_MAX + 16);
 const _: () = assert!(OUTGOING_FRAMES.is_power_of_two() && OUTGOING_FRAMES >= net::batch::BATCH_FRAMES);
 const _: () = assert!(WINDOW_RECORDS.is_power_of_two());
+const _: () = assert!(STEAL_LOOK_US < STEAL_AFTER_US && STEAL_AFTER_US < ABSENT_AFTER_US);
+const _: () = assert!(SLEEP_BESIDE_LOADED_US < SLEEP_MS_MAX * 1000);
 const _: () = assert!(SESSION_CREDITS as usize <= WINDOW_RECORDS / 2);
 const _: () = assert!(STORED_REPLY_BYTES_MAX <= SESSION_REPLY_BYTES_MAX);
 const _: () = assert!(STORED_REPLY_BYTES_KEPT * WINDOW_RECORDS <= SESSION_REPLY_BYTES_MAX);

@@ -35,6 +35,8 @@ macro_rules! counters {
 counters! {
     /// Frames that arrived.
     FramesReceived = "frames_received",
+    /// Frames that were taken from the port of another worker.
+    FramesStolen = "frames_stolen",
     /// Frames that the kernel or the port lost before the worker could take them.
     FramesDropped = "frames_dropped",
     /// Frames that were handed to the port.

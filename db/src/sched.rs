@@ -21,6 +21,7 @@ pub mod arena;
 pub mod cycles;
 pub mod fault;
 pub mod heartbeat;
+pub mod load;
 pub mod preempt;
 pub mod region;
 pub mod running;

@@ -4,7 +4,8 @@
 //! [`invocation`]s; replies go into [`outgoing`] frames. Control threads: [`listening`] accepts streams,
 //! each served by [`connection`], which opens sessions ([`opening`]), administers ([`administration`]) and
 //! hands data requests to workers ([`stream_request`]). What control threads decide reaches the workers as
-//! [`change`]s to their [`catalog`]; what tenants let each other do is a [`grant`]. [`populate`] backs memory ahead of
+//! [`change`]s to their [`catalog`]; what tenants let each other do is a [`grant`]. Workers
+//! know of each other by [`neighbours`] and help out at each other's [`ports`]. [`populate`] backs memory ahead of
 //! its use, [`exposition`] shows metrics over HTTP. [`boot`] puts the parts together.
 
 pub mod administration;
@@ -20,9 +21,11 @@ pub mod grant;
 pub mod invocation;
 pub mod listening;
 pub mod native;
+pub mod neighbours;
 pub mod opening;
 pub mod outgoing;
 pub mod populate;
+pub mod ports;
 pub mod process;
 pub mod refusal;
 pub mod stream_request;

@@ -3,9 +3,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use db::extension::invocation::Invocations;
 use db::metrics::WorkerMetrics;
@@ -14,12 +13,13 @@ use db::server::catalog::Catalog;
 use db::server::change::Change;
 use db::server::dispatch::Dispatch;
 use db::server::outgoing::Outgoing;
+use db::server::ports::Exits;
 use db::server::refusal::{Rate, RefusalLimit};
 use db::session::{Origin, Session};
 use db::tablet::TableEntry;
 use db::tenant::TenantId;
 use db::tenant::account::Account;
-use net::{Batch, LoopbackClock, LoopbackNetwork, Outbox, Port, Waker};
+use net::{Batch, Outbox};
 use store::{Config, Core, Store};
 use wire::{Condition, FrameReader, FrameWriter, Request, Status};
 
@@ -46,19 +46,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A port that counts the messages of what is sent and forgets it.
+/// Counts the messages of what is sent and forgets it.
 struct Sink {
-    waker: Waker,
     messages: u64,
     refused: u64,
 }
 
-impl Port for Sink {
-    fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
-        batch.clear();
-        Ok(0)
-    }
-    fn send(&mut self, out: &mut Outbox) -> io::Result<usize> {
+impl Exits for Sink {
+    fn send(&mut self, _: u16, out: &mut Outbox) -> io::Result<usize> {
         let frames = out.len();
         for index in 0..frames {
             let reader = FrameReader::new(out.frame(index).0).expect("a good frame");
@@ -69,21 +64,6 @@ impl Port for Sink {
         }
         out.clear();
         Ok(frames)
-    }
-    fn wait(&mut self, _: Duration) -> io::Result<()> {
-        Ok(())
-    }
-    fn waker(&self) -> Waker {
-        self.waker.clone()
-    }
-    fn frame_bytes_max(&self) -> usize {
-        1472
-    }
-    fn local(&self) -> SocketAddr {
-        ([127, 0, 0, 1], 1).into()
-    }
-    fn drops(&self) -> u64 {
-        0
     }
 }
 
@@ -125,13 +105,11 @@ impl Bench {
             0,
             0,
         ))));
-        let network = LoopbackNetwork::new(1, net::Faults::default(), LoopbackClock::Virtual);
-        let waker = network.port().expect("a port").waker();
         Self {
             core: store.core(0),
             catalog,
             metrics: WorkerMetrics::new(),
-            sink: Sink { waker, messages: 0, refused: 0 },
+            sink: Sink { messages: 0, refused: 0 },
             outgoing: Outgoing::new(1472, 1),
             refusals: RefusalLimit::new(Rate { burst: 1, per_second: 1 }),
             invocations: Invocations::new().expect("stacks"),
@@ -184,6 +162,7 @@ impl Bench {
             environment,
             catalog: &self.catalog,
             port: &mut self.sink,
+            arrived_at: 0,
             outgoing: &mut self.outgoing,
             refusals: &mut self.refusals,
             invocations: &mut self.invocations,

@@ -41,6 +41,7 @@ pub struct Batch {
     spans: Box<[Span]>,
     frames: usize,
     copied: usize,
+    cut: bool,
 }
 
 impl Batch {
@@ -52,6 +53,7 @@ impl Batch {
             spans: vec![Span { first: 0, bytes: 0, peer: NOWHERE }; BATCH_FRAMES_MAX].into_boxed_slice(),
             frames: 0,
             copied: 0,
+            cut: false,
         }
     }
 
@@ -91,6 +93,14 @@ impl Batch {
     pub fn clear(&mut self) {
         self.frames = 0;
         self.copied = 0;
+        self.cut = false;
+    }
+
+    /// Whether the receive ended because it had taken as much as it takes at once: then more may wait.
+    #[must_use]
+    #[inline]
+    pub fn is_cut(&self) -> bool {
+        self.cut
     }
 
     /// Adds a copy of `frame`; false when there is no room. For ports that own their bytes.
@@ -103,6 +113,12 @@ impl Batch {
         self.place(self.copied, frame.len(), peer);
         self.copied = end;
         true
+    }
+
+    /// Says whether the receive took as much as it takes at once.
+    #[inline]
+    pub(crate) fn set_cut(&mut self, cut: bool) {
+        self.cut = cut;
     }
 
     /// The memory that a port may let the kernel fill.

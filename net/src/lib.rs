@@ -24,7 +24,7 @@ pub use idle::{IdleAction, IdleStrategy};
 pub use listener::{Listener, StopHandle};
 pub use loopback::{Faults, LoopbackClock, LoopbackNetwork, LoopbackPort};
 pub use outbox::Outbox;
-pub use port::Port;
+pub use port::{Port, SharedPort};
 pub use stream::{Stream, StreamCloser, StreamError};
 pub use udp::{UdpConfig, UdpPort};
 pub use wake::Waker;

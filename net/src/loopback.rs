@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::port::{FRAME_BYTES_MAX_V4, Port};
+use crate::port::{FRAME_BYTES_MAX_V4, Port, SharedPort};
 use crate::wake::{Sleeper, Waker};
 use crate::{Batch, Outbox};
 
@@ -143,6 +143,47 @@ impl LoopbackNetwork {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Moves up to `frames_max` frames that are due at `address` into the batch.
+    fn deliver(&self, address: SocketAddr, batch: &mut Batch, frames_max: usize) -> usize {
+        batch.clear();
+        let mut state = self.state();
+        let now_us = self.now_of(&state);
+        let State { inboxes, spare, .. } = &mut *state;
+        let Some(inbox) = inboxes.get_mut(&address) else { return 0 };
+        while inbox.frames.peek().is_some_and(|Reverse(next)| next.due_us <= now_us) {
+            if batch.len() == frames_max {
+                batch.set_cut(true);
+                break;
+            }
+            let Some(Reverse(next)) = inbox.frames.pop() else { break };
+            if next.frame.is_empty() || next.frame.len() > FRAME_BYTES_MAX_V4 {
+                inbox.drops += 1;
+            } else if !batch.push(&next.frame, next.from) {
+                inbox.frames.push(Reverse(next));
+                batch.set_cut(true);
+                break;
+            }
+            spare.push(next.frame);
+        }
+        batch.len()
+    }
+
+    /// Sends all frames of `out` through the faults and empties it.
+    fn carry_all(&self, from: SocketAddr, out: &mut Outbox) -> usize {
+        let mut state = self.state();
+        let now_us = self.now_of(&state);
+        let mut sent = 0;
+        for index in 0..out.len() {
+            let (frame, peer) = out.frame(index);
+            if !frame.is_empty() {
+                state.carry(now_us, from, peer, frame);
+                sent += 1;
+            }
+        }
+        out.clear();
+        sent
+    }
+
     fn now_of(&self, state: &State) -> u64 {
         match self.shared.clock {
             LoopbackClock::Real => self.shared.started.elapsed().as_micros() as u64,
@@ -186,37 +227,11 @@ impl State {
 
 impl Port for LoopbackPort {
     fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
-        batch.clear();
-        let mut state = self.network.state();
-        let now_us = self.network.now_of(&state);
-        let State { inboxes, spare, .. } = &mut *state;
-        let Some(inbox) = inboxes.get_mut(&self.local) else { return Ok(0) };
-        while inbox.frames.peek().is_some_and(|Reverse(next)| next.due_us <= now_us) {
-            let Some(Reverse(next)) = inbox.frames.pop() else { break };
-            if next.frame.is_empty() || next.frame.len() > FRAME_BYTES_MAX_V4 {
-                inbox.drops += 1;
-            } else if !batch.push(&next.frame, next.from) {
-                inbox.frames.push(Reverse(next));
-                break;
-            }
-            spare.push(next.frame);
-        }
-        Ok(batch.len())
+        Ok(self.network.deliver(self.local, batch, usize::MAX))
     }
 
     fn send(&mut self, out: &mut Outbox) -> io::Result<usize> {
-        let mut state = self.network.state();
-        let now_us = self.network.now_of(&state);
-        let mut sent = 0;
-        for index in 0..out.len() {
-            let (frame, peer) = out.frame(index);
-            if !frame.is_empty() {
-                state.carry(now_us, self.local, peer, frame);
-                sent += 1;
-            }
-        }
-        out.clear();
-        Ok(sent)
+        Ok(self.network.carry_all(self.local, out))
     }
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
@@ -254,6 +269,28 @@ impl Port for LoopbackPort {
 
     fn drops(&self) -> u64 {
         self.network.state().inboxes.get(&self.local).map_or(0, |inbox| inbox.drops)
+    }
+}
+
+impl SharedPort for LoopbackPort {
+    /// The port's address.
+    type Handle = SocketAddr;
+
+    fn handle(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn receive_at(
+        &mut self,
+        handle: &SocketAddr,
+        batch: &mut Batch,
+        messages_max: usize,
+    ) -> io::Result<usize> {
+        Ok(self.network.deliver(*handle, batch, messages_max))
+    }
+
+    fn send_at(&mut self, handle: &SocketAddr, out: &mut Outbox) -> io::Result<usize> {
+        Ok(self.network.carry_all(*handle, out))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The seam between what a frame says and how it travels.
 //!
 //! Implemented by [`crate::UdpPort`] (kernel) and [`crate::LoopbackPort`] (in process, with faults). One
-//! thread owns a port; other threads reach it through its [`Waker`] alone. Nothing but [`Port::wait`]
-//! ever sleeps.
+//! thread owns a port; other threads end its sleep through its [`Waker`], and threads with a port of their
+//! own help out at it through its handle ([`SharedPort`]). Nothing but [`Port::wait`] ever sleeps.
 
 use std::io;
 use std::net::SocketAddr;
@@ -59,4 +59,33 @@ pub trait Port: Send {
     /// Datagrams that arrived and were lost before [`Port::receive`] could deliver them: a full receive
     /// queue, an oversized or an empty datagram. Only grows.
     fn drops(&self) -> u64;
+}
+
+/// A port at which the owners of other ports of its kind may help out. Every frame goes to one of those who
+/// receive at the same time.
+pub trait SharedPort: Port {
+    /// What the owner of another port needs for that. Keeps what it names usable.
+    type Handle: Clone + Send + Sync + 'static;
+
+    /// The handle of this port.
+    fn handle(&self) -> Self::Handle;
+
+    /// Replaces the content of `batch` by frames that wait at the port of `handle`: what up to
+    /// `messages_max` messages carry, where one may be many frames that the kernel merged. Returns the number
+    /// of frames, at once.
+    ///
+    /// # Errors
+    /// As [`Port::receive`]: when that port is broken.
+    fn receive_at(
+        &mut self,
+        handle: &Self::Handle,
+        batch: &mut Batch,
+        messages_max: usize,
+    ) -> io::Result<usize>;
+
+    /// As [`Port::send`], from the address of the port of `handle`.
+    ///
+    /// # Errors
+    /// As [`Port::send`]: when that port is broken.
+    fn send_at(&mut self, handle: &Self::Handle, out: &mut Outbox) -> io::Result<usize>;
 }

@@ -25,11 +25,12 @@ mod send;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::receive::ReceiveMessages;
 use self::send::SendMessages;
-use crate::port::{FRAME_BYTES_MAX_V4, FRAME_BYTES_MAX_V6, Port};
+use crate::port::{FRAME_BYTES_MAX_V4, FRAME_BYTES_MAX_V6, Port, SharedPort};
 use crate::wake::{Sleeper, Waker};
 use crate::{Batch, Outbox, sys};
 
@@ -52,7 +53,7 @@ impl Default for UdpConfig {
 
 /// A UDP socket as a [`Port`].
 pub struct UdpPort {
-    socket: UdpSocket,
+    socket: Arc<UdpSocket>,
     local: SocketAddr,
     sleeper: Sleeper,
     receive: ReceiveMessages,
@@ -115,7 +116,7 @@ impl UdpPort {
             local,
             receive: ReceiveMessages::new(frame_bytes_max, merged),
             send: SendMessages::new(frame_bytes_max, config.segmentation),
-            socket,
+            socket: Arc::new(socket),
         })
     }
 }
@@ -157,6 +158,35 @@ impl Port for UdpPort {
 
     fn drops(&self) -> u64 {
         self.receive.drops()
+    }
+}
+
+/// The socket of a port, for other threads.
+#[derive(Clone, Debug)]
+pub struct UdpHandle {
+    socket: Arc<UdpSocket>,
+}
+
+impl SharedPort for UdpPort {
+    type Handle = UdpHandle;
+
+    fn handle(&self) -> UdpHandle {
+        UdpHandle { socket: Arc::clone(&self.socket) }
+    }
+
+    fn receive_at(
+        &mut self,
+        handle: &UdpHandle,
+        batch: &mut Batch,
+        messages_max: usize,
+    ) -> io::Result<usize> {
+        self.receive.receive_at(handle.socket.as_fd(), batch, messages_max)
+    }
+
+    fn send_at(&mut self, handle: &UdpHandle, out: &mut Outbox) -> io::Result<usize> {
+        let sent = self.send.send(handle.socket.as_fd(), out);
+        out.clear();
+        sent
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use net::{Batch, Faults, LoopbackClock, LoopbackNetwork, LoopbackPort, Outbox, Port};
+use net::{Batch, Faults, LoopbackClock, LoopbackNetwork, LoopbackPort, Outbox, Port, SharedPort};
 
 const ROUGH: Faults = Faults {
     drop_ppm: 200_000,
@@ -117,4 +117,28 @@ fn frames_to_a_port_that_is_gone_are_lost() {
     assert!(out.push(b"x", peer));
     assert_eq!(near.send(&mut out).unwrap(), 1);
     assert_eq!(near.receive(&mut Batch::new()).unwrap(), 0);
+}
+
+#[test]
+fn frames_of_a_shared_port_reach_one_of_its_receivers_and_are_answered_from_it() {
+    let network = LoopbackNetwork::new(0, Faults::default(), LoopbackClock::Real);
+    let (mut client, mut owner, mut other) =
+        (network.port().unwrap(), network.port().unwrap(), network.port().unwrap());
+    for number in 0..10u8 {
+        send(&mut client, &owner, &[number]);
+    }
+    let (mut taken, mut left) = (Batch::new(), Batch::new());
+    let handle = owner.handle();
+    assert_eq!(other.receive_at(&handle, &mut taken, 4).unwrap(), 4);
+    assert!(taken.is_cut());
+    assert_eq!(owner.receive(&mut left).unwrap(), 6);
+    assert!(!left.is_cut());
+    let numbers: Vec<_> = taken.frames().chain(left.frames()).map(|(frame, _)| frame[0]).collect();
+    assert_eq!(numbers, (0..10).collect::<Vec<_>>());
+    let mut out = Outbox::with_frames(1, other.frame_bytes_max());
+    assert!(out.push(b"answer", client.local()));
+    assert_eq!(other.send_at(&handle, &mut out).unwrap(), 1);
+    let mut answers = Batch::new();
+    assert_eq!(client.receive(&mut answers).unwrap(), 1);
+    assert_eq!(answers.frame(0), (&b"answer"[..], owner.local()));
 }

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use net::{Batch, Outbox, Port, UdpConfig, UdpPort};
+use net::{Batch, Outbox, Port, SharedPort, UdpConfig, UdpPort};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -217,4 +217,46 @@ fn ports_speak_ipv6_with_its_own_frame_size() {
     assert_eq!(sender.send(&mut out).unwrap(), 9);
     let frames = gather(&mut receiver, 9);
     assert!(frames.len() == 9 && frames.iter().all(|(frame, peer)| frame.len() == 1452 && peer.is_ipv6()));
+}
+
+#[test]
+fn two_threads_that_share_a_port_take_each_frame_once_and_answer_a_connected_client() {
+    let mut owner = UdpPort::bind(any(), config(true)).unwrap();
+    let mut other = UdpPort::bind(any(), config(true)).unwrap();
+    // Connected: only what comes from the owner's address reaches this client.
+    let mut client = UdpPort::connect(owner.local(), config(true)).unwrap();
+    let handle = owner.handle();
+    let count = 400u32;
+    for number in 0..count {
+        let mut out = Outbox::with_frames(1, client.frame_bytes_max());
+        assert!(out.push(&number.to_le_bytes(), owner.local()));
+        client.send(&mut out).unwrap();
+    }
+    let answer = |batch: &Batch, send: &mut dyn FnMut(&mut Outbox)| {
+        let mut out = Outbox::with_frames(batch.len().max(1), 1472);
+        batch.frames().for_each(|(frame, peer)| assert!(out.push(frame, peer)));
+        send(&mut out);
+    };
+    let deadline = Instant::now() + PATIENCE;
+    std::thread::scope(|scope| {
+        let helping = scope.spawn(|| {
+            let (mut batch, mut taken) = (Batch::new(), 0);
+            while other.receive_at(&handle, &mut batch, 4).unwrap() > 0 && Instant::now() < deadline {
+                taken += batch.len();
+                answer(&batch, &mut |out| assert_eq!(other.send_at(&handle, out).unwrap(), batch.len()));
+            }
+            taken
+        });
+        let (mut batch, mut taken) = (Batch::new(), 0);
+        while owner.receive(&mut batch).unwrap() > 0 && Instant::now() < deadline {
+            taken += batch.len();
+            answer(&batch, &mut |out| assert_eq!(owner.send(out).unwrap(), batch.len()));
+        }
+        assert_eq!(taken + helping.join().unwrap(), count as usize);
+    });
+    let answers = gather(&mut client, count as usize);
+    let mut numbers: Vec<_> =
+        answers.iter().map(|(frame, _)| u32::from_le_bytes(frame[..4].try_into().unwrap())).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..count).collect::<Vec<_>>());
 }

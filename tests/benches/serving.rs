@@ -7,7 +7,6 @@
 
 use std::hint::black_box;
 use std::io;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,13 +24,14 @@ use db::server::change::Change;
 use db::server::dispatch::Dispatch;
 use db::server::invocation;
 use db::server::outgoing::Outgoing;
+use db::server::ports::Exits;
 use db::server::refusal::{Rate, RefusalLimit};
 use db::session::{Origin, Session};
 use db::tablet::TableEntry;
 use db::tenant::TenantId;
 use db::tenant::account::{Account, Accounts};
 use fastrand::Rng;
-use net::{Batch, Faults, LoopbackClock, LoopbackNetwork, Outbox, Port, Waker};
+use net::{Batch, Outbox};
 use store::{Config, Core, Store};
 use tests::server::binary;
 use wire::limits::FRAME_BYTES_MAX;
@@ -49,35 +49,14 @@ const BATCH_REQUESTS: u64 = 128;
 /// Invocations of one batch that may wait before they are run.
 const RUN_AT: usize = 64;
 
-/// A port that forgets what is sent.
-struct Sink {
-    waker: Waker,
-}
+/// Forgets what is sent.
+struct Sink;
 
-impl Port for Sink {
-    fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
-        batch.clear();
-        Ok(0)
-    }
-    fn send(&mut self, out: &mut Outbox) -> io::Result<usize> {
+impl Exits for Sink {
+    fn send(&mut self, _: u16, out: &mut Outbox) -> io::Result<usize> {
         let frames = black_box(out.len());
         out.clear();
         Ok(frames)
-    }
-    fn wait(&mut self, _: Duration) -> io::Result<()> {
-        Ok(())
-    }
-    fn waker(&self) -> Waker {
-        self.waker.clone()
-    }
-    fn frame_bytes_max(&self) -> usize {
-        FRAME_BYTES_MAX
-    }
-    fn local(&self) -> SocketAddr {
-        ([127, 0, 0, 1], 1).into()
-    }
-    fn drops(&self) -> u64 {
-        0
     }
 }
 
@@ -115,12 +94,11 @@ impl Worker {
             0,
             0,
         ))));
-        let network = LoopbackNetwork::new(1, Faults::default(), LoopbackClock::Virtual);
         let mut worker = Self {
             core: store.core(0),
             catalog,
             metrics: WorkerMetrics::new(),
-            sink: Sink { waker: network.port().expect("a port").waker() },
+            sink: Sink,
             outgoing: Outgoing::new(FRAME_BYTES_MAX, VIEW),
             refusals: RefusalLimit::new(Rate { burst: 1, per_second: 1 }),
             invocations: Invocations::new().expect("stacks"),
@@ -176,6 +154,7 @@ impl Worker {
             environment,
             catalog: &self.catalog,
             port: &mut self.sink,
+            arrived_at: 0,
             outgoing: &mut self.outgoing,
             refusals: &mut self.refusals,
             invocations: &mut self.invocations,

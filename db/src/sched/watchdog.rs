@@ -2,7 +2,8 @@
 //!
 //! Preemption makes polls short, so a worker that stays in one poll lost a signal, or is stuck in a host
 //! call. Found in the same poll twice, it gets the signal once more, which the handler takes like any other;
-//! if that does not help, the watchdog says so and counts it. It changes nothing else.
+//! if that does not help, the watchdog says so and counts it. It changes nothing else; whoever starts it may
+//! have other workers look after what waits for that one.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -73,17 +74,18 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts to look.
+    /// Starts to look; calls `looked` after every look.
     ///
     /// # Errors
     /// When the kernel starts no thread.
-    pub fn start() -> io::Result<Self> {
+    pub fn start(looked: impl Fn() + Send + 'static) -> io::Result<Self> {
         let stopping = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&stopping);
         let thread = thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
             while !stop.load(Ordering::Relaxed) {
                 thread::park_timeout(Duration::from_millis(WATCHDOG_LOOK_MS));
                 look();
+                looked();
             }
         })?;
         Ok(Self { stopping, thread: Some(thread) })

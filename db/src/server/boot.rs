@@ -18,7 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use builder::Toolchain;
-use net::{Listener, Port, StopHandle, UdpConfig, UdpPort};
+use net::{Listener, Port, SharedPort, StopHandle, UdpConfig, UdpPort};
 use store::Store;
 
 use super::administration;
@@ -28,7 +28,9 @@ use super::connection;
 use super::control::Control;
 use super::exposition;
 use super::listening::{self, Reception};
+use super::neighbours::Neighbours;
 use super::populate;
+use super::ports::Ports;
 use super::process::pin_thread;
 use super::refusal::{Rate, RefusalLimit};
 use super::worker::{Worker, WorkerParts};
@@ -122,7 +124,10 @@ impl Server {
     ///
     /// # Errors
     /// Says which part failed and why.
-    pub fn start_over<P: Port + 'static>(config: &Config, devices: Devices<P>) -> Result<Self, BootError> {
+    pub fn start_over<P: SharedPort + 'static>(
+        config: &Config,
+        devices: Devices<P>,
+    ) -> Result<Self, BootError> {
         let Devices { listener, ports, metadata, prepare } = devices;
         let clock = Clock::new();
         let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
@@ -143,9 +148,9 @@ impl Server {
             .reserve_client_ids()
             .map_err(|error| BootError::new("cannot write the metadata", error))?;
         let frame_ports = ports.iter().map(|port| port.local().port()).collect();
-        let watchdog =
-            Watchdog::start().map_err(|error| BootError::new("cannot start the watchdog", error))?;
-        let started = start_workers(config, &store, ports, clock)?;
+        let neighbours = Arc::new(Neighbours::new(ports.iter().map(Port::waker)));
+        let watchdog = start_watchdog(&neighbours, clock)?;
+        let started = start_workers(config, &store, ports, clock, &neighbours)?;
         let control = Arc::new(Control {
             clock,
             metadata,
@@ -290,20 +295,29 @@ struct StartedWorkers {
     threads: Vec<JoinHandle<()>>,
 }
 
-fn start_workers<P: Port + 'static>(
+fn start_watchdog(neighbours: &Arc<Neighbours>, clock: Clock) -> Result<Watchdog, BootError> {
+    let neighbours = Arc::clone(neighbours);
+    Watchdog::start(move || neighbours.help_the_absent(clock.now_us()))
+        .map_err(|error| BootError::new("cannot start the watchdog", error))
+}
+
+fn start_workers<P: SharedPort + 'static>(
     config: &Config,
     store: &Arc<Store>,
     ports: Vec<P>,
     clock: Clock,
+    neighbours: &Arc<Neighbours>,
 ) -> Result<StartedWorkers, BootError> {
     let mut started = StartedWorkers { senders: Vec::new(), metrics: Vec::new(), threads: Vec::new() };
+    let handles: Arc<[P::Handle]> = ports.iter().map(P::handle).collect();
     for (index, port) in ports.into_iter().enumerate() {
         let (sender, changes) = change_queue(port.waker());
         let metrics = Arc::new(WorkerMetrics::new());
         let core = store.core(index);
         let parts = WorkerParts {
             core,
-            port,
+            ports: Ports::new(port, index, Arc::clone(&handles)),
+            neighbours: Arc::clone(neighbours),
             changes,
             metrics: Arc::clone(&metrics),
             clock,
@@ -330,7 +344,7 @@ fn start_workers<P: Port + 'static>(
     Ok(started)
 }
 
-fn run_worker<P: Port>(index: usize, cpu: Option<usize>, parts: WorkerParts<P>) {
+fn run_worker<P: SharedPort>(index: usize, cpu: Option<usize>, parts: WorkerParts<P>) {
     if let Some(cpu) = cpu
         && let Err(error) = pin_thread(cpu)
     {

@@ -17,13 +17,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use net::{Batch, Port};
+use net::Batch;
 use wire::{FrameReader, Group, Message, Request, Status};
 
 use super::catalog::Catalog;
 use super::invocation;
 use super::native::{self, Caller, ReplyPlace};
 use super::outgoing::{Addressee, Outgoing};
+use super::ports::Exits;
 use super::refusal::RefusalLimit;
 use crate::extension::invocation::Invocations;
 use crate::limits::{CHUNK_REQUESTS, INVOCATIONS_PER_TURN};
@@ -33,13 +34,15 @@ use crate::session::{Origin, Route, Session};
 use crate::tablet::TableEntry;
 
 /// What one round of a worker dispatches with.
-pub struct Dispatch<'w, P: Port> {
+pub struct Dispatch<'w, P: Exits> {
     /// Store, tables, counters and time of this round.
     pub environment: WorkerEnvironment<'w>,
     /// Sessions, tables and extensions.
     pub catalog: &'w Catalog,
     /// Where frames leave.
     pub port: &'w mut P,
+    /// Index of the worker to whose port the frames came.
+    pub arrived_at: u16,
     /// Frames under construction.
     pub outgoing: &'w mut Outgoing,
     /// How often strangers are answered.
@@ -69,7 +72,7 @@ struct Chunk<'b> {
     filled: usize,
 }
 
-impl<'w, P: Port> Dispatch<'w, P> {
+impl<'w, P: Exits> Dispatch<'w, P> {
     /// Serves all frames of a batch; the replies are in the outgoing frames afterwards.
     pub fn batch(&mut self, batch: &'w Batch) {
         let mut chunk = Chunk { pending: [const { None }; CHUNK_REQUESTS], filled: 0 };
@@ -175,7 +178,12 @@ impl<'w, P: Port> Dispatch<'w, P> {
             outgoing: self.outgoing,
             port: self.port,
             metrics: environment.metrics,
-            to: Addressee { peer: pending.peer, token: session.token, home_core: session.home_core },
+            to: Addressee {
+                port: self.arrived_at,
+                peer: pending.peer,
+                token: session.token,
+                home_core: session.home_core,
+            },
             sequence_low: pending.sequence as u32,
         };
         if let Request::Invoke { .. } = pending.request {
@@ -202,7 +210,7 @@ impl<'w, P: Port> Dispatch<'w, P> {
             environment.metrics.count(Counter::GroupsUnanswered);
             return;
         }
-        let to = Addressee { peer, token: group.token, home_core: 0 };
+        let to = Addressee { port: self.arrived_at, peer, token: group.token, home_core: 0 };
         for Message { sequence_low, .. } in group.messages().map_while(Result::ok) {
             let head = (sequence_low, Status::BadToken);
             self.outgoing.reply(self.port, environment.metrics, &to, head, 0, |_| {});
@@ -214,7 +222,7 @@ impl<'w, P: Port> Dispatch<'w, P> {
             outgoing: self.outgoing,
             port: self.port,
             metrics: self.environment.metrics,
-            to: Addressee { peer, token: session.token, home_core: session.home_core },
+            to: Addressee { port: self.arrived_at, peer, token: session.token, home_core: session.home_core },
             sequence_low: sequence as u32,
         }
     }
@@ -246,7 +254,7 @@ pub fn locate<'w>(
 }
 
 /// A reply in the outgoing frame of a peer.
-pub struct FramePlace<'s, P: Port> {
+pub struct FramePlace<'s, P: Exits> {
     /// Frames under construction.
     pub outgoing: &'s mut Outgoing,
     /// Where frames leave.
@@ -259,7 +267,7 @@ pub struct FramePlace<'s, P: Port> {
     pub sequence_low: u32,
 }
 
-impl<P: Port> ReplyPlace for FramePlace<'_, P> {
+impl<P: Exits> ReplyPlace for FramePlace<'_, P> {
     #[inline]
     fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8])) {
         let head = (self.sequence_low, status);
@@ -267,6 +275,6 @@ impl<P: Port> ReplyPlace for FramePlace<'_, P> {
     }
 
     fn route(&self) -> Route {
-        Route::Frame(self.to.peer)
+        Route::Frame { port: self.to.port, peer: self.to.peer }
     }
 }

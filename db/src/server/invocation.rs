@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use net::Port;
 use wire::{Request, Status};
 
 use super::catalog::Catalog;
 use super::native::{self, Caller, ReplyPlace};
 use super::outgoing::{Addressee, Outgoing};
+use super::ports::Exits;
 use crate::extension::Mode;
 use crate::extension::invocation::Invocations;
 use crate::metrics::{Counter, WorkerMetrics};
@@ -94,7 +94,7 @@ fn refuse_invocation(
 }
 
 /// Polls every invocation of the worker once and answers those that ended.
-pub fn run<P: Port>(
+pub fn run<P: Exits>(
     environment: &WorkerEnvironment<'_>,
     invocations: &mut Invocations<Origin>,
     port: &mut P,
@@ -106,7 +106,7 @@ pub fn run<P: Port>(
 }
 
 /// Ends every invocation of the worker, which stops, and answers them.
-pub fn end_all<P: Port>(
+pub fn end_all<P: Exits>(
     environment: &WorkerEnvironment<'_>,
     invocations: &mut Invocations<Origin>,
     port: &mut P,
@@ -118,7 +118,7 @@ pub fn end_all<P: Port>(
 }
 
 /// Takes the end of an invocation: stores the reply for copies of the request and sends it.
-fn finish<P: Port>(
+fn finish<P: Exits>(
     metrics: &WorkerMetrics,
     port: &mut P,
     outgoing: &mut Outgoing,
@@ -134,8 +134,8 @@ fn finish<P: Port>(
         }
     }
     match origin.route {
-        Route::Frame(peer) => {
-            let to = Addressee { peer, token: session.token, home_core: session.home_core };
+        Route::Frame { port: arrived_at, peer } => {
+            let to = Addressee { port: arrived_at, peer, token: session.token, home_core: session.home_core };
             let head = (sequence as u32, status);
             outgoing.reply(port, metrics, &to, head, reply.len(), |body| body.copy_from_slice(reply));
         }

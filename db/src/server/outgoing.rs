@@ -8,16 +8,18 @@
 //! The frame of the latest reply is remembered, so replies of one request frame cost no lookup; other
 //! peers are found through a small direct-mapped table, where a collision costs a frame that could have
 //! been shared and nothing else. Nothing allocates after the start. A reply that fits no frame becomes
-//! `UseStream`. Frames leave when the outbox is full or the worker's round ends. A port that breaks on the
-//! way is reported at the end of the round, by [`Outgoing::send`].
+//! `UseStream`. Frames leave when the outbox is full, when a reply has to leave from another port than those
+//! before it, or when the worker's round ends. A port that breaks on the way is reported at the end of the
+//! round, by [`Outgoing::send`].
 
 use std::io;
 use std::net::SocketAddr;
 
-use net::{Outbox, Port};
+use net::Outbox;
 use wire::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, MESSAGE_HEADER_BYTES};
 use wire::{FrameWriter, Status};
 
+use super::ports::Exits;
 use crate::limits::OUTGOING_FRAMES;
 use crate::metrics::{Counter, WorkerMetrics};
 
@@ -30,6 +32,8 @@ const NO_FRAME: usize = usize::MAX;
 /// To whom a reply goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Addressee {
+    /// Index of the worker from whose port the reply leaves.
+    pub port: u16,
     /// The client's address.
     pub peer: SocketAddr,
     /// The session's token.
@@ -46,6 +50,8 @@ pub struct Outgoing {
     peers: [u16; PEER_SLOTS],
     current: usize,
     current_peer: SocketAddr,
+    /// The port from which all frames leave that are open.
+    exit: u16,
     view: u64,
     broken: Option<io::Error>,
 }
@@ -61,6 +67,7 @@ impl Outgoing {
             peers: [0; PEER_SLOTS],
             current: NO_FRAME,
             current_peer: SocketAddr::from(([0, 0, 0, 0], 0)),
+            exit: 0,
             view,
             broken: None,
         }
@@ -68,7 +75,7 @@ impl Outgoing {
 
     /// Writes one reply; `fill` gets exactly `body_bytes` of the frame, holding old bytes.
     #[inline]
-    pub fn reply<P: Port>(
+    pub fn reply<P: Exits>(
         &mut self,
         port: &mut P,
         metrics: &WorkerMetrics,
@@ -78,8 +85,8 @@ impl Outgoing {
         fill: impl FnOnce(&mut [u8]),
     ) {
         let (sequence_low, status) = head;
-        if self.current == NO_FRAME || self.current_peer != to.peer {
-            self.select(port, metrics, to.peer);
+        if self.current == NO_FRAME || self.current_peer != to.peer || self.exit != to.port {
+            self.select(port, metrics, to);
         }
         if self.tokens[self.current] == Some(to.token) {
             let (index, code) = (self.current, status as u8);
@@ -93,7 +100,7 @@ impl Outgoing {
 
     /// The rarer ways: another session in the frame, or the next frame, or a reply that fits none.
     #[inline(never)]
-    fn reply_elsewhere<P: Port>(
+    fn reply_elsewhere<P: Exits>(
         &mut self,
         port: &mut P,
         metrics: &WorkerMetrics,
@@ -121,12 +128,12 @@ impl Outgoing {
     ///
     /// # Errors
     /// When the port is broken, or broke since the last call.
-    pub fn send<P: Port>(&mut self, port: &mut P, metrics: &WorkerMetrics) -> io::Result<()> {
+    pub fn send<P: Exits>(&mut self, port: &mut P, metrics: &WorkerMetrics) -> io::Result<()> {
         self.flush(port, metrics);
         self.broken.take().map_or(Ok(()), Err)
     }
 
-    fn flush<P: Port>(&mut self, port: &mut P, metrics: &WorkerMetrics) {
+    fn flush<P: Exits>(&mut self, port: &mut P, metrics: &WorkerMetrics) {
         if self.outbox.is_empty() {
             return;
         }
@@ -139,15 +146,20 @@ impl Outgoing {
         metrics.add(Counter::BytesSent, bytes_sent);
         self.peers = [0; PEER_SLOTS];
         self.current = NO_FRAME;
-        match port.send(&mut self.outbox) {
+        match port.send(self.exit, &mut self.outbox) {
             Ok(sent) => metrics.add(Counter::FramesSent, sent as u64),
             Err(error) => self.broken = Some(error),
         }
         self.outbox.clear();
     }
 
-    /// Makes the open frame of `peer` the current one.
-    fn select<P: Port>(&mut self, port: &mut P, metrics: &WorkerMetrics, peer: SocketAddr) {
+    /// Makes the open frame of the addressee the current one.
+    fn select<P: Exits>(&mut self, port: &mut P, metrics: &WorkerMetrics, to: &Addressee) {
+        if self.exit != to.port {
+            self.flush(port, metrics);
+            self.exit = to.port;
+        }
+        let peer = to.peer;
         let slot = slot_of(&peer);
         let index = usize::from(self.peers[slot]);
         if index > 0 && self.outbox.frame(index - 1).1 == peer {
@@ -159,7 +171,7 @@ impl Outgoing {
     }
 
     /// Opens a frame for `peer`, after the current one if that is the peer's.
-    fn next_frame<P: Port>(&mut self, port: &mut P, metrics: &WorkerMetrics, peer: SocketAddr) {
+    fn next_frame<P: Exits>(&mut self, port: &mut P, metrics: &WorkerMetrics, peer: SocketAddr) {
         if self.outbox.is_full() {
             self.flush(port, metrics);
         }

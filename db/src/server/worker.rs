@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   round:  changes from the control plane        one relaxed load when there are none
-//!           receive a batch
+//!           receive a batch                       none and nothing else to do: a loaded neighbour's frames
 //!           dispatch it                           native requests run to completion
 //!           run invocations                       one poll each
 //!           send what is in the outgoing frames
@@ -16,30 +16,34 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::{Batch, IdleAction, IdleStrategy, Port};
+use net::{Batch, IdleAction, IdleStrategy, SharedPort};
 use store::Core;
 
 use super::catalog::Catalog;
 use super::change::{Change, Changes, StreamRequest};
 use super::dispatch::Dispatch;
 use super::invocation;
+use super::neighbours::{Neighbours, Outlook};
 use super::outgoing::Outgoing;
+use super::ports::Ports;
 use super::refusal::{Rate, RefusalLimit};
 use super::stream_request;
 use crate::clock::Clock;
 use crate::extension::invocation::Invocations;
 use crate::limits::{
     BACKGROUND_STEPS_IDLE, CHANGES_PER_ROUND, INVOCATIONS_PER_TURN, REFUSALS_BURST, REFUSALS_PER_SECOND,
-    SLEEP_MS_MAX,
+    SLEEP_BESIDE_LOADED_US, SLEEP_MS_MAX, STEAL_MESSAGES,
 };
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
 use crate::session::Origin;
 
 /// Everything a worker owns.
-pub struct Worker<P: Port> {
+pub struct Worker<P: SharedPort> {
     core: Core,
-    port: P,
+    ports: Ports<P>,
+    neighbours: Arc<Neighbours>,
+    outlook: Outlook,
     changes: Changes,
     metrics: Arc<WorkerMetrics>,
     clock: Clock,
@@ -54,11 +58,13 @@ pub struct Worker<P: Port> {
 }
 
 /// What a worker is given.
-pub struct WorkerParts<P: Port> {
+pub struct WorkerParts<P: SharedPort> {
     /// Its handle of the store.
     pub core: Core,
-    /// Its port.
-    pub port: P,
+    /// Its port, and the way to those of the others.
+    pub ports: Ports<P>,
+    /// All workers of the server.
+    pub neighbours: Arc<Neighbours>,
     /// Its queue of changes.
     pub changes: Changes,
     /// Its counters.
@@ -71,16 +77,18 @@ pub struct WorkerParts<P: Port> {
     pub view: u64,
 }
 
-impl<P: Port> Worker<P> {
+impl<P: SharedPort> Worker<P> {
     /// A worker that knows no session and no table yet. Called on the thread that will run it.
     ///
     /// # Errors
     /// When the kernel has no memory for the stacks of extensions.
-    pub fn new(parts: WorkerParts<P>) -> io::Result<Self> {
-        let outgoing = Outgoing::new(parts.port.frame_bytes_max(), parts.view);
+    pub fn new(mut parts: WorkerParts<P>) -> io::Result<Self> {
+        let outgoing = Outgoing::new(parts.ports.own().frame_bytes_max(), parts.view);
         Ok(Self {
             core: parts.core,
-            port: parts.port,
+            ports: parts.ports,
+            neighbours: parts.neighbours,
+            outlook: Outlook::default(),
             changes: parts.changes,
             metrics: parts.metrics,
             clock: parts.clock,
@@ -106,11 +114,12 @@ impl<P: Port> Worker<P> {
             if !self.changes.is_empty() {
                 self.take_changes();
             }
-            self.port.receive(&mut batch)?;
+            self.ports.own().receive(&mut batch)?;
             let now_us = self.clock.now_us();
-            let served = self.round(&batch, now_us);
-            self.outgoing.send(&mut self.port, &self.metrics)?;
-            self.metrics.set(Counter::FramesDropped, self.port.drops());
+            let arrived_at = self.look_around(&mut batch, now_us)?;
+            let served = self.round(&batch, arrived_at, now_us);
+            self.outgoing.send(&mut self.ports, &self.metrics)?;
+            self.metrics.set(Counter::FramesDropped, self.ports.own().drops());
             let worked = self.background(served);
             if served || worked {
                 worked_us = now_us;
@@ -121,9 +130,35 @@ impl<P: Port> Worker<P> {
         Ok(())
     }
 
-    /// Serves a batch, requests of streams, and one poll of each runnable invocation. False when there was
-    /// nothing of it.
-    fn round(&mut self, batch: &Batch, now_us: u64) -> bool {
+    /// Shows the others how loaded this worker is; without work, fills the batch from the port of one that
+    /// is. Returns whose port the batch is from.
+    fn look_around(&mut self, batch: &mut Batch, now_us: u64) -> io::Result<u16> {
+        let own = self.core.index();
+        let (frames, cut) = (!batch.is_empty(), batch.is_cut());
+        if frames || !self.requests.is_empty() || self.invocations.live() > 0 {
+            self.neighbours.load(own).work(now_us, cut);
+            if self.outlook.needs_help(now_us, frames, cut) {
+                self.neighbours.wake_one(own);
+            }
+        } else {
+            if self.outlook.is_due(now_us)
+                && let Some(loaded) = self.neighbours.loaded(own, now_us)
+            {
+                let taken = self.ports.take_from(loaded, batch, STEAL_MESSAGES)?;
+                if taken > 0 {
+                    self.metrics.add(Counter::FramesStolen, taken as u64);
+                    self.neighbours.load(own).work(now_us, false);
+                    return Ok(loaded as u16);
+                }
+            }
+            self.neighbours.load(own).rest();
+        }
+        Ok(self.ports.own_index())
+    }
+
+    /// Serves a batch that came to the port of worker `arrived_at`, requests of streams, and one poll of each
+    /// runnable invocation. False when there was nothing of it.
+    fn round(&mut self, batch: &Batch, arrived_at: u16, now_us: u64) -> bool {
         if batch.is_empty() && self.requests.is_empty() && self.invocations.live() == 0 {
             return false;
         }
@@ -141,7 +176,8 @@ impl<P: Port> Worker<P> {
             let mut dispatch = Dispatch {
                 environment,
                 catalog: &self.catalog,
-                port: &mut self.port,
+                port: &mut self.ports,
+                arrived_at,
                 outgoing: &mut self.outgoing,
                 refusals: &mut self.refusals,
                 invocations: &mut self.invocations,
@@ -153,7 +189,7 @@ impl<P: Port> Worker<P> {
         for request in self.requests.drain(..) {
             stream_request::serve(&environment, &self.catalog, &mut self.invocations, &request);
         }
-        let (port, outgoing) = (&mut self.port, &mut self.outgoing);
+        let (port, outgoing) = (&mut self.ports, &mut self.outgoing);
         invocation::run(&environment, &mut self.invocations, port, outgoing);
         if self.stopping {
             invocation::end_all(&environment, &mut self.invocations, port, outgoing);
@@ -189,7 +225,16 @@ impl<P: Port> Worker<P> {
             IdleAction::Yield => std::thread::yield_now(),
             IdleAction::Sleep => {
                 self.metrics.count(Counter::Sleeps);
-                self.port.wait(Duration::from_millis(SLEEP_MS_MAX))?;
+                let own = self.core.index();
+                let timeout = match self.neighbours.loaded(own, self.clock.now_us()) {
+                    Some(_) => Duration::from_micros(SLEEP_BESIDE_LOADED_US),
+                    None => Duration::from_millis(SLEEP_MS_MAX),
+                };
+                let load = self.neighbours.load(own);
+                load.set_asleep(true);
+                let slept = self.ports.wait(timeout);
+                load.set_asleep(false);
+                slept?;
             }
         }
         Ok(())

@@ -28,8 +28,13 @@ pub struct Origin {
 /// Where an answer goes.
 #[derive(Clone, Debug)]
 pub enum Route {
-    /// Into a frame to this address.
-    Frame(SocketAddr),
+    /// Into a frame.
+    Frame {
+        /// Index of the worker to whose port the request came: the answer leaves from there.
+        port: u16,
+        /// The client's address.
+        peer: SocketAddr,
+    },
     /// To the control thread of a stream. The channel has room for the one answer.
     Stream(SyncSender<Answer>),
 }

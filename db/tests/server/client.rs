@@ -89,6 +89,8 @@ pub struct Client {
     pub requester: Requester,
     pub opened: Opened,
     pub server: SocketAddr,
+    /// Whom the frames of the latest step came from.
+    pub answered_by: Vec<SocketAddr>,
     batch: Batch,
     outbox: Outbox,
     start: Instant,
@@ -122,7 +124,17 @@ impl Client {
         assert_eq!(server.port(), opened.core_ports[usize::from(opened.home_core)]);
         let requester = Requester::new(opened.token, opened.next_sequence, opened.credits, config);
         let (batch, outbox) = (Batch::new(), Outbox::new(port.frame_bytes_max()));
-        Ok(Self { control, port, requester, opened, server, batch, outbox, start: Instant::now() })
+        Ok(Self {
+            control,
+            port,
+            requester,
+            opened,
+            server,
+            answered_by: Vec::new(),
+            batch,
+            outbox,
+            start: Instant::now(),
+        })
     }
 
     pub fn now_us(&self) -> u64 {
@@ -143,6 +155,8 @@ impl Client {
         }
         self.port.send(&mut self.outbox).expect("a working port");
         self.port.receive(&mut self.batch).expect("a working port");
+        self.answered_by.clear();
+        self.answered_by.extend(self.batch.frames().map(|(_, from)| from));
         let now_us = self.now_us();
         let mut complete = |completion: wire::Completion<'_>| {
             ended(completion.tag, (completion.status, completion.body.to_vec()));

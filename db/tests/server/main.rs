@@ -13,6 +13,7 @@ mod isolation;
 mod limits;
 mod logs;
 mod restart;
+mod stealing;
 mod streams;
 mod versions;
 

@@ -87,19 +87,35 @@ impl ReceiveMessages {
     pub(super) fn receive(&mut self, fd: BorrowedFd<'_>, batch: &mut Batch) -> io::Result<usize> {
         batch.clear();
         self.aim(batch.memory());
-        let received = if self.burst { self.receive_many(fd) } else { self.receive_one(fd) };
-        let received = match received {
-            Ok(received) => received,
-            Err(error) if is_passing(&error) => 0,
-            Err(error) => return Err(error),
-        };
+        let slots = self.headers.len();
+        let received = if self.burst { self.receive_many(fd, slots) } else { self.receive_one(fd) };
+        let received = passing_is_none(received)?;
         // Two finds in a row begin a burst, a call that took one at most ends it: the lone request of a
         // latency-bound client never pays for the longer call.
         self.burst = if self.burst { received > 1 } else { self.found && received > 0 };
         self.found = received > 0;
         for slot in 0..received {
-            self.deliver(slot, batch);
+            self.deliver(slot, batch, true);
         }
+        batch.set_cut(received == slots);
+        Ok(batch.len())
+    }
+
+    /// Receives from a socket of another port. What the kernel dropped there is the other's to count.
+    pub(super) fn receive_at(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        batch: &mut Batch,
+        messages_max: usize,
+    ) -> io::Result<usize> {
+        batch.clear();
+        self.aim(batch.memory());
+        let slots = self.headers.len().min(messages_max);
+        let received = passing_is_none(self.receive_many(fd, slots))?;
+        for slot in 0..received {
+            self.deliver(slot, batch, false);
+        }
+        batch.set_cut(received == slots);
         Ok(batch.len())
     }
 
@@ -115,11 +131,12 @@ impl ReceiveMessages {
         Ok(1)
     }
 
-    fn receive_many(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
-        let count = self.headers.len() as u32;
+    fn receive_many(&mut self, fd: BorrowedFd<'_>, slots: usize) -> io::Result<usize> {
+        let headers = &mut self.headers[..slots];
+        let count = headers.len() as u32;
         // SAFETY: as in `receive_one`, for every header and its own slot.
         let received = unsafe {
-            libc::recvmmsg(fd.as_raw_fd(), self.headers.as_mut_ptr(), count, libc::MSG_DONTWAIT, null_mut())
+            libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT, null_mut())
         };
         if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received as usize) }
     }
@@ -135,8 +152,8 @@ impl ReceiveMessages {
         self.target = memory.as_ptr() as usize;
     }
 
-    /// Cuts what arrived in `slot` into frames.
-    fn deliver(&mut self, slot: usize, batch: &mut Batch) {
+    /// Cuts what arrived in `slot` into frames; counts the kernel's drops if the socket is our own.
+    fn deliver(&mut self, slot: usize, batch: &mut Batch, own: bool) {
         let header = &mut self.headers[slot];
         let bytes = header.msg_len as usize;
         let mut frame_bytes = bytes;
@@ -145,7 +162,7 @@ impl ReceiveMessages {
             if let Some(segment_bytes) = beside.segment_bytes {
                 frame_bytes = segment_bytes;
             }
-            if let Some(kernel_drops) = beside.kernel_drops {
+            if let Some(kernel_drops) = beside.kernel_drops.filter(|_| own) {
                 self.drops += u64::from(kernel_drops.wrapping_sub(self.kernel_drops));
                 self.kernel_drops = kernel_drops;
             }
@@ -173,6 +190,14 @@ fn rearm(header: &mut libc::msghdr, control: &mut Control) {
     }
     header.msg_flags = 0;
     control::lend(header, control);
+}
+
+/// How many messages a call brought, where what passes counts as none.
+fn passing_is_none(received: io::Result<usize>) -> io::Result<usize> {
+    match received {
+        Err(error) if is_passing(&error) => Ok(0),
+        received => received,
+    }
 }
 
 /// True for what a receive may report without the socket being broken: nothing there, a signal, or the

@@ -259,7 +259,7 @@ fn a_preemption_on_a_full_stack_ends_the_entry_and_not_the_process() {
 
 #[test]
 fn a_lost_timer_is_made_up_for_by_the_watchdog() {
-    let (mut thread, _watchdog) = (Preempted::new(50), Watchdog::start().expect("a thread"));
+    let (mut thread, _watchdog) = (Preempted::new(50), Watchdog::start(|| {}).expect("a thread"));
     let (bench, before) = (Bench::default(), watchdog::counts().0);
     let stack = thread.pool.take().expect("a stack");
     let (data, nothing) = (ptr::from_ref(&bench).cast_mut().cast(), ptr::null_mut());
@@ -284,7 +284,7 @@ unsafe extern "C" fn is_stuck_in_the_host(bench: *mut c_void) -> u64 {
 
 #[test]
 fn a_worker_that_is_stuck_is_reported() {
-    let (mut thread, _watchdog) = (Preempted::new(50), Watchdog::start().expect("a thread"));
+    let (mut thread, _watchdog) = (Preempted::new(50), Watchdog::start(|| {}).expect("a thread"));
     let (bench, before) = (Bench::default(), watchdog::counts().1);
     let parked = thread.parked(is_stuck_in_the_host, &bench);
     assert_eq!(bench.count.load(Relaxed), 1);

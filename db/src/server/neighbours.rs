@@ -1,0 +1,162 @@
+//! How the workers know of each other: what each shows of its load, and how to wake it.
+//!
+//! ```text
+//!   worker:    work, rest ──▶ its load ◀── loaded ─── a worker with nothing to do
+//!   worker that stays loaded ─── wake ──▶ a worker that sleeps
+//!   watchdog:  a worker that stays away ── wake ──▶ a worker that sleeps
+//! ```
+//! Nobody waits for anybody here. A worker looks at others only when it has nothing to do, and not at every
+//! turn, so that an idle one costs a busy one next to nothing. See "Where work goes" in docs/notes.md.
+
+use net::Waker;
+
+use crate::limits::{LOADED_ROUNDS_TO_WAKE, STEAL_AFTER_US, STEAL_LOOK_US, WAKE_NEIGHBOUR_US};
+use crate::sched::load::Load;
+
+struct Neighbour {
+    load: Load,
+    waker: Waker,
+}
+
+/// All workers of a server, by index.
+pub struct Neighbours {
+    all: Box<[Neighbour]>,
+}
+
+impl Neighbours {
+    /// Workers that these wake. Nobody works.
+    #[must_use]
+    pub fn new(wakers: impl IntoIterator<Item = Waker>) -> Self {
+        Self { all: wakers.into_iter().map(|waker| Neighbour { load: Load::default(), waker }).collect() }
+    }
+
+    /// What a worker shows.
+    #[must_use]
+    pub fn load(&self, index: usize) -> &Load {
+        &self.all[index].load
+    }
+
+    /// The nearest worker after `own` that is loaded.
+    #[must_use]
+    pub fn loaded(&self, own: usize, now_us: u64) -> Option<usize> {
+        self.after(own).find(|&index| self.all[index].load.is_loaded(now_us))
+    }
+
+    /// Wakes the nearest worker after `own` that sleeps.
+    pub fn wake_one(&self, own: usize) {
+        if let Some(index) = self.after(own).find(|&index| self.all[index].load.is_asleep()) {
+            self.all[index].waker.wake();
+        }
+    }
+
+    /// Wakes a worker for each one that does not come back to its port. Called now and then by a thread that
+    /// is no worker.
+    pub fn help_the_absent(&self, now_us: u64) {
+        for (own, neighbour) in self.all.iter().enumerate() {
+            if neighbour.load.is_absent(now_us) {
+                self.wake_one(own);
+            }
+        }
+    }
+
+    fn after(&self, own: usize) -> impl Iterator<Item = usize> {
+        let count = self.all.len();
+        (own + 1..own + count).map(move |index| index % count)
+    }
+}
+
+/// What one worker keeps in mind of its neighbours.
+#[derive(Debug, Default)]
+pub struct Outlook {
+    /// When it looks for a loaded one next.
+    look_us: u64,
+    /// When its latest round began.
+    round_us: u64,
+    /// Rounds in a row that found frames which had to wait.
+    loaded_rounds: u32,
+    /// When it last woke one.
+    woke_us: u64,
+}
+
+impl Outlook {
+    /// Whether it is time to look for a loaded neighbour.
+    #[inline]
+    pub fn is_due(&mut self, now_us: u64) -> bool {
+        let due = now_us >= self.look_us;
+        if due {
+            self.look_us = now_us + STEAL_LOOK_US;
+        }
+        due
+    }
+
+    /// A round begins that takes `frames` frames, or none. True when the worker has been loaded for a while
+    /// and should have help.
+    #[inline]
+    pub fn needs_help(&mut self, now_us: u64, frames: bool, cut: bool) -> bool {
+        let waited = now_us.saturating_sub(self.round_us) >= STEAL_AFTER_US;
+        self.round_us = now_us;
+        if !(frames && (waited || cut)) {
+            self.loaded_rounds = 0;
+            return false;
+        }
+        self.loaded_rounds = self.loaded_rounds.saturating_add(1);
+        if self.loaded_rounds < LOADED_ROUNDS_TO_WAKE || now_us < self.woke_us + WAKE_NEIGHBOUR_US {
+            return false;
+        }
+        self.woke_us = now_us;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use net::{Faults, LoopbackClock, LoopbackNetwork, Port};
+
+    use super::{Neighbours, Outlook};
+    use crate::limits::{ABSENT_AFTER_US, LOADED_ROUNDS_TO_WAKE, WAKE_NEIGHBOUR_US};
+
+    #[test]
+    fn a_loaded_neighbour_is_found_and_oneself_never() {
+        let network = LoopbackNetwork::new(1, Faults::default(), LoopbackClock::Real);
+        let ports: Vec<_> = (0..4).map(|_| network.port().expect("a port")).collect();
+        let neighbours = Neighbours::new(ports.iter().map(Port::waker));
+        assert_eq!(neighbours.loaded(2, 10), None);
+        neighbours.load(2).work(10, true);
+        assert_eq!(neighbours.loaded(2, 10), None);
+        assert_eq!(neighbours.loaded(3, 10), Some(2));
+        neighbours.load(0).work(10, true);
+        assert_eq!(neighbours.loaded(3, 10), Some(0), "the nearest one");
+        neighbours.load(0).rest();
+        assert_eq!(neighbours.loaded(3, 10), Some(2));
+    }
+
+    #[test]
+    fn who_sleeps_is_woken_for_one_who_stays_away() {
+        let network = LoopbackNetwork::new(1, Faults::default(), LoopbackClock::Real);
+        let mut ports: Vec<_> = (0..2).map(|_| network.port().expect("a port")).collect();
+        let neighbours = Neighbours::new(ports.iter().map(Port::waker));
+        neighbours.load(0).work(0, false);
+        neighbours.load(1).set_asleep(true);
+        neighbours.help_the_absent(ABSENT_AFTER_US);
+        // Would last for an hour without the wake.
+        ports[1].wait(Duration::from_secs(3600)).expect("a working port");
+    }
+
+    #[test]
+    fn help_is_asked_for_by_who_stays_loaded_and_not_too_often() {
+        let mut outlook = Outlook::default();
+        let mut now_us = WAKE_NEIGHBOUR_US;
+        assert!(!outlook.needs_help(now_us, false, false));
+        for _ in 1..LOADED_ROUNDS_TO_WAKE {
+            now_us += 1;
+            assert!(!outlook.needs_help(now_us, true, true));
+        }
+        assert!(outlook.needs_help(now_us + 1, true, true));
+        assert!(!outlook.needs_help(now_us + 2, true, true), "it has just been asked for");
+        assert!(outlook.needs_help(now_us + 1 + WAKE_NEIGHBOUR_US, true, true));
+        assert!(!outlook.needs_help(now_us + 2 + 2 * WAKE_NEIGHBOUR_US, false, false), "no frame waits");
+        assert!(!outlook.needs_help(now_us + 3 + 2 * WAKE_NEIGHBOUR_US, true, true), "a single loaded round");
+    }
+}
