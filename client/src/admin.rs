@@ -79,7 +79,15 @@ impl Admin {
     /// # Errors
     /// A refusal, or no answer.
     pub fn statistics(&mut self) -> Result<Vec<Statistic>, Error> {
-        self.call(&AdminRequest::Statistics)
+        self.call(&AdminRequest::Statistics { tenant: None })
+    }
+
+    /// Reads the counters of a tenant.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn tenant_statistics(&mut self, tenant: &str) -> Result<Vec<Statistic>, Error> {
+        self.call(&AdminRequest::Statistics { tenant: Some(tenant) })
     }
 
     /// Lists the open sessions of all tenants.

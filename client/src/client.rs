@@ -154,7 +154,7 @@ pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
             | ExtensionDescribe { .. }
             | ExtensionResolve { .. }
             | ExtensionLogs { .. }
-            | Statistics
+            | Statistics { .. }
             | SessionList
             | AuditRead { .. }
             | GrantList

@@ -89,7 +89,7 @@ counters! {
     KilledYields = "killed_yields",
     /// Invocations that found too many others parked.
     KilledParked = "killed_parked",
-    /// Cycles of turns of invocations: polls, commits and answers.
+    /// Time of turns of invocations: polls, commits and answers.
     InvocationCycles = "invocation_cycles",
     /// Commits of invocations that were tried again after a conflict.
     CommitConflicts = "commit_conflicts",

@@ -1,10 +1,11 @@
-//! Tenants: their identity, their secrets, their limits.
+//! Tenants: their identity, their secrets, their limits, what they did.
 //!
 //! A tenant is known to the data path by its number alone; name and secret matter only when a session is
 //! opened. Numbers are never given out again, so nothing that outlives a tenant can be mistaken for a
 //! thing of another one.
 
 pub mod account;
+pub mod ledger;
 pub mod limit;
 pub mod secret;
 

@@ -124,7 +124,9 @@ fn a_tenant_administers_itself_and_nobody_else() {
 fn nothing_happens_on_a_stream_that_was_not_opened() {
     let server = Server::start();
     server.tenant("acme");
-    for request in [AdminRequest::TenantList, AdminRequest::TableList, AdminRequest::Statistics] {
+    for request in
+        [AdminRequest::TenantList, AdminRequest::TableList, AdminRequest::Statistics { tenant: None }]
+    {
         let mut stream = RawStream::connect(server.address()).unwrap();
         if let Ok((status, _)) = stream.call(request.opcode(), &request.encode().unwrap()) {
             assert_ne!(status, Status::Ok, "{request:?}");

@@ -70,7 +70,7 @@ impl Client {
     /// # Errors
     /// A refusal, or no answer.
     pub fn statistics(&mut self) -> Result<Vec<Statistic>, Error> {
-        administer(&mut self.session, &AdminRequest::Statistics)
+        administer(&mut self.session, &AdminRequest::Statistics { tenant: None })
     }
 
     /// Reads the limits that hold for the tenant.

@@ -40,7 +40,7 @@ pub struct Global {
     /// Where the server is: HOST:PORT of its stream port.
     #[arg(long, global = true, env = "SPLINTER_ADDRESS")]
     pub address: Option<String>,
-    /// Who is asking.
+    /// Who is asking; to `stats` with the administrator's secret, whom to count.
     #[arg(long, global = true, env = "SPLINTER_TENANT")]
     pub tenant: Option<String>,
     /// The tenant's secret, or @FILE that holds it.
@@ -147,7 +147,7 @@ pub enum Command {
         #[arg(long, default_value_t = 10)]
         count: u32,
     },
-    /// What the server counts.
+    /// What the server counts: all of it for the administrator, or with --tenant that tenant; else the tenant's own.
     Stats {
         /// Only names that contain this.
         filter: Option<String>,

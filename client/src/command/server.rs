@@ -25,11 +25,13 @@ pub fn ping(settings: &Settings, count: u32) -> Result<Answer, Failure> {
     Ok(Answer::new(text, value))
 }
 
-/// Prints the counters: of the whole server for the administrator, else those that the tenant may see.
+/// Prints the counters: for the administrator those of the whole server, or of the tenant that is given with the
+/// command, else those that the tenant may see.
 pub fn stats(settings: &Settings, filter: Option<&str>) -> Result<Answer, Failure> {
-    let mut statistics = match settings.is_admin() {
-        true => settings.connect_admin()?.statistics()?,
-        false => settings.connect()?.statistics()?,
+    let mut statistics = match settings.given_tenant() {
+        _ if !settings.is_admin() => settings.connect()?.statistics()?,
+        Some(tenant) => settings.connect_admin()?.tenant_statistics(tenant)?,
+        None => settings.connect_admin()?.statistics()?,
     };
     statistics.retain(|statistic| filter.is_none_or(|filter| statistic.name.contains(filter)));
     let mut rows = vec![vec!["counter".to_owned(), "value".to_owned()]];

@@ -63,6 +63,11 @@ impl Settings {
         self.given.admin_secret.is_some() || self.profile.admin_secret.is_some()
     }
 
+    /// The tenant that was given with the command, not in the profile.
+    pub fn given_tenant(&self) -> Option<&str> {
+        self.given.tenant.as_deref()
+    }
+
     /// How to print.
     pub fn output(&self) -> Output {
         self.given.output

@@ -233,7 +233,7 @@ impl World {
                 ok(ExtensionResolved { extension: self.extension, version: 1, functions }.encode())
             }
             AdminRequest::ExtensionResolve { .. } => (Status::UnknownExtension, vec![]),
-            AdminRequest::Statistics => {
+            AdminRequest::Statistics { .. } => {
                 ok(vec![Statistic { name: "executions".to_owned(), value: self.executions }].encode())
             }
             AdminRequest::SessionList => {

@@ -43,6 +43,7 @@ use crate::sched::cycles;
 use crate::sched::fault::Guarded;
 use crate::sched::preempt::Preemption;
 use crate::sched::stack::StackPool;
+use crate::tenant::ledger::Entry;
 use ending::{Body, Ending};
 use fair::{Fair, PlaceId};
 use slot::{Progress, Slot};
@@ -207,7 +208,7 @@ impl<O> Invocations<O> {
             let of = unsafe { slot.as_ref() }.extension_address();
             if polls == self.pace.polls || ((of != extension || turn.was_parked) && polls > 0) {
                 let now = cycles::now();
-                self.charge(&mut place, now - reading);
+                self.charge(environment, &mut place, now - reading);
                 self.pace.measured(now - reading, polls, slice);
                 (reading, polls) = (now, 0);
                 if now >= ends {
@@ -236,7 +237,7 @@ impl<O> Invocations<O> {
                     // SAFETY: as above.
                     unsafe { slot.as_ref() }.note_short_poll(environment.now_us);
                     let now = cycles::now();
-                    self.charge(&mut place, now - reading);
+                    self.charge(environment, &mut place, now - reading);
                     self.yielded(slot, environment, (now - reading) / u64::from(polls), on_done);
                     (reading, polls) = (now, 0);
                 }
@@ -248,16 +249,24 @@ impl<O> Invocations<O> {
             }
         }
         let now = cycles::now();
-        self.charge(&mut place, now - reading);
+        self.charge(environment, &mut place, now - reading);
         now
     }
 
     /// The polls since the last reading were of this place.
     #[inline]
-    fn charge(&mut self, place: &mut Option<PlaceId>, cycles: u64) {
+    fn charge(&mut self, environment: &WorkerEnvironment<'_>, place: &mut Option<PlaceId>, cycles: u64) {
         if let Some(place) = place.take() {
-            self.queue.charge(place, cycles.min(SLICES_CHARGED_MAX * self.preemption.slice()));
+            let cycles = cycles.min(SLICES_CHARGED_MAX * self.preemption.slice());
+            self.charge_tenant(environment, place, cycles);
         }
+    }
+
+    /// A tenant has used the thread: its share gets smaller, and its ledger says so.
+    #[inline]
+    fn charge_tenant(&mut self, environment: &WorkerEnvironment<'_>, place: PlaceId, cycles: u64) {
+        let account = self.queue.charge(place, cycles);
+        account.ledger.page(environment.core.index()).add(Entry::InvocationCycles, cycles);
     }
 
     /// Ends all that have not ended, with `Unavailable`: the worker stops.

@@ -92,7 +92,7 @@ fn serve_role(
         (AdminRequest::TenantLimitsSet { name, changes }, Role::Administrator) => {
             limits::change(control, name, changes)
         }
-        (AdminRequest::Statistics, role) => statistics::read(control, role),
+        (AdminRequest::Statistics { tenant }, role) => statistics::read(control, role, *tenant),
         (AdminRequest::SessionList, role) => sessions::list(control, role),
         (AdminRequest::SessionRevoke { client_id }, role) => sessions::revoke(control, role, *client_id),
         (AdminRequest::AuditRead { after, count }, role) => audit::read(control, role, *after, *count),

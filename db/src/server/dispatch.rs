@@ -32,6 +32,7 @@ use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::{WorkerEnvironment, read};
 use crate::session::{Origin, Route, Session};
 use crate::tablet::TableEntry;
+use crate::tenant::ledger::{Entry, Page};
 
 /// What one round of a worker dispatches with.
 pub struct Dispatch<'w, P: Exits> {
@@ -110,13 +111,15 @@ impl<'w, P: Exits> Dispatch<'w, P> {
     ) {
         session.seen(self.environment.now_us);
         session.ring.acknowledge(group.first_unacknowledged);
-        let mut requests = 0;
+        let page = self.page(session);
+        let (mut requests, mut body_bytes) = (0, 0);
         for message in group.messages() {
             let Ok(message) = message else {
                 self.environment.metrics.count(Counter::FramesMalformed);
                 break;
             };
             requests += 1;
+            body_bytes += message.body.len();
             let sequence = group.sequence(message.sequence_low);
             let decoded = if view == self.view {
                 Request::decode(message.code, message.body)
@@ -132,6 +135,8 @@ impl<'w, P: Exits> Dispatch<'w, P> {
             }
         }
         self.environment.metrics.add(Counter::Requests, requests);
+        page.add(Entry::Requests, requests);
+        page.add(Entry::BytesReceived, body_bytes as u64);
     }
 
     /// Puts a request into the chunk and asks for its bucket; executes the chunk when it is full.
@@ -174,10 +179,13 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         let (environment, session) = (self.environment, pending.session);
         let caller = Caller { session, sequence: pending.sequence };
         let (catalog, invocations) = (self.catalog, &mut *self.invocations);
+        let page = session.account.ledger.page(environment.core.index());
+        page.add(Entry::of(&pending.request), 1);
         let mut place = FramePlace {
             outgoing: self.outgoing,
             port: self.port,
             metrics: environment.metrics,
+            page,
             to: Addressee {
                 port: self.arrived_at,
                 peer: pending.peer,
@@ -217,11 +225,19 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         }
     }
 
-    fn place<'s>(&'s mut self, session: &Session, sequence: u64, peer: SocketAddr) -> FramePlace<'s, P> {
+    /// The worker's page in the ledger of a session's tenant.
+    #[inline]
+    fn page<'s>(&self, session: &'s Session) -> &'s Page {
+        session.account.ledger.page(self.environment.core.index())
+    }
+
+    fn place<'s>(&'s mut self, session: &'s Session, sequence: u64, peer: SocketAddr) -> FramePlace<'s, P> {
+        let page = self.page(session);
         FramePlace {
             outgoing: self.outgoing,
             port: self.port,
             metrics: self.environment.metrics,
+            page,
             to: Addressee { port: self.arrived_at, peer, token: session.token, home_core: session.home_core },
             sequence_low: sequence as u32,
         }
@@ -261,6 +277,8 @@ pub struct FramePlace<'s, P: Exits> {
     pub port: &'s mut P,
     /// The worker's counters.
     pub metrics: &'s WorkerMetrics,
+    /// The tenant's counters.
+    pub page: &'s Page,
     /// Who gets the reply.
     pub to: Addressee,
     /// Low half of the request's sequence.
@@ -270,6 +288,7 @@ pub struct FramePlace<'s, P: Exits> {
 impl<P: Exits> ReplyPlace for FramePlace<'_, P> {
     #[inline]
     fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8])) {
+        self.page.answered(status, body_bytes);
         let head = (self.sequence_low, status);
         self.outgoing.reply(self.port, self.metrics, &self.to, head, body_bytes, fill);
     }

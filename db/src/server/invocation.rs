@@ -101,7 +101,7 @@ pub fn run<P: Exits>(
     outgoing: &mut Outgoing,
 ) {
     invocations.run(environment, &mut |origin, status, reply| {
-        finish(environment.metrics, port, outgoing, origin, status, reply);
+        finish(environment, port, outgoing, origin, status, reply);
     });
 }
 
@@ -113,13 +113,13 @@ pub fn end_all<P: Exits>(
     outgoing: &mut Outgoing,
 ) {
     invocations.end_all(environment, &mut |origin, status, reply| {
-        finish(environment.metrics, port, outgoing, origin, status, reply);
+        finish(environment, port, outgoing, origin, status, reply);
     });
 }
 
 /// Takes the end of an invocation: stores the reply for copies of the request and sends it.
 fn finish<P: Exits>(
-    metrics: &WorkerMetrics,
+    environment: &WorkerEnvironment<'_>,
     port: &mut P,
     outgoing: &mut Outgoing,
     origin: Origin,
@@ -127,6 +127,7 @@ fn finish<P: Exits>(
     reply: &[u8],
 ) {
     let (session, sequence) = (&origin.session, origin.sequence);
+    session.account.ledger.page(environment.core.index()).answered(status, reply.len());
     if origin.recorded {
         match status {
             Status::Retry => session.ring.release(sequence),
@@ -137,7 +138,8 @@ fn finish<P: Exits>(
         Route::Frame { port: arrived_at, peer } => {
             let to = Addressee { port: arrived_at, peer, token: session.token, home_core: session.home_core };
             let head = (sequence as u32, status);
-            outgoing.reply(port, metrics, &to, head, reply.len(), |body| body.copy_from_slice(reply));
+            outgoing
+                .reply(port, environment.metrics, &to, head, reply.len(), |body| body.copy_from_slice(reply));
         }
         Route::Stream(answer) => {
             // The stream may be gone; then nobody waits.

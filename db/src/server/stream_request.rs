@@ -17,6 +17,7 @@ use crate::extension::invocation::Invocations;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::session::{Answer, Origin, Route};
+use crate::tenant::ledger::{Entry, Page};
 
 /// Serves one request; its answer goes through the request's channel, now or when its invocation ends.
 pub fn serve(
@@ -29,7 +30,10 @@ pub fn serve(
     let metrics = environment.metrics;
     metrics.count(Counter::Requests);
     metrics.count(Counter::StreamRequests);
-    let mut place = StreamPlace { answer: &stream_request.answer };
+    let page = session.account.ledger.page(environment.core.index());
+    page.add(Entry::Requests, 1);
+    page.add(Entry::BytesReceived, stream_request.body().len() as u64);
+    let mut place = StreamPlace { answer: &stream_request.answer, page };
     if catalog.session(session.token).is_none() {
         return native::refuse(metrics, &mut place, Status::BadToken);
     }
@@ -39,6 +43,7 @@ pub fn serve(
         Ok(request) => request,
         Err(status) => return native::refuse(metrics, &mut place, status),
     };
+    page.add(Entry::of(&request), 1);
     if let Request::Invoke { .. } = request {
         invocation::start(environment, catalog, invocations, session, *sequence, &request, &mut place);
     } else {
@@ -50,10 +55,12 @@ pub fn serve(
 
 struct StreamPlace<'s> {
     answer: &'s SyncSender<Answer>,
+    page: &'s Page,
 }
 
 impl ReplyPlace for StreamPlace<'_> {
     fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8])) {
+        self.page.answered(status, body_bytes);
         let mut body = vec![0; body_bytes];
         fill(&mut body);
         // The stream may be gone; then nobody waits.

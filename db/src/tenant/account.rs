@@ -1,4 +1,4 @@
-//! The account of a tenant: the limits that hold for it now.
+//! The account of a tenant: the limits that hold for it now, and the ledger of what it did.
 //!
 //! One for each tenant of a server, shared by its sessions, tables and extensions, by control threads that
 //! change a limit and by workers that read it. Reading a limit is a relaxed load; a change is seen by the next
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::TenantId;
+use super::ledger::Ledger;
 use super::limit::TenantLimit;
 
 /// See the file's head.
@@ -16,6 +17,8 @@ use super::limit::TenantLimit;
 pub struct Account {
     /// Whose it is.
     pub tenant: TenantId,
+    /// What its requests came to.
+    pub ledger: Ledger,
     limits: [AtomicU64; TenantLimit::ALL.len()],
 }
 
@@ -24,7 +27,7 @@ impl Account {
     #[must_use]
     pub fn new(tenant: TenantId) -> Self {
         let limits = std::array::from_fn(|index| AtomicU64::new(TenantLimit::ALL[index].default_value()));
-        Self { tenant, limits }
+        Self { tenant, ledger: Ledger::new(), limits }
     }
 
     /// What holds now.

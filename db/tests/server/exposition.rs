@@ -94,6 +94,20 @@ fn what_is_shown_is_what_was_done() {
     assert_eq!(grown("splinter_core_requests_total", &[("core", "0")]), 25.0);
     assert_eq!(after.value("splinter_tenant_objects", &[("tenant", "ann")]), 10.0);
     assert_eq!(after.value("splinter_tenant_objects", &[("tenant", "bob")]), 0.0);
+    let of_ann = |name: &str| grown(name, &[("tenant", "ann")]);
+    assert_eq!(of_ann("splinter_tenant_requests_total"), 24.0);
+    assert_eq!(of_ann("splinter_tenant_puts_total"), 10.0);
+    assert_eq!(of_ann("splinter_tenant_gets_total"), 10.0);
+    assert_eq!(of_ann("splinter_tenant_invokes_total"), 4.0);
+    assert!(of_ann("splinter_tenant_invocation_seconds_total") > 0.0);
+    let answers = |tenant, status| {
+        after.find("splinter_tenant_answers_total", &[("tenant", tenant), ("status", status)])
+    };
+    assert_eq!((answers("ann", "ok"), answers("ann", "malformed")), (Some(23.0), Some(1.0)));
+    assert_eq!((answers("bob", "ok"), answers("bob", "not_found")), (None, Some(1.0)));
+    let values_bytes = 10.0 * b"value".len() as f64;
+    assert!(of_ann("splinter_tenant_received_bytes_total") > values_bytes);
+    assert!(of_ann("splinter_tenant_sent_bytes_total") > values_bytes);
     assert_eq!(after.value("splinter_store_objects", &[]), 10.0);
     assert_eq!(after.value("splinter_tenant_sessions", &[("tenant", "ann")]), 1.0);
     let version = [("tenant", "ann"), ("extension", "talker"), ("version", "1")];

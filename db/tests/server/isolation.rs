@@ -163,10 +163,20 @@ fn statistics_show_a_tenant_its_own_alone() {
     let value = |list: &[Statistic], name: &str| {
         list.iter().find(|statistic| statistic.name == name).map(|statistic| statistic.value)
     };
-    let own = read(ann.control.ask(&AdminRequest::Statistics).expect("statistics"));
-    assert_eq!((value(&own, "tables"), value(&own, "gets")), (Some(1), None));
-    let all = read(site.administrator().ask(&AdminRequest::Statistics).expect("statistics"));
-    assert_eq!((value(&all, "gets"), value(&all, "store_tables")), (Some(1), Some(1)));
+    let own = read(ann.control.ask(&AdminRequest::Statistics { tenant: None }).expect("statistics"));
+    assert_eq!((value(&own, "tables"), value(&own, "puts")), (Some(1), Some(0)));
+    assert_eq!(value(&own, "answers_ok"), None);
+    assert!(value(&own, "gets") >= Some(1) && value(&own, "gets") == value(&own, "answers_not_found"));
+    let all = read(site.administrator().ask(&AdminRequest::Statistics { tenant: None }).expect("statistics"));
+    assert_eq!((value(&all, "gets"), value(&all, "store_tables")), (value(&own, "gets"), Some(1)));
+    let (_bob, _) = site.tenant_with_table("bob");
+    let of = |tenant| AdminRequest::Statistics { tenant: Some(tenant) };
+    assert_eq!(read(site.administrator().ask(&of("ann")).expect("statistics")), own);
+    assert_eq!(read(ann.control.ask(&of("ann")).expect("its own")), own);
+    assert_eq!(site.administrator().ask(&of("eve")).expect_err("nobody").0, Status::UnknownTenant);
+    for other in ["bob", "eve"] {
+        assert_eq!(ann.control.ask(&of(other)).expect_err("not its own").0, Status::NotPermitted);
+    }
 }
 
 #[test]

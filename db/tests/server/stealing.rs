@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A counter of all workers.
 fn counter(site: &Site, name: &str) -> u64 {
-    let answer = site.administrator().ask(&AdminRequest::Statistics).expect("statistics");
+    let answer = site.administrator().ask(&AdminRequest::Statistics { tenant: None }).expect("statistics");
     let statistics = Vec::<Statistic>::decode(&answer).expect("statistics");
     statistics.iter().find(|statistic| statistic.name == name).expect("a counter of this name").value
 }

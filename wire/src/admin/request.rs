@@ -119,7 +119,10 @@ pub enum AdminRequest<'a> {
         count: u32,
     },
     /// Reads the counters that the caller may see: a `Vec` of [`crate::Statistic`].
-    Statistics,
+    Statistics {
+        /// Those of this tenant; `None` for all, which to a tenant are its own.
+        tenant: Option<&'a str>,
+    },
     /// Lists the open sessions: a `Vec` of [`crate::SessionEntry`].
     SessionList,
     /// Ends a session: empty.
@@ -179,7 +182,7 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::ExtensionPin { .. } => opcode::EXTENSION_PIN,
             AdminRequest::ExtensionPromote { .. } => opcode::EXTENSION_PROMOTE,
             AdminRequest::ExtensionLogs { .. } => opcode::EXTENSION_LOGS,
-            AdminRequest::Statistics => opcode::STATISTICS,
+            AdminRequest::Statistics { .. } => opcode::STATISTICS,
             AdminRequest::SessionList => opcode::SESSION_LIST,
             AdminRequest::SessionRevoke { .. } => opcode::SESSION_REVOKE,
             AdminRequest::AuditRead { .. } => opcode::AUDIT_READ,
@@ -200,10 +203,11 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::TenantList
             | AdminRequest::TableList
             | AdminRequest::ExtensionList
-            | AdminRequest::Statistics
+            | AdminRequest::Statistics { tenant: None }
             | AdminRequest::SessionList
             | AdminRequest::GrantList => {}
-            AdminRequest::TenantCreate { name }
+            AdminRequest::Statistics { tenant: Some(name) }
+            | AdminRequest::TenantCreate { name }
             | AdminRequest::TenantDrop { name }
             | AdminRequest::TableCreate { name }
             | AdminRequest::TableDrop { name }
@@ -294,7 +298,8 @@ impl<'a> AdminRequest<'a> {
                 after: reader.u64()?,
                 count: reader.u32()?,
             },
-            opcode::STATISTICS => AdminRequest::Statistics,
+            opcode::STATISTICS if reader.bytes_left() == 0 => AdminRequest::Statistics { tenant: None },
+            opcode::STATISTICS => AdminRequest::Statistics { tenant: Some(reader.name()?) },
             opcode::SESSION_LIST => AdminRequest::SessionList,
             opcode::SESSION_REVOKE => AdminRequest::SessionRevoke { client_id: reader.u64()? },
             opcode::AUDIT_READ => AdminRequest::AuditRead { after: reader.u64()?, count: reader.u32()? },

@@ -223,15 +223,16 @@ impl<T> Fair<T> {
         self.list(turn.place);
     }
 
-    /// A tenant has used this many cycles.
+    /// A tenant has used this many cycles: its account.
     #[inline]
-    pub(super) fn charge(&mut self, id: PlaceId, cycles: u64) {
+    pub(super) fn charge(&mut self, id: PlaceId, cycles: u64) -> &Account {
         let debt_max = (TENANT_DEBT_SLICES_MAX * self.quantum) as i64;
         let place = &mut self.places[id.0 as usize];
         place.deficit = (place.deficit - cycles as i64).max(-debt_max);
         if !place.parked.is_empty() {
             place.since_parked = place.since_parked.saturating_add(cycles);
         }
+        &place.account
     }
 
     /// Takes the newest parked one of the tenant that has most of them.

@@ -68,7 +68,7 @@ impl<O> Invocations<O> {
         // SAFETY: a slot in hand is ours alone.
         let overrunner = unsafe { slot.as_mut() };
         let charged = used.min(overrunner.cycles_charged_max(self.preemption.slice()));
-        self.queue.charge(overrunner.place(), charged);
+        self.charge_tenant(environment, overrunner.place(), charged);
         overrunner.note_overrun(environment.now_us);
         if let Some(kill) = overrunner.charge(environment, charged) {
             return self.finish(slot, environment, Ending::killed(kill), on_done);

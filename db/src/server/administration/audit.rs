@@ -74,7 +74,7 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
         | AdminRequest::ExtensionResolve { .. }
         | AdminRequest::ExtensionLogs { .. }
         | AdminRequest::GrantList
-        | AdminRequest::Statistics
+        | AdminRequest::Statistics { .. }
         | AdminRequest::SessionList
         | AdminRequest::AuditRead { .. } => return None,
     })

@@ -1,32 +1,57 @@
 //! Counters: for the administrator all of them, for a tenant those of what it has.
 
-use wire::{Body, Statistic};
+use wire::{Body, Statistic, Status};
 
 use crate::metrics::{Counter, total};
-use crate::sched::watchdog;
+use crate::sched::{cycles, watchdog};
 use crate::server::control::{Control, OpenSession, Refusal, lock};
 use crate::server::opening::Role;
 use crate::tenant::TenantId;
+use crate::tenant::ledger::{self, Entry};
 
-pub(super) fn read(control: &Control, role: &Role) -> Result<Vec<u8>, Refusal> {
-    let statistics = match role {
-        Role::Administrator => of_server(control),
-        Role::Tenant(session) => of_tenant(control, session.tenant),
+pub(super) fn read(control: &Control, role: &Role, of: Option<&str>) -> Result<Vec<u8>, Refusal> {
+    let statistics = match (role, of) {
+        (Role::Administrator, None) => of_server(control),
+        (Role::Administrator, Some(name)) => of_tenant(control, tenant_named(control, name)?),
+        (Role::Tenant(session), None) => of_tenant(control, session.tenant),
+        (Role::Tenant(session), Some(name)) => {
+            let own = control.metadata.tenant_find(name)?.is_some_and(|row| row.id == session.tenant);
+            if !own {
+                return Err(Refusal::new(Status::NotPermitted, "a tenant sees its own counters"));
+            }
+            of_tenant(control, session.tenant)
+        }
     };
     Ok(statistics.encode())
+}
+
+fn tenant_named(control: &Control, name: &str) -> Result<TenantId, Refusal> {
+    let row = control.metadata.tenant_find(name)?;
+    row.map(|row| row.id)
+        .ok_or_else(|| Refusal::new(Status::UnknownTenant, format!("there is no tenant `{name}`")))
 }
 
 fn of_tenant(control: &Control, tenant: TenantId) -> Vec<Statistic> {
     let tables = control.tables_of(tenant);
     let own = |open: &&OpenSession| open.session.tenant == tenant;
-    vec![
+    let mut statistics = vec![
         statistic("tables", tables.len() as u64),
         statistic("objects", tables.iter().map(|entry| entry.table.objects()).sum()),
         statistic("object_bytes", tables.iter().map(|entry| entry.table.bytes()).sum()),
         statistic("index_bytes", tables.iter().map(|entry| entry.table.index_bytes()).sum()),
         statistic("extensions", control.registry.names(tenant).len() as u64),
         statistic("sessions", lock(&control.sessions).values().filter(own).count() as u64),
-    ]
+    ];
+    let sums = control.accounts.of(tenant).ledger.sums();
+    statistics.extend(Entry::ALL.iter().map(|entry| match entry {
+        Entry::InvocationCycles => statistic("invocation_us", cycles::to_us(sums.of(*entry))),
+        entry => statistic(entry.name(), sums.of(*entry)),
+    }));
+    let answers = sums.answers();
+    statistics.extend(
+        answers.map(|(status, count)| statistic(&format!("answers_{}", ledger::status_name(status)), count)),
+    );
+    statistics
 }
 
 fn of_server(control: &Control) -> Vec<Statistic> {

@@ -1,4 +1,4 @@
-//! What each tenant has.
+//! What each tenant has, and what its requests came to.
 //!
 //! A tenant is shown from its creation to its end, at most [`METRICS_ROWS_MAX`] of them, the oldest first.
 
@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use super::text::{Kind, Text};
 use crate::limits::METRICS_ROWS_MAX;
+use crate::sched::cycles;
 use crate::server::control::{Control, Refusal, lock};
 use crate::tablet::TableEntry;
 use crate::tenant::TenantId;
+use crate::tenant::ledger::{self, Entry, Sums};
 
 /// All tenants that are shown.
 pub(super) struct Tenants {
@@ -27,6 +29,7 @@ struct Row {
     objects: u64,
     object_bytes: u64,
     index_bytes: u64,
+    sums: Sums,
 }
 
 impl Tenants {
@@ -48,6 +51,11 @@ impl Tenants {
         for entry in tables {
             if let Some(row) = rows.get_mut(&entry.tenant) {
                 row.add(&entry);
+            }
+        }
+        for account in control.accounts.all() {
+            if let Some(row) = rows.get_mut(&account.tenant) {
+                row.sums = account.ledger.sums();
             }
         }
         Ok(Self { rows, left_out })
@@ -74,13 +82,36 @@ impl Tenants {
                 text.sample(&[("tenant", &row.name)], value(row))?;
             }
         }
+        self.write_ledgers(text)
+    }
+
+    fn write_ledgers<W: FnMut(&[u8]) -> io::Result<()>>(&self, text: &mut Text<W>) -> io::Result<()> {
+        for entry in Entry::ALL {
+            text.family(&family(*entry), Kind::Counter, entry.text())?;
+            for row in self.rows.values() {
+                let (labels, value) = ([("tenant", row.name.as_str())], row.sums.of(*entry));
+                match entry {
+                    Entry::InvocationCycles => text.seconds(&labels, "", cycles::to_ns(value))?,
+                    _ => text.sample(&labels, value)?,
+                }
+            }
+        }
+        let help = "Answers to the tenant's requests, by status.";
+        text.family("splinter_tenant_answers_total", Kind::Counter, help)?;
+        for row in self.rows.values() {
+            for (status, count) in row.sums.answers() {
+                let status = ledger::status_name(status);
+                text.sample(&[("tenant", &row.name), ("status", &status)], count)?;
+            }
+        }
         Ok(())
     }
 }
 
 impl Row {
     fn new(name: String, sessions: u64) -> Self {
-        Self { name, sessions, tables: 0, objects: 0, object_bytes: 0, index_bytes: 0 }
+        let sums = Sums::default();
+        Self { name, sessions, tables: 0, objects: 0, object_bytes: 0, index_bytes: 0, sums }
     }
 
     fn add(&mut self, entry: &TableEntry) {
@@ -89,4 +120,15 @@ impl Row {
         self.object_bytes += entry.table.bytes();
         self.index_bytes += entry.table.index_bytes();
     }
+}
+
+/// The name with its unit where Prometheus wants it.
+fn family(entry: Entry) -> String {
+    let name = match entry {
+        Entry::BytesReceived => "received_bytes",
+        Entry::BytesSent => "sent_bytes",
+        Entry::InvocationCycles => "invocation_seconds",
+        entry => entry.name(),
+    };
+    format!("splinter_tenant_{name}_total")
 }

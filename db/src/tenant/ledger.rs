@@ -1,0 +1,224 @@
+//! What a tenant's requests came to: how many of which kind, how they were answered, bytes, time.
+//!
+//! ```text
+//!   worker 0 ─▶ page ─┐
+//!   worker 1 ─▶ page ─┼─ added up by whoever shows the tenant's counters  ─▶ Sums
+//! ```
+//! Each worker has a page of its own in each tenant's ledger, made at the tenant's first request there and
+//! written by that worker alone with a load, an addition and a store; so nothing is contended, and nothing is
+//! allocated later. What one request writes lies on two cache lines.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use wire::{Request, Status};
+
+use crate::limits::CORES_MAX;
+
+macro_rules! entries {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)*) => {
+        /// What is counted of a tenant.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Entry { $($(#[doc = $doc])+ $variant,)* }
+
+        impl Entry {
+            /// All entries in the order of their declaration.
+            pub const ALL: &'static [Entry] = &[$(Entry::$variant,)*];
+
+            /// The name under which statistics show the entry.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Entry::$variant => $name,)* }
+            }
+
+            /// One sentence for people.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self { $(Entry::$variant => concat!($($doc),+).trim_ascii(),)* }
+            }
+        }
+    };
+}
+
+entries! {
+    /// Requests of the tenant, over frames and streams, copies included.
+    Requests = "requests",
+    /// Bytes of the requests' bodies.
+    BytesReceived = "bytes_received",
+    /// Bytes of the answers' bodies.
+    BytesSent = "bytes_sent",
+    /// Pings.
+    Pings = "pings",
+    /// Gets.
+    Gets = "gets",
+    /// Puts.
+    Puts = "puts",
+    /// Deletes.
+    Deletes = "deletes",
+    /// Increments.
+    Increments = "increments",
+    /// Multi-gets.
+    MultiGets = "multi_gets",
+    /// Requests to invoke.
+    Invokes = "invokes",
+    /// Time on the processor that the tenant was charged for its invocations.
+    InvocationCycles = "invocation_cycles",
+}
+
+impl Entry {
+    /// What a request counts as.
+    #[inline]
+    #[must_use]
+    pub const fn of(request: &Request<'_>) -> Self {
+        match request {
+            Request::Ping => Self::Pings,
+            Request::Get { .. } => Self::Gets,
+            Request::Put { .. } => Self::Puts,
+            Request::Delete { .. } => Self::Deletes,
+            Request::Increment { .. } => Self::Increments,
+            Request::MultiGet { .. } => Self::MultiGets,
+            Request::Invoke { .. } => Self::Invokes,
+        }
+    }
+}
+
+/// What one worker counts for a tenant.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Page {
+    entries: [AtomicU64; Entry::ALL.len()],
+    answers: [AtomicU64; Status::ALL.len()],
+}
+
+impl Page {
+    /// Adds to an entry. Called by the owning worker alone.
+    #[inline]
+    pub fn add(&self, entry: Entry, amount: u64) {
+        add(&self.entries[entry as usize], amount);
+    }
+
+    /// Counts an answer and the bytes of its body. Called by the owning worker alone.
+    #[inline]
+    pub fn answered(&self, status: Status, body_bytes: usize) {
+        add(&self.answers[status as usize], 1);
+        self.add(Entry::BytesSent, body_bytes as u64);
+    }
+
+    #[cold]
+    fn new() -> Box<Self> {
+        Box::new(Self {
+            entries: [const { AtomicU64::new(0) }; Entry::ALL.len()],
+            answers: [const { AtomicU64::new(0) }; Status::ALL.len()],
+        })
+    }
+}
+
+#[inline]
+fn add(counter: &AtomicU64, amount: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+}
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct Ledger {
+    pages: [OnceLock<Box<Page>>; CORES_MAX],
+}
+
+/// What all workers counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sums {
+    entries: [u64; Entry::ALL.len()],
+    answers: [u64; Status::ALL.len()],
+}
+
+impl Ledger {
+    /// Nothing counted yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { pages: [const { OnceLock::new() }; CORES_MAX] }
+    }
+
+    /// The page of a worker.
+    ///
+    /// # Panics
+    /// When there is no such worker.
+    #[inline]
+    #[must_use]
+    pub fn page(&self, worker: usize) -> &Page {
+        self.pages[worker].get_or_init(Page::new)
+    }
+
+    /// What all workers counted until now.
+    #[must_use]
+    pub fn sums(&self) -> Sums {
+        let mut sums = Sums::default();
+        for page in self.pages.iter().filter_map(OnceLock::get) {
+            for (sum, count) in sums.entries.iter_mut().zip(&page.entries) {
+                *sum += count.load(Ordering::Relaxed);
+            }
+            for (sum, count) in sums.answers.iter_mut().zip(&page.answers) {
+                *sum += count.load(Ordering::Relaxed);
+            }
+        }
+        sums
+    }
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Sums {
+    /// An entry.
+    #[must_use]
+    pub const fn of(&self, entry: Entry) -> u64 {
+        self.entries[entry as usize]
+    }
+
+    /// The statuses that were answered, and how often.
+    pub fn answers(&self) -> impl Iterator<Item = (Status, u64)> {
+        Status::ALL.iter().copied().zip(self.answers).filter(|(_, count)| *count > 0)
+    }
+}
+
+impl Default for Sums {
+    fn default() -> Self {
+        Self { entries: [0; Entry::ALL.len()], answers: [0; Status::ALL.len()] }
+    }
+}
+
+/// The name of a status as counters have it: `not_found`.
+#[must_use]
+pub fn status_name(status: Status) -> String {
+    let mut name = String::new();
+    for letter in status.name().chars() {
+        if letter.is_ascii_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_lowercase());
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::{Request, Status};
+
+    use super::{Entry, Ledger, status_name};
+
+    #[test]
+    fn workers_are_added_up() {
+        let ledger = Ledger::new();
+        for worker in [0, 0, 63] {
+            ledger.page(worker).add(Entry::of(&Request::Ping), 1);
+            ledger.page(worker).answered(Status::NotFound, 7);
+        }
+        ledger.page(5).answered(Status::Ok, 0);
+        let sums = ledger.sums();
+        assert_eq!((sums.of(Entry::Pings), sums.of(Entry::BytesSent), sums.of(Entry::Gets)), (3, 21, 0));
+        assert_eq!(sums.answers().collect::<Vec<_>>(), [(Status::Ok, 1), (Status::NotFound, 3)]);
+        assert_eq!(status_name(Status::NotFound), "not_found");
+    }
+}
