@@ -52,6 +52,8 @@ pub enum Error {
     TimedOut,
     /// The server kept putting the request off until its time was up.
     Overloaded,
+    /// Limits of the tenant held the request off until its time was up.
+    Throttled,
     /// The session ended, by a restart of the server or by revocation, while a request that may write was
     /// under way: it may have been executed, once. The session has been opened anew.
     SessionLost,
@@ -136,6 +138,9 @@ impl Error {
             Error::AddressInvalid { .. } => "give HOST:PORT, for instance 127.0.0.1:7700",
             Error::Unreachable { .. } => "check the address and that splinter-server runs there",
             Error::NotSent | Error::Overloaded => "repeat it, with fewer requests outstanding",
+            Error::Throttled => {
+                "ask for less at a time, or the operator for more; `splinter tenant limits` shows"
+            }
             Error::TimedOut => "check the server, then read before repeating a write",
             Error::SessionLost => "read before repeating it; data in memory is gone after a restart",
             Error::StreamBroken { .. } => "list to see whether it took effect, then repeat",
@@ -199,6 +204,13 @@ impl fmt::Display for Error {
             Error::NotSent => write!(to, "The request could not be sent in time; it was not executed.")?,
             Error::TimedOut => write!(to, "No answer in time; the request may have been executed.")?,
             Error::Overloaded => write!(to, "The server was too busy until the request's time was up.")?,
+            Error::Throttled => {
+                write!(
+                    to,
+                    "Limits of the tenant (operations_per_second, invocations) held the request off "
+                )?;
+                write!(to, "until its time was up.")?;
+            }
             Error::SessionLost => {
                 write!(to, "The session ended while the request was under way; it may have been executed.")?;
             }
@@ -235,6 +247,7 @@ impl From<CompletionError> for Error {
             CompletionError::NotSent => Error::NotSent,
             CompletionError::TimedOut => Error::TimedOut,
             CompletionError::Overloaded => Error::Overloaded,
+            CompletionError::Throttled => Error::Throttled,
             CompletionError::Closed => Error::SessionLost,
         }
     }

@@ -79,11 +79,16 @@ impl Lane {
             let connection = self.connect(deadline)?;
             let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
             match connection.call(header, body, left) {
-                Ok((Status::Retry, after)) => {
-                    let after_us = reply::decode_retry(&after).unwrap_or(1_000).min(1_000_000);
-                    let pause = Duration::from_micros(u64::from(after_us));
+                Ok((status @ (Status::Retry | Status::Throttled), after)) => {
+                    let (after_us, too_late) = match status {
+                        Status::Throttled => {
+                            (reply::Throttled::decode(&after).map(|it| it.after_us), Error::Throttled)
+                        }
+                        _ => (reply::decode_retry(&after), Error::Overloaded),
+                    };
+                    let pause = Duration::from_micros(u64::from(after_us.unwrap_or(1_000).min(1_000_000)));
                     if Instant::now() + pause > deadline {
-                        return Err(Error::Overloaded);
+                        return Err(too_late);
                     }
                     thread::sleep(pause);
                 }

@@ -65,6 +65,17 @@ pub const TENANT_CODE_BYTES_MAX: u64 = 64 << 20;
 /// set another limit: half of a core.
 pub const COMPILE_CPU_MS_MAX: u64 = 30_000;
 
+/// What a tenant with a limit of operations a second may make at once after it was quiet, in microseconds of
+/// that rate: several turns of a client that waits, and few enough to leave others their latency.
+pub const RATE_BURST_US: u64 = 100_000;
+
+/// What a request is told to wait at least that a limit of its tenant holds off, in microseconds: coming back
+/// costs the server about as much as being served.
+pub const THROTTLED_AFTER_US_MIN: u64 = 1_000;
+
+/// What it is told to wait at most: clients wait no longer than a second.
+pub const THROTTLED_AFTER_US_MAX: u64 = 1_000_000;
+
 /// Tables of one tenant: each costs an index of its own.
 pub const TABLES_PER_TENANT_MAX: usize = 256;
 

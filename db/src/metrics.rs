@@ -103,6 +103,8 @@ counters! {
     Refused = "refused",
     /// Requests that were told to come again.
     Retries = "retries",
+    /// Requests that a limit of their tenant held off.
+    Throttled = "throttled",
     /// Replies that did not fit a frame.
     UseStream = "use_stream",
     /// Changes of the catalog that were applied.

@@ -7,6 +7,7 @@
 pub mod account;
 pub mod ledger;
 pub mod limit;
+pub mod rate;
 pub mod secret;
 
 /// Number of a tenant, never reused.

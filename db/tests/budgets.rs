@@ -9,6 +9,7 @@ use std::sync::Arc;
 use db::extension::Extension;
 use db::extension::log::ExtensionLog;
 use db::extension::registry::{Installed, Registry};
+use db::tenant::TenantId;
 use db::tenant::account::Account;
 use db::tenant::limit::TenantLimit;
 use wire::Status;
@@ -158,4 +159,36 @@ fn a_limit_that_is_changed_holds_for_the_next_invocation_and_not_for_one_that_ru
     assert_eq!(setting.call(&extension, "replies", 10, 0).0, Status::ReplyTooLarge);
     extension.account.set_limit(TenantLimit::InvocationReplyBytes, 10);
     assert_eq!(setting.call(&extension, "replies", 10, 0).0, Status::Ok);
+}
+
+#[test]
+fn a_tenant_has_no_more_invocations_on_a_worker_than_it_may_and_others_have_theirs() {
+    let mut setting = Setting::new();
+    let account = Account::new(TenantId(77));
+    account.set_limit(TenantLimit::Invocations, 3);
+    let log = Arc::new(ExtensionLog::new());
+    let crowding = Arc::new(setting.installed.extension.granted(9, Arc::new(account), "spending", log));
+    let other = setting.with_limits(&[]);
+    let index = other.function(wire::function_hash("healthy")).expect("a function");
+    let Worker { lent, invocations, .. } = &mut setting.worker;
+    let pin = lent.core.pin();
+    let environment = lent.environment(&pin);
+    for round in 0..3 {
+        let mut start = |extension: &Arc<Extension>| {
+            let started = invocations.start(&environment, extension, index, TABLE, b"key", b"", round);
+            started.map_err(|refused| refused.status)
+        };
+        for _ in 0..3 {
+            assert_eq!(start(&crowding), Ok(()));
+        }
+        for _ in 0..5 {
+            assert_eq!(start(&crowding), Err(Status::Throttled));
+            assert_eq!(start(&other), Ok(()));
+        }
+        let mut ended = 0;
+        while invocations.live() > 0 {
+            invocations.run(&environment, &mut |_, _, _: &[u8]| ended += 1);
+        }
+        assert_eq!(ended, 8);
+    }
 }

@@ -12,6 +12,7 @@
 //! | `Ok` of invoke | the bytes that the function wrote |
 //! | `ConditionFailed` | [`decode_version`]: the current version, 0 when absent |
 //! | `Retry` | [`decode_retry`] |
+//! | `Throttled` | [`Throttled`] |
 //! | `ExtensionError` | [`ExtensionFailure`] |
 //!
 //! Decoders answer [`Status::Malformed`] and never panic. Writers take the place that the frame lends.
@@ -125,6 +126,42 @@ pub const fn encode_retry(after_us: u32) -> [u8; 4] {
 #[inline]
 pub fn decode_retry(body: &[u8]) -> Result<u32, Status> {
     Ok(u32::from_le_bytes(body.try_into().map_err(|_| Status::Malformed)?))
+}
+
+/// The body of `Throttled`: microseconds to wait u32, then the name of the limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Throttled<'a> {
+    /// When to send the request again.
+    pub after_us: u32,
+    /// The limit of the tenant that holds it off, in UTF-8.
+    pub limit: &'a [u8],
+}
+
+impl<'a> Throttled<'a> {
+    /// Length of the encoded body.
+    #[inline]
+    pub const fn body_bytes(&self) -> usize {
+        4 + self.limit.len()
+    }
+
+    /// Writes the body.
+    ///
+    /// # Panics
+    /// Unless `body` has exactly [`Throttled::body_bytes`].
+    pub fn encode(&self, body: &mut [u8]) {
+        let (head, rest) = body.split_at_mut(4);
+        head.copy_from_slice(&self.after_us.to_le_bytes());
+        rest.copy_from_slice(self.limit);
+    }
+
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// [`Status::Malformed`].
+    pub fn decode(body: &'a [u8]) -> Result<Throttled<'a>, Status> {
+        let (after_us, limit) = body.split_first_chunk().ok_or(Status::Malformed)?;
+        Ok(Throttled { after_us: u32::from_le_bytes(*after_us), limit })
+    }
 }
 
 /// The body of `ExtensionError`: the application's code u32, then what the function had written.

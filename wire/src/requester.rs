@@ -170,6 +170,7 @@ impl Requester {
         let error = error.unwrap_or(match slot.state {
             State::Queued => CompletionError::NotSent,
             State::PutOff => CompletionError::Overloaded,
+            State::Throttled => CompletionError::Throttled,
             _ => CompletionError::TimedOut,
         });
         self.free(sequence);

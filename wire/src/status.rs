@@ -132,6 +132,8 @@ statuses! {
     UnknownLimit = 42,
     /// The value is out of range; nothing was changed.
     OutOfRange = 43,
+    /// A limit of the tenant on how much at once: the same request may be sent again after the time named.
+    Throttled = 44,
 }
 
 impl fmt::Display for Status {

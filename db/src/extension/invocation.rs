@@ -44,6 +44,7 @@ use crate::sched::fault::Guarded;
 use crate::sched::preempt::Preemption;
 use crate::sched::stack::StackPool;
 use crate::tenant::ledger::Entry;
+use crate::tenant::limit::TenantLimit;
 use ending::{Body, Ending};
 use fair::{Fair, PlaceId};
 use slot::{Progress, Slot};
@@ -120,8 +121,8 @@ impl<O> Invocations<O> {
     /// Takes an invocation of `extension.functions()[function]` into the queue. Copies key and arguments.
     ///
     /// # Errors
-    /// `Retry` when the worker has as many as it may, `KeyTooLarge`, `ArgumentsTooLarge`,
-    /// `UnknownFunction`, `Unavailable` when the system has no memory for it.
+    /// `Retry` when the worker has as many as it may, `Throttled` when the tenant has on this worker,
+    /// `KeyTooLarge`, `ArgumentsTooLarge`, `UnknownFunction`, `Unavailable` when the system has no memory for it.
     #[expect(clippy::too_many_arguments, reason = "the parts of an invoke request, borrowed from the frame")]
     pub fn start(
         &mut self,
@@ -146,14 +147,21 @@ impl<O> Invocations<O> {
         if function >= extension.functions().len() {
             return refuse(Status::UnknownFunction, origin);
         }
-        let Ok(mut slot) = self.take_slot() else { return refuse(Status::Unavailable, origin) };
+        let place = self.queue.enter(&extension.account);
+        if self.queue.live(place) as u64 > extension.account.limit(TenantLimit::Invocations) {
+            self.queue.leave(place);
+            return refuse(Status::Throttled, origin);
+        }
+        let Ok(mut slot) = self.take_slot() else {
+            self.queue.leave(place);
+            return refuse(Status::Unavailable, origin);
+        };
         // SAFETY: slots in hand are ours alone and stay where they are.
         let fresh = unsafe { slot.as_mut() };
         let mut allowance = Allowance::of(&extension.account);
         if let Some(budget) = &self.budget {
             allowance = budget.instead_of(allowance);
         }
-        let place = self.queue.enter(&extension.account);
         fresh.begin(extension, function, origin, environment.now_us, place, allowance);
         fresh.bring_in(table, key, arguments);
         self.queue.push(place, slot);

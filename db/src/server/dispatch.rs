@@ -33,6 +33,7 @@ use crate::ops::{WorkerEnvironment, read};
 use crate::session::{Origin, Route, Session};
 use crate::tablet::TableEntry;
 use crate::tenant::ledger::{Entry, Page};
+use crate::tenant::limit::TenantLimit;
 
 /// What one round of a worker dispatches with.
 pub struct Dispatch<'w, P: Exits> {
@@ -111,6 +112,8 @@ impl<'w, P: Exits> Dispatch<'w, P> {
     ) {
         session.seen(self.environment.now_us);
         session.ring.acknowledge(group.first_unacknowledged);
+        let now_us = self.environment.now_us;
+        let admission = session.account.admit(now_us, u64::from(group.message_count()));
         let page = self.page(session);
         let (mut requests, mut body_bytes) = (0, 0);
         for message in group.messages() {
@@ -121,6 +124,10 @@ impl<'w, P: Exits> Dispatch<'w, P> {
             requests += 1;
             body_bytes += message.body.len();
             let sequence = group.sequence(message.sequence_low);
+            if requests > admission.admitted {
+                self.throttle(session, sequence, peer, admission.after_us(requests - 1));
+                continue;
+            }
             let decoded = if view == self.view {
                 Request::decode(message.code, message.body)
             } else {
@@ -137,6 +144,14 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         self.environment.metrics.add(Counter::Requests, requests);
         page.add(Entry::Requests, requests);
         page.add(Entry::BytesReceived, body_bytes as u64);
+    }
+
+    /// Answers a request that is more than its tenant may make a second.
+    #[cold]
+    fn throttle(&mut self, session: &'w Arc<Session>, sequence: u64, peer: SocketAddr, after_us: u32) {
+        let (metrics, caller) = (self.environment.metrics, Caller { session, sequence });
+        let limit = TenantLimit::OperationsPerSecond;
+        native::throttle(metrics, caller, limit, after_us, &mut self.place(session, sequence, peer));
     }
 
     /// Puts a request into the chunk and asks for its bucket; executes the chunk when it is full.

@@ -14,9 +14,11 @@ use super::outgoing::{Addressee, Outgoing};
 use super::ports::Exits;
 use crate::extension::Mode;
 use crate::extension::invocation::Invocations;
+use crate::limits::THROTTLED_AFTER_US_MIN;
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
 use crate::session::{Answer, Claim, Origin, Route, Session};
+use crate::tenant::limit::TenantLimit;
 
 /// Starts an invocation, or answers why not. `request` is an `Invoke`.
 pub fn start(
@@ -72,6 +74,10 @@ fn not_started(
     }
     match status {
         Status::Retry => native::answer_later(metrics, place),
+        Status::Throttled => {
+            let after_us = THROTTLED_AFTER_US_MIN as u32;
+            native::answer_throttled(metrics, TenantLimit::Invocations, after_us, place);
+        }
         status => native::refuse(metrics, place, status),
     }
 }

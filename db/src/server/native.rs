@@ -6,7 +6,7 @@
 //! [`ReplyPlace`].
 
 use store::Object;
-use wire::reply::{Entry, Object as GetReply, Objects};
+use wire::reply::{Entry, Object as GetReply, Objects, Throttled};
 use wire::{Keys, Request, Status};
 
 use crate::limits::RETRY_BUSY_US;
@@ -15,6 +15,7 @@ use crate::ops::write::Outcome;
 use crate::ops::{WorkerEnvironment, read, write};
 use crate::session::{Claim, Route, Session};
 use crate::tablet::TableEntry;
+use crate::tenant::limit::TenantLimit;
 
 /// Where the reply to one request is written.
 pub trait ReplyPlace {
@@ -141,6 +142,37 @@ pub fn answer_later(metrics: &WorkerMetrics, place: &mut impl ReplyPlace) {
     metrics.count(Counter::Retries);
     let outcome = Outcome::retry(RETRY_BUSY_US);
     place.reply(outcome.status, outcome.bytes, |body| outcome.write_body(body));
+}
+
+/// Answers a request that a limit of its tenant holds off. It has not run, unless an earlier copy has: then that
+/// one's answer counts.
+#[cold]
+pub fn throttle(
+    metrics: &WorkerMetrics,
+    caller: Caller<'_>,
+    limit: TenantLimit,
+    after_us: u32,
+    place: &mut impl ReplyPlace,
+) {
+    match caller.session.ring.claim(caller.sequence) {
+        Claim::Execute => {
+            caller.session.ring.release(caller.sequence);
+            answer_throttled(metrics, limit, after_us, place);
+        }
+        claim => answer_copy(metrics, caller, claim, place),
+    }
+}
+
+/// Answers that a limit of the tenant holds the request off.
+pub fn answer_throttled(
+    metrics: &WorkerMetrics,
+    limit: TenantLimit,
+    after_us: u32,
+    place: &mut impl ReplyPlace,
+) {
+    metrics.count(Counter::Throttled);
+    let throttled = Throttled { after_us, limit: limit.name().as_bytes() };
+    place.reply(Status::Throttled, throttled.body_bytes(), |body| throttled.encode(body));
 }
 
 /// Answers without a body and counts a refusal.

@@ -18,6 +18,7 @@ use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::session::{Answer, Origin, Route};
 use crate::tenant::ledger::{Entry, Page};
+use crate::tenant::limit::TenantLimit;
 
 /// Serves one request; its answer goes through the request's channel, now or when its invocation ends.
 pub fn serve(
@@ -39,6 +40,11 @@ pub fn serve(
     }
     session.seen(environment.now_us);
     session.ring.acknowledge(*first_unacknowledged);
+    let admission = session.account.admit(environment.now_us, 1);
+    if admission.admitted == 0 {
+        let (caller, limit) = (Caller { session, sequence: *sequence }, TenantLimit::OperationsPerSecond);
+        return native::throttle(metrics, caller, limit, admission.after_us(0), &mut place);
+    }
     let request = match Request::decode(*opcode, stream_request.body()) {
         Ok(request) => request,
         Err(status) => return native::refuse(metrics, &mut place, status),

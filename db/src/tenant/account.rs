@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::TenantId;
 use super::ledger::Ledger;
-use super::limit::TenantLimit;
+use super::limit::{TenantLimit, UNLIMITED};
+use super::rate::{Admission, Rate};
 
 /// See the file's head.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub struct Account {
     /// What its requests came to.
     pub ledger: Ledger,
     limits: [AtomicU64; TenantLimit::ALL.len()],
+    operations: Rate,
 }
 
 impl Account {
@@ -27,7 +29,7 @@ impl Account {
     #[must_use]
     pub fn new(tenant: TenantId) -> Self {
         let limits = std::array::from_fn(|index| AtomicU64::new(TenantLimit::ALL[index].default_value()));
-        Self { tenant, ledger: Ledger::new(), limits }
+        Self { tenant, ledger: Ledger::new(), limits, operations: Rate::default() }
     }
 
     /// What holds now.
@@ -35,6 +37,16 @@ impl Account {
     #[must_use]
     pub fn limit(&self, limit: TenantLimit) -> u64 {
         self.limits[limit as usize].load(Ordering::Relaxed)
+    }
+
+    /// Takes so many native operations and invocations from what the tenant may make a second, over all cores.
+    #[inline]
+    #[must_use]
+    pub fn admit(&self, now_us: u64, operations: u64) -> Admission {
+        match self.limit(TenantLimit::OperationsPerSecond) {
+            UNLIMITED => Admission::ALL,
+            per_second => self.operations.take(per_second, now_us, operations),
+        }
     }
 
     /// Sets a limit. The caller has looked at [`TenantLimit::allows`].

@@ -12,6 +12,7 @@ mod grants;
 mod isolation;
 mod limits;
 mod logs;
+mod rates;
 mod restart;
 mod stealing;
 mod streams;

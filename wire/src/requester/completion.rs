@@ -70,6 +70,8 @@ pub enum CompletionError {
     /// The deadline passed and the server's latest answer was to come again: it was not executed unless an
     /// earlier transmission is still under way.
     Overloaded,
+    /// The same, and the answer was that a limit of the tenant held the request off.
+    Throttled,
     /// The session ended: it may have been executed, once.
     Closed,
 }
@@ -80,6 +82,7 @@ impl fmt::Display for CompletionError {
             CompletionError::NotSent => "the request could not be sent in time",
             CompletionError::TimedOut => "the server did not answer in time",
             CompletionError::Overloaded => "the server was too busy until the request's time was up",
+            CompletionError::Throttled => "the tenant's limits held the request off until its time was up",
             CompletionError::Closed => "the session ended before the answer came",
         })
     }
@@ -95,7 +98,7 @@ pub struct Completion<'a> {
     /// The request's sequence. After [`Status::UseStream`] it stays reserved: the caller sends the same
     /// request over the stream under this sequence and then releases it.
     pub sequence: u64,
-    /// The server's answer, any but [`Status::Retry`] and [`Status::WrongView`], or why there is none.
+    /// The server's answer, any but [`Status::Retry`], [`Status::Throttled`] and [`Status::WrongView`], or why there is none.
     pub status: Result<Status, CompletionError>,
     /// What the answer carries, see [`crate::reply`]. Borrows the received frame.
     pub body: &'a [u8],

@@ -75,11 +75,19 @@ impl Requester {
         }
         let tag = slot.tag;
         match status {
-            Status::Retry => return self.put_off(now_us, sequence, retry_after_us(message.body)),
+            Status::Retry => {
+                return self.put_off(now_us, sequence, retry_after_us(message.body), State::PutOff);
+            }
+            Status::Throttled => {
+                let after_us =
+                    reply::Throttled::decode(message.body).map_or(RETRY_AFTER_US_MAX, |it| it.after_us);
+                let after_us = u64::from(after_us.min(RETRY_AFTER_US_MAX));
+                return self.put_off(now_us, sequence, after_us, State::Throttled);
+            }
             Status::WrongView => {
                 // At once under the new view; should that be refused too, no faster than a lost one.
                 let after_us = if slot.repeated { self.round_trip.interval_us(slot.doublings) } else { 0 };
-                return self.put_off(now_us, sequence, after_us);
+                return self.put_off(now_us, sequence, after_us, State::PutOff);
             }
             Status::UseStream => slot.state = State::Reserved,
             _ => self.free(sequence),
@@ -90,12 +98,12 @@ impl Requester {
     /// The server did not execute this request now and wants to see it again, under the same sequence: an
     /// earlier transmission may have been executed.
     #[cold]
-    fn put_off(&mut self, now_us: u64, sequence: u64, after_us: u64) {
+    fn put_off(&mut self, now_us: u64, sequence: u64, after_us: u64, state: State) {
         let slot = self.ring.slot_mut(sequence);
-        if slot.state == State::PutOff {
+        if slot.state != State::Sent {
             return;
         }
-        slot.state = State::PutOff;
+        slot.state = state;
         slot.due_us = now_us + after_us;
         self.resend_at_us = self.resend_at_us.min(slot.due_us);
     }

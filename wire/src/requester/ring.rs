@@ -16,6 +16,8 @@ pub(super) enum State {
     Sent,
     /// Refused for now: waits until it is sent again.
     PutOff,
+    /// The same, for a limit of its tenant.
+    Throttled,
     /// The sequence belongs to a request over the stream.
     Reserved,
 }
@@ -45,13 +47,13 @@ impl Slot {
     /// Whether an answer would be taken.
     #[inline]
     pub(super) const fn awaits_reply(&self) -> bool {
-        matches!(self.state, State::Sent | State::PutOff)
+        matches!(self.state, State::Sent | State::PutOff | State::Throttled)
     }
 
     /// Whether somebody waits for its completion.
     #[inline]
     pub(super) const fn is_call(&self) -> bool {
-        matches!(self.state, State::Queued | State::Sent | State::PutOff)
+        self.awaits_reply() || matches!(self.state, State::Queued)
     }
 
     /// Makes place for a body; it holds old bytes.

@@ -72,6 +72,27 @@ fn a_retry_puts_off_that_request_alone() {
 }
 
 #[test]
+fn what_a_limit_of_the_tenant_holds_off_is_sent_again_and_says_so_at_its_deadline() {
+    let mut requester = requester(1, 8);
+    submit(&mut requester, 0, 2);
+    transmit(&mut requester, 0);
+    let held_off = |after_us| {
+        let throttled = reply::Throttled { after_us, limit: b"operations_per_second" };
+        let mut body = vec![0; throttled.body_bytes()];
+        throttled.encode(&mut body);
+        assert_eq!(reply::Throttled::decode(&body), Ok(throttled));
+        body
+    };
+    let code = Status::Throttled as u8;
+    let (soon, late) = (held_off(2_000), held_off(u32::MAX));
+    assert_eq!(receive(&mut requester, 100, &[(1, code, &soon), (2, code, &soon)]), []);
+    assert_eq!(transmit(&mut requester, 2_099).0, []);
+    assert_eq!(transmit(&mut requester, 2_100), (vec![1, 2], 1));
+    assert_eq!(receive(&mut requester, 2_200, &[(1, OK, b""), (2, code, &late)]).len(), 1);
+    assert_eq!(expire(&mut requester, 1_000_000), [Done::new(101, 2, Err(CompletionError::Throttled))]);
+}
+
+#[test]
 fn a_request_of_another_view_is_sent_again_at_once_under_its_sequence() {
     let mut requester = requester(1, 8);
     submit(&mut requester, 0, 3);
@@ -168,7 +189,7 @@ fn every_status_completes_the_call_also_an_unknown_one() {
         submit(&mut requester, 0, 1);
         transmit(&mut requester, 0);
         let expected = match Status::from_u8(code) {
-            Some(Status::Retry | Status::WrongView) => continue,
+            Some(Status::Retry | Status::Throttled | Status::WrongView) => continue,
             known => known.unwrap_or(Status::Internal),
         };
         assert_eq!(receive(&mut requester, 1, &[(1, code, b"")]), [Done::new(100, 1, Ok(expected))]);

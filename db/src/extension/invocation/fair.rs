@@ -128,6 +128,12 @@ impl<T> Fair<T> {
         id
     }
 
+    /// How many invocations of a place have not ended.
+    #[inline]
+    pub(super) fn live(&self, id: PlaceId) -> usize {
+        self.places[id.0 as usize].live
+    }
+
     /// An invocation of a place has ended.
     #[inline]
     pub(super) fn leave(&mut self, id: PlaceId) {

@@ -1,0 +1,112 @@
+//! Operations a second through the whole server: what is beyond a tenant's own limit is answered so, comes again,
+//! runs once, and is nobody else's business.
+
+use wire::{
+    AdminRequest, Body, CompletionError, Condition, LimitChange, Request, Requester, RequesterConfig,
+    Statistic, Status, reply,
+};
+
+use super::Site;
+use super::client::Client;
+
+fn limit(site: &Site, tenant: &str, per_second: Option<u64>) {
+    let changes = vec![LimitChange { limit: "operations_per_second", value: per_second }];
+    let request = AdminRequest::TenantLimitsSet { name: tenant, changes };
+    site.administrator().ask(&request).expect("a tenant");
+}
+
+fn throttled(site: &Site) -> u64 {
+    let answer = site.administrator().ask(&AdminRequest::Statistics { tenant: None }).expect("statistics");
+    let statistics = Vec::<Statistic>::decode(&answer).expect("statistics");
+    statistics.iter().find(|statistic| statistic.name == "throttled").expect("a counter").value
+}
+
+/// Gets of a key, all outstanding at once; how each ended.
+fn gets(client: &mut Client, table: u32, count: u64) -> Vec<Result<Status, CompletionError>> {
+    for tag in 0..count {
+        assert!(client.submit(tag, &Request::Get { table, key: b"k" }), "the window is open");
+    }
+    let mut statuses = Vec::new();
+    while (statuses.len() as u64) < count {
+        client.step(&mut |_, (status, _)| statuses.push(status));
+    }
+    statuses
+}
+
+#[test]
+fn a_tenant_beyond_its_rate_waits_and_others_are_not_held_off() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 2);
+    let (mut ann, of_ann) = site.tenant_with_table("ann");
+    let (mut bob, of_bob) = site.tenant_with_table("bob");
+    assert_eq!(gets(&mut ann, of_ann, 200), vec![Ok(Status::NotFound); 200]);
+    assert_eq!(throttled(&site), 0, "nobody has a limit");
+    limit(&site, "ann", Some(100));
+    assert_eq!(gets(&mut ann, of_ann, 60), vec![Ok(Status::NotFound); 60], "all are served in the end");
+    let held_off = throttled(&site);
+    assert!(held_off > 0);
+    assert_eq!(gets(&mut bob, of_bob, 250), vec![Ok(Status::NotFound); 250]);
+    assert_eq!(throttled(&site), held_off, "bob has no limit");
+    limit(&site, "ann", None);
+    assert_eq!(gets(&mut ann, of_ann, 250), vec![Ok(Status::NotFound); 250]);
+    assert_eq!(throttled(&site), held_off, "the limit has ended");
+}
+
+#[test]
+fn what_is_held_off_until_its_deadline_says_why() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut ann, table) = site.tenant_with_table("ann");
+    limit(&site, "ann", Some(1));
+    let config = RequesterConfig { call_timeout_us: 300_000, ..RequesterConfig::default() };
+    ann.requester = Requester::new(ann.opened.token, ann.opened.next_sequence, ann.opened.credits, config);
+    let statuses = gets(&mut ann, table, 100);
+    let held_off = statuses.iter().filter(|status| **status == Err(CompletionError::Throttled)).count();
+    assert!(held_off > 90, "{statuses:?}");
+}
+
+#[test]
+fn what_is_held_off_executes_once_and_a_copy_of_what_ran_gets_its_answer() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut ann, table) = site.tenant_with_table("ann");
+    limit(&site, "ann", Some(100));
+    let increment = Request::Increment { table, key: b"sum", delta: 1 };
+    for tag in 0..40 {
+        assert!(ann.submit(tag, &increment), "the window is open");
+    }
+    let (mut ended, mut last) = (0, Vec::new());
+    while ended < 40 {
+        ann.step(&mut |tag, (status, body)| {
+            assert_eq!(status, Ok(Status::Ok));
+            ended += 1;
+            if tag == 39 {
+                last = body;
+            }
+        });
+    }
+    limit(&site, "ann", None);
+    let get = ann.control.request(ann.requester.first_unacknowledged(), &Request::Get { table, key: b"sum" });
+    let sum = 40_i64.to_le_bytes();
+    assert_eq!(reply::Object::decode(&get.expect("an object")).expect("an object").value, &sum[..]);
+    assert!(throttled(&site) > 0);
+    limit(&site, "ann", Some(1));
+    // Uses up what there is, so that the copy is beyond the rate.
+    while ann.control.request(ann.requester.first_unacknowledged(), &Request::Ping).is_ok() {}
+    assert_eq!(ann.control.request(40, &increment).expect("the stored reply"), last);
+}
+
+#[test]
+fn a_stream_is_held_off_by_the_same_limit() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut ann, table) = site.tenant_with_table("ann");
+    limit(&site, "ann", Some(1));
+    let put = Request::Put { table, key: b"k", value: b"v", condition: Condition::Always };
+    let refused = (1..10).find_map(|sequence| ann.control.request(sequence, &put).err());
+    let (status, body) = refused.expect("ten in a second are too many");
+    assert_eq!(status, Status::Throttled);
+    let throttled = reply::Throttled::decode(&body).expect("a time and a name");
+    assert_eq!(throttled.limit, b"operations_per_second");
+    assert!(throttled.after_us > 0);
+}
