@@ -215,6 +215,23 @@ pub const STEAL_LOOK_US: u64 = 10;
 /// frames takes: the rest is for whoever comes first.
 pub const STEAL_MESSAGES: usize = net::batch::COALESCED_REGIONS / 4;
 
+/// Invocations that a worker offers to the others at a time; a power of two. A turn's worth of small ones, so
+/// that an idle worker finds some whenever it looks.
+pub const OFFERS_PER_WORKER: usize = 32;
+
+/// Bytes of key and arguments of an invocation that is offered to other workers: it moves by copying. Larger
+/// ones stay.
+pub const OFFER_INPUT_BYTES: usize = 512;
+
+/// Invocations that a worker keeps to itself when it offers others: what it runs until it looks again.
+pub const OFFER_KEEP: usize = 2;
+
+/// Tenants at which a worker looks for an invocation to offer: those whose turn is far, and seldom empty.
+pub const OFFER_LOOK_TENANTS: usize = 8;
+
+/// Offered invocations that an idle worker takes at once: those to come are for others, or for later.
+pub const STEAL_INVOCATIONS: usize = 4;
+
 /// Rounds in a row that found frames waiting until a worker wakes another one: a single burst is not worth the
 /// 20 to 50 us of a wake-up.
 pub const LOADED_ROUNDS_TO_WAKE: u32 = 3;
@@ -231,6 +248,7 @@ pub const CLIENT_IDS_RESERVED: u64 = 65_536;
 const _: () = assert!(OPENING_BYTES_MAX > NAME_BYTES_MAX + wire::limits::SECRET_BYTES_MAX + 16);
 const _: () = assert!(OUTGOING_FRAMES.is_power_of_two() && OUTGOING_FRAMES >= net::batch::BATCH_FRAMES);
 const _: () = assert!(WINDOW_RECORDS.is_power_of_two());
+const _: () = assert!(OFFERS_PER_WORKER.is_power_of_two() && OFFERS_PER_WORKER >= STEAL_INVOCATIONS);
 const _: () = assert!(STEAL_LOOK_US < STEAL_AFTER_US && STEAL_AFTER_US < ABSENT_AFTER_US);
 const _: () = assert!(SLEEP_BESIDE_LOADED_US < SLEEP_MS_MAX * 1000);
 const _: () = assert!(SESSION_CREDITS as usize <= WINDOW_RECORDS / 2);

@@ -69,6 +69,8 @@ counters! {
     MultiGets = "multi_gets",
     /// Invocations that were started.
     Invocations = "invocations",
+    /// Invocations that another worker had accepted and this one ran.
+    InvocationsStolen = "invocations_stolen",
     /// Invocations that ended well.
     InvocationsSucceeded = "invocations_succeeded",
     /// Invocations that answered an error of their own.

@@ -22,11 +22,13 @@ pub mod cycles;
 pub mod fault;
 pub mod heartbeat;
 pub mod load;
+pub mod offers;
 pub mod preempt;
 pub mod region;
 pub mod running;
 pub mod signal;
 pub mod stack;
+mod sync;
 pub mod watchdog;
 
 #[cfg(test)]

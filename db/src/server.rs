@@ -5,7 +5,8 @@
 //! each served by [`connection`], which opens sessions ([`opening`]), administers ([`administration`]) and
 //! hands data requests to workers ([`stream_request`]). What control threads decide reaches the workers as
 //! [`change`]s to their [`catalog`]; what tenants let each other do is a [`grant`]. Workers
-//! know of each other by [`neighbours`] and help out at each other's [`ports`]. [`populate`] backs memory ahead of
+//! know of each other by [`neighbours`], help out at each other's [`ports`]
+//! and share invocations ([`sharing`]). [`populate`] backs memory ahead of
 //! its use, [`exposition`] shows metrics over HTTP. [`boot`] puts the parts together.
 
 pub mod administration;
@@ -28,5 +29,6 @@ pub mod populate;
 pub mod ports;
 pub mod process;
 pub mod refusal;
+pub mod sharing;
 pub mod stream_request;
 pub mod worker;

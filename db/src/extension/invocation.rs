@@ -19,10 +19,12 @@
 mod budget;
 mod ending;
 mod fair;
+mod offer;
 mod overrun;
 mod slot;
 
 pub use budget::Budget;
+pub use offer::Offer;
 
 use std::io;
 use std::ptr::NonNull;

@@ -49,6 +49,13 @@ impl Load {
         word & CUT != 0 || (word & WORKING != 0 && now_us.saturating_sub(word >> 2) >= STEAL_AFTER_US)
     }
 
+    /// Whether the worker has nothing to do.
+    #[inline]
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == 0
+    }
+
     /// Whether the worker has not come back to its port for longer than any round takes.
     #[must_use]
     pub fn is_absent(&self, now_us: u64) -> bool {

@@ -13,8 +13,8 @@ use super::native::{self, Caller, ReplyPlace};
 use super::outgoing::{Addressee, Outgoing};
 use super::ports::Exits;
 use crate::extension::Mode;
-use crate::extension::invocation::Invocations;
-use crate::limits::THROTTLED_AFTER_US_MIN;
+use crate::extension::invocation::{Invocations, Offer, Refused};
+use crate::limits::{RETRY_BUSY_US, THROTTLED_AFTER_US_MIN};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
 use crate::session::{Answer, Claim, Origin, Route, Session};
@@ -97,6 +97,24 @@ fn refuse_invocation(
         Some(()) => environment.metrics.count(Counter::Replayed),
         None => native::refuse(environment.metrics, place, status),
     }
+}
+
+/// Takes an invocation that a worker offered; answers why not if that cannot be.
+pub fn take<P: Exits>(
+    environment: &WorkerEnvironment<'_>,
+    invocations: &mut Invocations<Origin>,
+    offer: Offer<Origin>,
+    port: &mut P,
+    outgoing: &mut Outgoing,
+) {
+    let Err(Refused { status, origin }) = invocations.take(environment, offer) else { return };
+    let after_us = RETRY_BUSY_US.to_le_bytes();
+    // The tenant had room when the request was accepted, and will have again.
+    let (status, body) = match status {
+        Status::Retry | Status::Throttled => (Status::Retry, &after_us[..]),
+        status => (status, &[][..]),
+    };
+    finish(environment, port, outgoing, origin, status, body);
 }
 
 /// Polls every invocation of the worker once and answers those that ended.

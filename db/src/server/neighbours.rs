@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   worker:    work, rest ──▶ its load ◀── loaded ─── a worker with nothing to do
-//!   worker that stays loaded ─── wake ──▶ a worker that sleeps
+//!   worker:    what it cannot get to ──▶ its offers ◀── take ─── a worker with nothing to do
+//!   worker that stays loaded, or offers ─── wake ──▶ a worker that sleeps
 //!   watchdog:  a worker that stays away ── wake ──▶ a worker that sleeps
 //! ```
 //! Nobody waits for anybody here. A worker looks at others only when it has nothing to do, and not at every
@@ -10,12 +11,18 @@
 
 use net::Waker;
 
-use crate::limits::{LOADED_ROUNDS_TO_WAKE, STEAL_AFTER_US, STEAL_LOOK_US, WAKE_NEIGHBOUR_US};
+use crate::extension::invocation::Offer;
+use crate::limits::{
+    LOADED_ROUNDS_TO_WAKE, OFFERS_PER_WORKER, STEAL_AFTER_US, STEAL_LOOK_US, WAKE_NEIGHBOUR_US,
+};
 use crate::sched::load::Load;
+use crate::sched::offers::Offers;
+use crate::session::Origin;
 
 struct Neighbour {
     load: Load,
     waker: Waker,
+    offers: Offers<Offer<Origin>>,
 }
 
 /// All workers of a server, by index.
@@ -27,13 +34,33 @@ impl Neighbours {
     /// Workers that these wake. Nobody works.
     #[must_use]
     pub fn new(wakers: impl IntoIterator<Item = Waker>) -> Self {
-        Self { all: wakers.into_iter().map(|waker| Neighbour { load: Load::default(), waker }).collect() }
+        let neighbour =
+            |waker| Neighbour { load: Load::default(), waker, offers: Offers::new(OFFERS_PER_WORKER) };
+        Self { all: wakers.into_iter().map(neighbour).collect() }
     }
 
     /// What a worker shows.
     #[must_use]
     pub fn load(&self, index: usize) -> &Load {
         &self.all[index].load
+    }
+
+    /// What a worker offers to the others.
+    #[must_use]
+    pub fn offers(&self, index: usize) -> &Offers<Offer<Origin>> {
+        &self.all[index].offers
+    }
+
+    /// Whether another worker has nothing to do.
+    #[must_use]
+    pub fn has_idle(&self, own: usize) -> bool {
+        self.after(own).any(|index| self.all[index].load.is_idle())
+    }
+
+    /// The nearest worker after `own` that offers something.
+    #[must_use]
+    pub fn offering(&self, own: usize) -> Option<usize> {
+        self.after(own).find(|&index| !self.all[index].offers.is_empty())
     }
 
     /// The nearest worker after `own` that is loaded.
@@ -100,11 +127,17 @@ impl Outlook {
             return false;
         }
         self.loaded_rounds = self.loaded_rounds.saturating_add(1);
-        if self.loaded_rounds < LOADED_ROUNDS_TO_WAKE || now_us < self.woke_us + WAKE_NEIGHBOUR_US {
-            return false;
+        self.loaded_rounds >= LOADED_ROUNDS_TO_WAKE && self.may_wake(now_us)
+    }
+
+    /// Whether it is time to wake another worker, if there is reason to.
+    #[inline]
+    pub fn may_wake(&mut self, now_us: u64) -> bool {
+        let may = now_us >= self.woke_us + WAKE_NEIGHBOUR_US;
+        if may {
+            self.woke_us = now_us;
         }
-        self.woke_us = now_us;
-        true
+        may
     }
 }
 

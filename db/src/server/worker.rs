@@ -4,7 +4,7 @@
 //!   round:  changes from the control plane        one relaxed load when there are none
 //!           receive a batch                       none and nothing else to do: a loaded neighbour's frames
 //!           dispatch it                           native requests run to completion
-//!           run invocations                       one poll each
+//!           run invocations                       one poll each; what it cannot get to, others may have
 //!           send what is in the outgoing frames
 //!           a step of the store's background work
 //!           nothing to do at all: spin, yield, then sleep in the port
@@ -27,6 +27,7 @@ use super::neighbours::{Neighbours, Outlook};
 use super::outgoing::Outgoing;
 use super::ports::Ports;
 use super::refusal::{Rate, RefusalLimit};
+use super::sharing::Sharing;
 use super::stream_request;
 use crate::clock::Clock;
 use crate::extension::invocation::Invocations;
@@ -55,6 +56,15 @@ pub struct Worker<P: SharedPort> {
     invocations: Invocations<Origin>,
     requests: Vec<Arc<StreamRequest>>,
     stopping: bool,
+}
+
+/// Work that a worker found.
+#[derive(Clone, Copy)]
+struct Found {
+    /// Index of the worker to whose port the batch came.
+    arrived_at: u16,
+    /// Another worker that offers invocations.
+    offering: Option<usize>,
 }
 
 /// What a worker is given.
@@ -116,8 +126,8 @@ impl<P: SharedPort> Worker<P> {
             }
             self.ports.own().receive(&mut batch)?;
             let now_us = self.clock.now_us();
-            let arrived_at = self.look_around(&mut batch, now_us)?;
-            let served = self.round(&batch, arrived_at, now_us);
+            let found = self.look_around(&mut batch, now_us)?;
+            let served = self.round(&batch, found, now_us);
             self.outgoing.send(&mut self.ports, &self.metrics)?;
             self.metrics.set(Counter::FramesDropped, self.ports.own().drops());
             let worked = self.background(served);
@@ -130,36 +140,46 @@ impl<P: SharedPort> Worker<P> {
         Ok(())
     }
 
-    /// Shows the others how loaded this worker is; without work, fills the batch from the port of one that
-    /// is. Returns whose port the batch is from.
-    fn look_around(&mut self, batch: &mut Batch, now_us: u64) -> io::Result<u16> {
+    /// Shows the others how loaded this worker is; without work, looks for some at one that is.
+    fn look_around(&mut self, batch: &mut Batch, now_us: u64) -> io::Result<Found> {
         let own = self.core.index();
         let (frames, cut) = (!batch.is_empty(), batch.is_cut());
-        if frames || !self.requests.is_empty() || self.invocations.live() > 0 {
+        let mut found = Found { arrived_at: self.ports.own_index(), offering: None };
+        if frames || self.has_work() {
             self.neighbours.load(own).work(now_us, cut);
             if self.outlook.needs_help(now_us, frames, cut) {
                 self.neighbours.wake_one(own);
             }
-        } else {
-            if self.outlook.is_due(now_us)
-                && let Some(loaded) = self.neighbours.loaded(own, now_us)
-            {
-                let taken = self.ports.take_from(loaded, batch, STEAL_MESSAGES)?;
-                if taken > 0 {
-                    self.metrics.add(Counter::FramesStolen, taken as u64);
-                    self.neighbours.load(own).work(now_us, false);
-                    return Ok(loaded as u16);
-                }
-            }
-            self.neighbours.load(own).rest();
+            return Ok(found);
         }
-        Ok(self.ports.own_index())
+        if self.outlook.is_due(now_us) {
+            if let Some(loaded) = self.neighbours.loaded(own, now_us) {
+                let taken = self.ports.take_from(loaded, batch, STEAL_MESSAGES)?;
+                self.metrics.add(Counter::FramesStolen, taken as u64);
+                found.arrived_at = loaded as u16;
+            }
+            if batch.is_empty() {
+                found.offering = self.neighbours.offering(own);
+            }
+        }
+        if batch.is_empty() && found.offering.is_none() {
+            self.neighbours.load(own).rest();
+        } else {
+            self.neighbours.load(own).work(now_us, false);
+        }
+        Ok(found)
     }
 
-    /// Serves a batch that came to the port of worker `arrived_at`, requests of streams, and one poll of each
-    /// runnable invocation. False when there was nothing of it.
-    fn round(&mut self, batch: &Batch, arrived_at: u16, now_us: u64) -> bool {
-        if batch.is_empty() && self.requests.is_empty() && self.invocations.live() == 0 {
+    /// Whether there is something to do besides frames.
+    fn has_work(&self) -> bool {
+        let offers = self.neighbours.offers(self.core.index());
+        !self.requests.is_empty() || self.invocations.live() > 0 || !offers.is_empty()
+    }
+
+    /// Serves a batch, requests of streams, what was found at others, and one poll of each runnable
+    /// invocation. False when there was nothing of it.
+    fn round(&mut self, batch: &Batch, found: Found, now_us: u64) -> bool {
+        if batch.is_empty() && found.offering.is_none() && !self.has_work() {
             return false;
         }
         let pin = self.core.pin();
@@ -177,7 +197,7 @@ impl<P: SharedPort> Worker<P> {
                 environment,
                 catalog: &self.catalog,
                 port: &mut self.ports,
-                arrived_at,
+                arrived_at: found.arrived_at,
                 outgoing: &mut self.outgoing,
                 refusals: &mut self.refusals,
                 invocations: &mut self.invocations,
@@ -189,10 +209,25 @@ impl<P: SharedPort> Worker<P> {
         for request in self.requests.drain(..) {
             stream_request::serve(&environment, &self.catalog, &mut self.invocations, &request);
         }
-        let (port, outgoing) = (&mut self.ports, &mut self.outgoing);
-        invocation::run(&environment, &mut self.invocations, port, outgoing);
+        let (neighbours, own) = (&*self.neighbours, self.core.index());
+        let mut sharing = Sharing {
+            environment,
+            neighbours,
+            invocations: &mut self.invocations,
+            port: &mut self.ports,
+            outgoing: &mut self.outgoing,
+        };
+        if !neighbours.offers(own).is_empty() {
+            sharing.take_back(self.stopping);
+        }
+        if let Some(other) = found.offering {
+            sharing.take_from(other);
+        }
+        invocation::run(&environment, sharing.invocations, sharing.port, sharing.outgoing);
         if self.stopping {
-            invocation::end_all(&environment, &mut self.invocations, port, outgoing);
+            invocation::end_all(&environment, sharing.invocations, sharing.port, sharing.outgoing);
+        } else if sharing.give() && self.outlook.may_wake(now_us) {
+            neighbours.wake_one(own);
         }
         true
     }

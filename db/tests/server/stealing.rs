@@ -1,12 +1,25 @@
 //! Several workers: idle ones help the loaded, and nobody notices but by the time it takes.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use net::Faults;
-use wire::{AdminRequest, Body, Request, Statistic, Status, reply};
+use db::clock::Clock;
+use db::metrics::{Counter, WorkerMetrics};
+use db::server::change::{Change, change_queue};
+use db::server::neighbours::Neighbours;
+use db::server::ports::Ports;
+use db::server::worker::{Worker, WorkerParts};
+use db::session::Session;
+use db::tenant::TenantId;
+use db::tenant::account::Account;
+use net::{Batch, Faults, IdleStrategy, LoopbackClock, LoopbackNetwork, Outbox, Port, SharedPort};
+use store::{Config, Store};
+use wire::{AdminRequest, Body, FrameReader, FrameWriter, Request, Statistic, Status, function_hash, reply};
 
 use super::client::{Client, Ended};
-use super::{BAD_NETWORK, Site, seed};
+use super::extensions::{install, package};
+use super::{BAD_NETWORK, Site, file, seed, toolchain};
 
 /// Far longer than anything here takes; the tests end when they have seen what they wait for.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -79,4 +92,116 @@ fn increments_execute_once_when_copies_of_them_are_stolen() {
 #[test]
 fn four_workers_that_help_each_other_execute_every_increment_once() {
     flood_until_stolen(4, BAD_NETWORK);
+}
+
+/// Takes its time, then adds to the number under the key and replies with the sum.
+const SLOW: &str = r#"
+#![no_std]
+use sandstorm::{Args, Db, Error, Reply};
+
+sandstorm::extension! { write add }
+
+/// Counts to the arguments, a u32, then adds one to the number under the key.
+async fn add(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let mut number = 1_u64;
+    for _ in 0..args.reader().u32()? {
+        number = core::hint::black_box(number.wrapping_mul(6364136223846793005).wrapping_add(1));
+    }
+    let sum = db.increment(args.table(), args.key(), 1).await?;
+    reply.i64(sum)
+}
+"#;
+
+fn compiling(directory: &Path, cores: usize, seed: u64) -> Site {
+    Site::start_with(directory, seed, cores, file(directory), Box::new(|| Ok(toolchain())))
+}
+
+#[test]
+fn invocations_that_wait_at_one_worker_run_once_at_another() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let seed = seed();
+    let site = compiling(directory.path(), 2, seed);
+    let (mut client, table) = site.tenant_with_table("ann");
+    let extension = install(&mut client, "slow", &package(SLOW)).expect("a good extension").extension;
+    site.network.set_faults(BAD_NETWORK);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let deadline = Instant::now() + PATIENCE;
+    let (mut submitted, mut done, mut steps, mut over) = (0_u64, 0_u64, 0_u32, false);
+    while !over || done < submitted {
+        // Some a microsecond, some longer than a slice.
+        let turns = random.u32(1..60_000).to_le_bytes();
+        let key = submitted.to_le_bytes();
+        let function = function_hash("add");
+        let request =
+            Request::Invoke { extension, version: 0, function, table, key: &key, arguments: &turns };
+        if !over && client.submit(submitted, &request) {
+            submitted += 1;
+            continue;
+        }
+        client.step(&mut |_, (status, body): Ended| {
+            assert_eq!(status, Ok(Status::Ok));
+            assert_eq!(body, 1_i64.to_le_bytes(), "the function ran twice for one request");
+            done += 1;
+        });
+        steps += 1;
+        over = over || (steps.is_multiple_of(64) && counter(&site, "invocations_stolen") > 50);
+        assert!(Instant::now() < deadline, "no invocation was stolen");
+    }
+}
+
+/// The frame of one ping.
+fn ping(token: u64) -> Vec<u8> {
+    let (mut buffer, mut writer) = (vec![0; 1472], FrameWriter::new());
+    writer.start(&mut buffer, 1);
+    assert!(writer.group(&mut buffer, token, 1, 0));
+    let request = Request::Ping;
+    assert!(writer.message(&mut buffer, request.opcode(), 0, 1, 0).is_some());
+    let bytes = writer.finish(&mut buffer);
+    buffer.truncate(bytes);
+    buffer
+}
+
+#[test]
+fn frames_of_a_worker_that_never_comes_back_are_answered_by_another() {
+    let network = LoopbackNetwork::new(1, Faults::default(), LoopbackClock::Real);
+    let (absent, own) = (network.port().expect("a port"), network.port().expect("a port"));
+    let config = Config { memory_bytes: 64 << 20, segment_bytes: 4 << 20, cores: 2, huge_pages: false };
+    let store = Store::new(config).expect("a small store");
+    let neighbours = Arc::new(Neighbours::new([absent.waker(), own.waker()]));
+    let handles = [absent.handle(), own.handle()].into_iter().collect();
+    let (sender, changes) = change_queue(own.waker());
+    let (clock, metrics) = (Clock::new(), Arc::new(WorkerMetrics::new()));
+    let token = 7;
+    let session = Session::new(token, 1, Arc::new(Account::new(TenantId(1))), 0, 0);
+    assert!(sender.send(Change::SessionOpened(Arc::new(session))));
+    // It began a round when the clock was at zero, and that was the last one heard of it.
+    neighbours.load(0).work(0, false);
+    let (counted, others) = (Arc::clone(&metrics), Arc::clone(&neighbours));
+    let worker = std::thread::spawn(move || {
+        let ports = Ports::new(own, 1, handles);
+        let core = store.core(1);
+        let idle = IdleStrategy::default();
+        let parts =
+            WorkerParts { core, ports, neighbours: others, changes, metrics: counted, clock, idle, view: 1 };
+        Worker::new(parts).expect("stacks").run()
+    });
+    let mut client = network.port().expect("a port");
+    let mut out = Outbox::with_frames(1, client.frame_bytes_max());
+    assert!(out.push(&ping(token), absent.local()));
+    client.send(&mut out).expect("a working port");
+    let (mut batch, deadline) = (Batch::new(), Instant::now() + PATIENCE);
+    while client.receive(&mut batch).expect("a working port") == 0 {
+        assert!(Instant::now() < deadline, "nobody answers");
+        // What the watchdog does, should the other worker sleep.
+        neighbours.help_the_absent(clock.now_us());
+        client.wait(Duration::from_millis(5)).expect("a working port");
+    }
+    let (frame, from) = batch.frame(0);
+    assert_eq!(from, absent.local(), "the client hears nobody else");
+    let group = FrameReader::new(frame).expect("a good frame").groups().next().expect("one").expect("good");
+    let answer = group.messages().next().expect("one").expect("good");
+    assert_eq!((group.token, answer.code), (token, Status::Ok as u8));
+    assert_eq!(metrics.value(Counter::FramesStolen), 1);
+    assert!(sender.send(Change::Stop));
+    worker.join().expect("it does not panic").expect("a working port");
 }

@@ -40,6 +40,7 @@ pub const CRATES: &[Crate] = &[
             "httparse",
             "libc",
             "libloading",
+            "loom",
             "redb",
             "serde",
             "serde_json",

@@ -20,7 +20,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::limits::{PARKED_REST_SLICES, TENANT_DEBT_SLICES_MAX, TENANT_PLACES_KEPT, TENANT_WEIGHT_DEFAULT};
+use crate::limits::{
+    OFFER_LOOK_TENANTS, PARKED_REST_SLICES, TENANT_DEBT_SLICES_MAX, TENANT_PLACES_KEPT, TENANT_WEIGHT_DEFAULT,
+};
 use crate::tablet::NumberHash;
 use crate::tenant::account::Account;
 use crate::tenant::limit::TenantLimit;
@@ -260,6 +262,19 @@ impl<T> Fair<T> {
             if let Some(item) = parked.iter().position(&mut ends).and_then(|at| parked.remove(at)) {
                 self.parked -= 1;
                 return Some(item);
+            }
+        }
+        None
+    }
+
+    /// Takes the last of those that can run and `may_go` lets go, of the tenant whose turn is farthest. Looks at a
+    /// few tenants only.
+    pub(super) fn take_farthest(&mut self, may_go: impl Fn(&T) -> bool) -> Option<T> {
+        for id in self.round.iter().rev().chain(self.fresh.iter().rev()).take(OFFER_LOOK_TENANTS) {
+            let ready = &mut self.places[*id as usize].ready;
+            if ready.back().is_some_and(&may_go) {
+                self.ready -= 1;
+                return ready.pop_back();
             }
         }
         None

@@ -4,6 +4,7 @@
 //! writes to the call's reply length and future while it runs; the worker looks at them between polls only.
 
 mod body;
+mod offering;
 mod spent;
 
 use std::io;

@@ -215,3 +215,20 @@ fn places_of_tenants_that_are_gone_are_used_again() {
     assert!(fair.places.len() <= TENANT_PLACES_KEPT + 1);
     assert_eq!(fair.take_any(), Some(0));
 }
+
+#[test]
+fn what_goes_to_others_is_the_newest_of_who_waits_longest() {
+    let mut fair = Fair::new(SLICE);
+    let accounts = [account(1, 100), account(2, 100)];
+    let places: Vec<PlaceId> = accounts.iter().map(|account| fair.enter(account)).collect();
+    for item in 0..3 {
+        fair.push(places[0], item);
+        fair.push(places[1], 10 + item);
+    }
+    assert_eq!(fair.take_farthest(|_| true), Some(12));
+    assert_eq!(fair.take_farthest(|item| *item < 10), Some(2), "what began stays");
+    assert_eq!(fair.take_farthest(|_| false), None);
+    assert_eq!(fair.ready(), 4);
+    let order: Vec<_> = std::iter::from_fn(|| fair.next(true)).map(|turn| turn.item).collect();
+    assert_eq!(order, [0, 1, 10, 11]);
+}
