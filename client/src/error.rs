@@ -168,6 +168,9 @@ fn next_after(status: Status) -> Option<&'static str> {
         }
         Status::UnsupportedVersion => "use a client of the server's release",
         Status::OutOfMemory => "delete objects, or give the server more memory",
+        Status::OverQuota => {
+            "ask the operator for more, or free some; `splinter tenant limits` shows what may be used"
+        }
         Status::StorageFull => "free disk space at the server",
         Status::NotPermitted => "ask the operator; some requests need the administrator's secret",
         Status::BadToken => "open a new session",

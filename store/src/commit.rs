@@ -114,7 +114,7 @@ impl Pinned<'_> {
         reads: &[ReadCheck<'_>],
         writes: &[Write<'_>],
     ) -> Result<u64, CommitError> {
-        let Scratch { staged, superseded, locks, inserts, .. } = scratch;
+        let Scratch { staged, superseded, locks, inserts, growths, .. } = scratch;
         let place = |at: usize| match reads.get(at) {
             Some(read) => (read.table, read.hash),
             None => (writes[at - reads.len()].table, writes[at - reads.len()].hash),
@@ -133,6 +133,7 @@ impl Pinned<'_> {
         let mut version = 0;
         inserts.clear();
         inserts.resize(set.len(), 0);
+        growths.clear();
         let live = |at: usize| !superseded[at];
         for (at, write) in writes.iter().enumerate().filter(|&(at, _)| live(at)) {
             let (lock, bucket) = set.bucket_mut(reads.len() + at);
@@ -141,6 +142,11 @@ impl Pinned<'_> {
                 Some((_, object)) => object.version(),
                 None => write.table.version_of_new() - 1,
             });
+            if write.table.quota().is_limited() {
+                let old_bytes = found.as_ref().map_or(0, |(_, object)| object.log_bytes() as u64);
+                let new_bytes = staged[at].as_ref().map_or(0, |staged| u64::from(staged.bytes()));
+                note_growth(growths, writes, at, (new_bytes, old_bytes));
+            }
             if found.is_none() && write.value.is_some() {
                 inserts[lock] += 1;
                 bucket.make_room(inserts[lock], Purpose::Insert).map_err(WriteError::from)?;
@@ -150,6 +156,7 @@ impl Pinned<'_> {
         if version > VERSION_MAX {
             return Err(WriteError::Overflow.into());
         }
+        hold_against_quotas(growths, writes)?;
         for staged in staged.iter().flatten() {
             self.core.store.log.seal(staged, version);
         }
@@ -198,6 +205,27 @@ impl Pinned<'_> {
             write.table.count(self.core.index, 1_u64.wrapping_neg(), u64::from(bytes).wrapping_neg());
         }
     }
+}
+
+/// Adds what one write puts in the place of what to the growth of all writes under its quota.
+#[cold]
+fn note_growth(
+    growths: &mut Vec<(usize, u64, u64)>,
+    writes: &[Write<'_>],
+    at: usize,
+    (new_bytes, old_bytes): (u64, u64),
+) {
+    let quota = writes[at].table.quota();
+    let known = growths.iter_mut().find(|(first, ..)| std::ptr::eq(writes[*first].table.quota(), quota));
+    match known {
+        Some((_, new, old)) => (*new, *old) = (*new + new_bytes, *old + old_bytes),
+        None => growths.push((at, new_bytes, old_bytes)),
+    }
+}
+
+fn hold_against_quotas(growths: &[(usize, u64, u64)], writes: &[Write<'_>]) -> Result<(), WriteError> {
+    let admitted = |&(at, new, old): &(usize, u64, u64)| writes[at].table.quota().admits(new, old);
+    if growths.iter().all(admitted) { Ok(()) } else { Err(WriteError::OverQuota) }
 }
 
 impl Scratch {

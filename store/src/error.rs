@@ -44,6 +44,9 @@ pub enum WriteError {
     Overflow,
     /// The store is full of live data. Reads and deletes keep working.
     OutOfMemory,
+    /// The tables that share the table's quota would take more than they may. Deletes and writes that do not grow
+    /// keep working.
+    OverQuota,
     /// No memory at the moment; cleaning will bring some.
     Retry {
         /// A good time to wait, in microseconds.
@@ -68,6 +71,7 @@ impl fmt::Display for WriteError {
             Self::NotANumber => out.write_str("the value is not an eight-byte number"),
             Self::Overflow => out.write_str("the number would overflow"),
             Self::OutOfMemory => out.write_str("the store is full"),
+            Self::OverQuota => out.write_str("the quota of the table is used up"),
             Self::Retry { after_us } => write!(out, "no memory at the moment, retry after {after_us} us"),
             Self::KeyTooLarge => out.write_str("the key is too large"),
             Self::ValueTooLarge => out.write_str("the value is too large"),

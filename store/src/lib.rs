@@ -27,6 +27,7 @@ mod log;
 mod memory;
 mod object;
 mod pinned;
+mod quota;
 mod read;
 mod reclaim;
 mod scratch;
@@ -47,6 +48,7 @@ pub use crate::limits::{
 };
 pub use crate::object::{OBJECT_HEADER_BYTES, Object};
 pub use crate::pinned::Pinned;
+pub use crate::quota::Quota;
 pub use crate::store::core::Core;
 pub use crate::store::{Config, Statistics, Store};
 pub use crate::table::Table;

@@ -18,4 +18,6 @@ pub(crate) struct Scratch {
     pub(crate) superseded: Vec<bool>,
     /// Inserts into each locked bucket.
     pub(crate) inserts: Vec<usize>,
+    /// For each quota with a limit: the first write under it, bytes that all of them write, bytes that they free.
+    pub(crate) growths: Vec<(usize, u64, u64)>,
 }

@@ -14,6 +14,7 @@ use crate::epoch::Epochs;
 use crate::error::StoreError;
 use crate::limits::{RESERVE_SEGMENTS, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use crate::log::Log;
+use crate::quota::Quota;
 use crate::reclaim::Reclaimer;
 use crate::segment::{SegmentId, State};
 use crate::store::backlog::{Backlog, Cleaner};
@@ -120,12 +121,19 @@ impl Store {
 
     /// The table of that id, made if there is none. Panics where there is no memory for 256 bytes.
     pub fn table(&self, id: u32) -> Arc<Table> {
+        self.table_within(id, &Arc::new(Quota::new(self.config.cores, u64::MAX)))
+    }
+
+    /// The table of that id, made within `quota` if there is none. Panics where there is no memory for 256 bytes,
+    /// and for a quota of another number of cores.
+    pub fn table_within(&self, id: u32, quota: &Arc<Quota>) -> Arc<Table> {
+        assert!(quota.cores() == self.config.cores, "a quota counts for each core of the store");
         let existing = self.directory.read(|listing| listing.get(id).cloned());
         if let Some(table) = existing.filter(|table| !table.is_retired()) {
             return table;
         }
         let (index_bytes, retired) = (Arc::clone(&self.index_bytes), Arc::clone(&self.retired_count));
-        let table = Table::new(id, self.config.cores, self.log_address(), index_bytes, retired);
+        let table = Table::new(id, Arc::clone(quota), self.log_address(), index_bytes, retired);
         let table = table.expect("256 bytes can be had");
         self.directory.add(&self.reclaimer, Arc::new(table))
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::index::Index;
 use crate::limits::BUCKETS_INITIAL;
+use crate::quota::Quota;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// One core's part of a table's counts. Sums wrap: one core may delete what another wrote.
@@ -29,6 +30,7 @@ pub struct Table {
     /// Address of the log its index leads to.
     log: usize,
     shards: Box<[Shard]>,
+    quota: Arc<Quota>,
     /// Tables of the store that are retired and not yet taken apart.
     retired_count: Arc<AtomicU64>,
 }
@@ -36,7 +38,7 @@ pub struct Table {
 impl Table {
     pub(crate) fn new(
         id: u32,
-        cores: usize,
+        quota: Arc<Quota>,
         log: usize,
         index_bytes: Arc<AtomicU64>,
         retired_count: Arc<AtomicU64>,
@@ -47,7 +49,8 @@ impl Table {
             version_high_water: AtomicU64::new(0),
             id,
             log,
-            shards: (0..cores).map(|_| Shard::default()).collect(),
+            shards: (0..quota.cores()).map(|_| Shard::default()).collect(),
+            quota,
             retired_count,
         })
     }
@@ -70,6 +73,12 @@ impl Table {
     /// Bytes of its index.
     pub fn index_bytes(&self) -> u64 {
         self.index.bytes()
+    }
+
+    /// What it may take, with other tables.
+    #[inline]
+    pub(crate) fn quota(&self) -> &Quota {
+        &self.quota
     }
 
     /// Takes the table out of service: writes are refused from now on, and background steps free its memory.
@@ -107,6 +116,7 @@ impl Table {
             add(&shard.objects, objects);
         }
         add(&shard.bytes, bytes);
+        self.quota.count(core, bytes);
     }
 
     /// Counts an insert of `core`; returns how many it has made.

@@ -5,6 +5,7 @@
 mod concurrency;
 mod full_store;
 mod model;
+mod quota;
 mod retirement;
 mod speed;
 mod versions;

@@ -184,20 +184,22 @@ impl Pinned<'_> {
     ) -> Result<u64, WriteError> {
         let log = &self.core.store.log;
         let bytes = u64::from(staged.bytes());
-        let version = match &found {
-            Some((_, (_, object))) => object.version() + 1,
-            None => table.version_of_new(),
+        let (version, old_bytes) = match &found {
+            Some((_, (_, object))) => (object.version() + 1, object.log_bytes() as u64),
+            None => (table.version_of_new(), 0),
         };
         if version > VERSION_MAX {
             return Err(WriteError::Overflow);
         }
+        if !table.quota().admits(bytes, old_bytes) {
+            return Err(WriteError::OverQuota);
+        }
         log.seal(staged, version);
-        if let Some((place, (location, object))) = found {
+        if let Some((place, (location, _))) = found {
             bucket.replace(place, hash, staged.location);
             drop(bucket);
-            let old_bytes = object.log_bytes();
             log.bury(location, old_bytes as u32);
-            table.count(self.core.index, 0, bytes.wrapping_sub(old_bytes as u64));
+            table.count(self.core.index, 0, bytes.wrapping_sub(old_bytes));
         } else {
             bucket.insert(hash, staged.location, Purpose::Insert)?;
             drop(bucket);

@@ -134,6 +134,8 @@ statuses! {
     OutOfRange = 43,
     /// A limit of the tenant on how much at once: the same request may be sent again after the time named.
     Throttled = 44,
+    /// A limit of the tenant is used up; nothing was changed.
+    OverQuota = 45,
 }
 
 impl fmt::Display for Status {

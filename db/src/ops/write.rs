@@ -7,13 +7,14 @@ use store::{Pinned, WriteError};
 use wire::{Condition, Status};
 
 use crate::tablet::TableEntry;
+use crate::tenant::limit::TenantLimit;
 
 /// How a write ended, with the body of its reply: `bytes` of the little-endian words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// How it ended.
     pub status: Status,
-    /// Bytes of the body: 0, 4, 8 or 16.
+    /// Bytes of the body, at most 16.
     pub bytes: usize,
     /// The body.
     pub words: [u64; 2],
@@ -36,6 +37,20 @@ impl Outcome {
     #[must_use]
     pub const fn retry(after_us: u32) -> Self {
         Self { status: Status::Retry, bytes: 4, words: [after_us as u64, 0] }
+    }
+
+    /// The tenant has used up what this limit allows: its name is the body.
+    #[must_use]
+    pub const fn over_quota(limit: TenantLimit) -> Self {
+        let name = limit.name().as_bytes();
+        assert!(name.len() <= 16, "the name fits two words");
+        let mut words = [0; 2];
+        let mut at = 0;
+        while at < name.len() {
+            words[at / 8] |= (name[at] as u64) << (8 * (at % 8));
+            at += 1;
+        }
+        Self { status: Status::OverQuota, bytes: name.len(), words }
     }
 
     /// Writes the body: exactly [`Outcome::bytes`].
@@ -120,6 +135,7 @@ pub fn refused(error: WriteError) -> Outcome {
         WriteError::NotANumber => Outcome::bare(Status::NotANumber),
         WriteError::Overflow => Outcome::bare(Status::Overflow),
         WriteError::OutOfMemory => Outcome::bare(Status::OutOfMemory),
+        WriteError::OverQuota => const { Outcome::over_quota(TenantLimit::MemoryBytes) },
         WriteError::KeyTooLarge => Outcome::bare(Status::KeyTooLarge),
         WriteError::ValueTooLarge => Outcome::bare(Status::ValueTooLarge),
         WriteError::Collisions => Outcome::bare(Status::Collisions),
@@ -129,7 +145,7 @@ pub fn refused(error: WriteError) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::Outcome;
+    use super::{Outcome, refused};
     use wire::Status;
 
     #[test]
@@ -141,6 +157,10 @@ mod tests {
         let mut body = [0; 4];
         Outcome::retry(77).write_body(&mut body);
         assert_eq!(wire::reply::decode_retry(&body), Ok(77));
+        let over = refused(store::WriteError::OverQuota);
+        let mut body = [0; 12];
+        over.write_body(&mut body);
+        assert_eq!((over.status, over.bytes, &body), (Status::OverQuota, 12, b"memory_bytes"));
         let mut body = [0; 8];
         Outcome::version(Status::Ok, 9).write_body(&mut body);
         assert_eq!(wire::reply::decode_version(&body), Ok(9));

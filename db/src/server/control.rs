@@ -240,14 +240,9 @@ impl Control {
     /// # Errors
     /// That workers fail.
     pub fn publish_table(&self, id: u32, tenant: TenantId, name: &str) -> Result<(), Refusal> {
-        let entry = Arc::new(TableEntry {
-            id,
-            tenant,
-            name: name.into(),
-            writable: true,
-            owner: self.accounts.of(tenant),
-            table: self.store.table(id),
-        });
+        let owner = self.accounts.of(tenant);
+        let table = self.store.table_within(id, owner.quota(self.workers.len()));
+        let entry = Arc::new(TableEntry { id, tenant, name: name.into(), writable: true, owner, table });
         self.tell(&Change::TableCreated(Arc::clone(&entry)))?;
         lock(&self.tables).insert((tenant, name.to_owned()), entry);
         Ok(())

@@ -2,11 +2,13 @@
 //!
 //! One for each tenant of a server, shared by its sessions, tables and extensions, by control threads that
 //! change a limit and by workers that read it. Reading a limit is a relaxed load; a change is seen by the next
-//! request.
+//! request. The memory of its objects is counted and limited by the store, in the quota that its tables share.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use store::Quota;
 
 use super::TenantId;
 use super::ledger::Ledger;
@@ -22,6 +24,8 @@ pub struct Account {
     pub ledger: Ledger,
     limits: [AtomicU64; TenantLimit::ALL.len()],
     operations: Rate,
+    /// Made with the first table.
+    quota: OnceLock<Arc<Quota>>,
 }
 
 impl Account {
@@ -29,7 +33,8 @@ impl Account {
     #[must_use]
     pub fn new(tenant: TenantId) -> Self {
         let limits = std::array::from_fn(|index| AtomicU64::new(TenantLimit::ALL[index].default_value()));
-        Self { tenant, ledger: Ledger::new(), limits, operations: Rate::default() }
+        let (ledger, operations) = (Ledger::new(), Rate::default());
+        Self { tenant, ledger, limits, operations, quota: OnceLock::new() }
     }
 
     /// What holds now.
@@ -49,9 +54,19 @@ impl Account {
         }
     }
 
-    /// Sets a limit. The caller has looked at [`TenantLimit::allows`].
+    /// Sets a limit. The caller has looked at [`TenantLimit::allows`], and no table is made meanwhile.
     pub fn set_limit(&self, limit: TenantLimit, value: u64) {
         self.limits[limit as usize].store(value, Ordering::Relaxed);
+        if limit == TenantLimit::MemoryBytes
+            && let Some(quota) = self.quota.get()
+        {
+            quota.set_limit(value);
+        }
+    }
+
+    /// What its tables are made within, in a store of so many cores.
+    pub fn quota(&self, cores: usize) -> &Arc<Quota> {
+        self.quota.get_or_init(|| Arc::new(Quota::new(cores, self.limit(TenantLimit::MemoryBytes))))
     }
 }
 

@@ -1,9 +1,14 @@
-//! Limits of tenants through the whole server: who reads and changes them, and that they hold at once and last.
+//! Limits of tenants through the whole server: who reads and changes them, that they hold at once and last;
+//! what a tenant meets that has used up its memory.
 
-use wire::{Actor, AdminRequest, AuditEntry, Body, LimitChange, Status, TenantLimitEntry};
+use wire::{
+    Actor, AdminRequest, AuditEntry, Body, Condition, LimitChange, Request, Right, Status, TableId,
+    TableStatistics, TenantLimitEntry,
+};
 
-use super::Site;
-use super::client::{ControlStream, Refused};
+use super::client::{Client, ControlStream, Refused};
+use super::extensions::{COUNTER, install, invoke, package};
+use super::{Site, file};
 
 fn decoded(answer: &[u8]) -> Vec<TenantLimitEntry> {
     Vec::<TenantLimitEntry>::decode(answer).expect("limits")
@@ -128,4 +133,99 @@ fn changes_of_limits_stand_in_the_audit_log() {
     ];
     assert_eq!(seen, expected);
     assert_eq!(entries[0].actor, Actor::Administrator);
+}
+
+fn put<'a>(table: u32, key: &'a [u8], value: &'a [u8]) -> Request<'a> {
+    Request::Put { table, key, value, condition: Condition::Always }
+}
+
+/// Bytes that the tenant's table `t` has.
+fn bytes(client: &mut Client) -> u64 {
+    let answer = client.control.ask(&AdminRequest::TableStat { name: "t" }).expect("a table");
+    TableStatistics::decode(&answer).expect("figures").bytes
+}
+
+fn limit_memory(site: &Site, name: &str, bytes: u64) {
+    change(&mut site.administrator(), name, &[("memory_bytes", Some(bytes))]).expect("a tenant");
+}
+
+#[test]
+fn a_tenant_that_is_full_is_told_the_limit_and_reads_deletes_and_shrinks_while_others_write() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 2);
+    let (mut ann, table) = site.tenant_with_table("ann");
+    let (mut bob, bobs) = site.tenant_with_table("bob");
+    assert_eq!(ann.status(&put(table, b"a", &[1; 1000])), Status::Ok);
+    assert_eq!(ann.status(&Request::Increment { table, key: b"n", delta: 1 }), Status::Ok);
+    let full = bytes(&mut ann);
+    limit_memory(&site, "ann", full);
+    let second = ann.create_table("second");
+    let refused = (Ok(Status::OverQuota), b"memory_bytes".to_vec());
+    assert_eq!(ann.call(&put(table, b"b", b"")), refused);
+    assert_eq!(ann.call(&put(second, b"b", b"")), refused, "all tables together");
+    assert_eq!(ann.call(&put(table, b"a", &[2; 1200])), refused);
+    let sequence = ann.opened.next_sequence + 200;
+    let over_stream = ann.control.request(sequence, &put(table, b"a", &[2; 100_000]));
+    assert_eq!(over_stream, Err((Status::OverQuota, b"memory_bytes".to_vec())));
+    assert_eq!(ann.call(&Request::Increment { table, key: b"m", delta: 1 }), refused);
+    assert_eq!(bob.status(&put(bobs, b"b", &[3; 1000])), Status::Ok);
+    assert_eq!(ann.call(&Request::Get { table, key: b"a" }).1[8..], [1; 1000]);
+    assert_eq!(ann.status(&put(table, b"a", &[4; 1000])), Status::Ok, "it does not grow");
+    assert_eq!(ann.status(&Request::Increment { table, key: b"n", delta: 1 }), Status::Ok);
+    assert_eq!(bytes(&mut ann), full);
+    let delete = Request::Delete { table, key: b"a", condition: Condition::Always };
+    assert_eq!(ann.status(&delete), Status::Ok);
+    assert_eq!(ann.status(&put(second, b"b", &[5; 900])), Status::Ok, "there is room again");
+    limit_memory(&site, "ann", u64::MAX);
+    assert_eq!(ann.status(&put(table, b"a", &[6; 1000])), Status::Ok, "the change holds at once");
+}
+
+#[test]
+fn who_writes_to_a_granted_table_meets_the_limit_of_its_owner() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut ann, table) = site.tenant_with_table("ann");
+    let (mut bob, own) = site.tenant_with_table("bob");
+    ann.control
+        .ask(&AdminRequest::GrantCreate { name: "t", to: "bob", right: Right::Write })
+        .expect("it is ann's");
+    let answer = bob.control.ask(&AdminRequest::TableOpen { name: "ann/t" }).expect("granted");
+    let granted = TableId::decode(&answer).expect("an id").id;
+    limit_memory(&site, "ann", 0);
+    assert_eq!(bob.status(&put(granted, b"k", b"v")), Status::OverQuota);
+    assert_eq!(bob.status(&put(own, b"k", b"v")), Status::Ok);
+    limit_memory(&site, "ann", 1000);
+    limit_memory(&site, "bob", 0);
+    assert_eq!(bob.status(&put(granted, b"k", b"v")), Status::Ok);
+    assert_eq!(bob.status(&put(own, b"k", b"longer")), Status::OverQuota);
+    assert_eq!(ann.call(&Request::Get { table, key: b"k" }).1[8..], *b"v");
+}
+
+#[test]
+fn a_copy_of_a_write_that_was_refused_is_refused_though_there_is_room_by_then() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut ann, table) = site.tenant_with_table("ann");
+    limit_memory(&site, "ann", 0);
+    let sequence = ann.opened.next_sequence + 200;
+    let refused = (Status::OverQuota, b"memory_bytes".to_vec());
+    assert_eq!(ann.control.request(sequence, &put(table, b"k", b"v")), Err(refused.clone()));
+    limit_memory(&site, "ann", u64::MAX);
+    assert_eq!(ann.control.request(sequence, &put(table, b"k", b"v")), Err(refused));
+    assert!(ann.control.request(sequence + 1, &put(table, b"k", b"v")).is_ok());
+}
+
+#[test]
+fn a_commit_that_would_go_over_leaves_nothing_and_names_the_limit() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
+    let (mut ann, table) = site.tenant_with_table("ann");
+    let extension = install(&mut ann, "counter", &package(COUNTER)).expect("a good extension").extension;
+    limit_memory(&site, "ann", 0);
+    let one = 1_i64.to_le_bytes();
+    let (status, body) = ann.call(&invoke(extension, "add", table, &one));
+    assert_eq!((status, body.as_slice()), (Ok(Status::OverQuota), &b"memory_bytes"[..]));
+    assert_eq!(ann.status(&Request::Get { table, key: b"k" }), Status::NotFound);
+    limit_memory(&site, "ann", u64::MAX);
+    assert_eq!(ann.status(&invoke(extension, "add", table, &one)), Status::Ok);
 }

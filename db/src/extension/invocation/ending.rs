@@ -7,6 +7,7 @@ use wire::Status;
 
 use super::budget::Overdrawn;
 use crate::sched::running::Cause;
+use crate::tenant::limit::TenantLimit;
 
 /// What the body of the answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(super) enum Body {
     RetryAfter(u32),
     /// The last words, then the text that says which limit was met.
     Overdrawn(Overdrawn),
+    /// The name of a limit of the tenant.
+    Limit(TenantLimit),
     /// None.
     Empty,
 }
@@ -109,6 +112,10 @@ impl Ending {
             CommitError::Write(WriteError::NotANumber) => Status::NotANumber,
             CommitError::Write(WriteError::Overflow) => Status::Overflow,
             CommitError::Write(WriteError::OutOfMemory) => Status::OutOfMemory,
+            CommitError::Write(WriteError::OverQuota) => {
+                let limit = TenantLimit::MemoryBytes;
+                return Self { status: Status::OverQuota, body: Body::Limit(limit) };
+            }
             CommitError::Write(WriteError::KeyTooLarge) => Status::KeyTooLarge,
             CommitError::Write(WriteError::ValueTooLarge) => Status::ValueTooLarge,
             CommitError::Write(WriteError::Collisions) => Status::Collisions,

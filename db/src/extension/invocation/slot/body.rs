@@ -29,6 +29,7 @@ impl<O> Slot<O> {
             Body::Version(version) => self.with_head(version.to_le_bytes(), 0),
             Body::RetryAfter(after_us) => self.with_head(after_us.to_le_bytes(), 0),
             Body::Overdrawn(overdrawn) => self.describe(overdrawn),
+            Body::Limit(limit) => limit.name().as_bytes(),
             Body::Empty => &[],
         }
     }

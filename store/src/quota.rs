@@ -1,0 +1,85 @@
+//! A quota: how many bytes of the log the objects of some tables may take together, and how many they do.
+//!
+//! Tables of one owner share a quota ([`crate::Store::table_within`]). Bytes are counted per core, as a table's
+//! are, and summed only where a limit is set: a write under no limit costs one load and one addition more. A
+//! write is held against the limit under the lock of its bucket, with what it replaces taken off, so that deletes
+//! and writes that do not grow pass at any time. Cores do not wait for each other here: together they can pass the
+//! limit by one write of each core but one, where a write is an object or a commit.
+//!
+//! What a retired table had counts until it is taken apart, since its memory is taken until then.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// No limit.
+const UNLIMITED: u64 = u64::MAX;
+
+/// One core's part. Sums wrap: one core may delete what another wrote.
+#[derive(Default)]
+#[repr(align(64))]
+struct Shard {
+    bytes: AtomicU64,
+}
+
+/// See the file's head.
+pub struct Quota {
+    limit_bytes: AtomicU64,
+    shards: Box<[Shard]>,
+}
+
+impl Quota {
+    /// A quota for tables of a store of that many cores; [`u64::MAX`] is no limit.
+    pub fn new(cores: usize, limit_bytes: u64) -> Quota {
+        let shards = (0..cores).map(|_| Shard::default()).collect();
+        Quota { limit_bytes: AtomicU64::new(limit_bytes), shards }
+    }
+
+    /// Sets the limit for writes from now on. What is beyond it stays.
+    pub fn set_limit(&self, limit_bytes: u64) {
+        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that the objects take in the log, heads and padding included. Exact when no write is under way.
+    pub fn bytes(&self) -> u64 {
+        self.shards.iter().fold(0, |sum, shard| sum.wrapping_add(shard.bytes.load(Ordering::Relaxed)))
+    }
+
+    /// Cores that it counts for.
+    pub(crate) fn cores(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Counts a write of `core` that changed the bytes, as a wrapping difference.
+    #[inline]
+    pub(crate) fn count(&self, core: usize, bytes: u64) {
+        // Only the core itself writes its shard, so that plain loads and stores are enough.
+        let counter = &self.shards[core].bytes;
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
+    }
+
+    /// Whether there is a limit to hold a write against.
+    #[inline]
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limit_bytes.load(Ordering::Relaxed) != UNLIMITED
+    }
+
+    /// Whether there is room for a write that puts `new_bytes` in place of `old_bytes`.
+    #[inline]
+    pub(crate) fn admits(&self, new_bytes: u64, old_bytes: u64) -> bool {
+        !self.is_limited() || new_bytes <= old_bytes || self.has_room(new_bytes - old_bytes)
+    }
+
+    #[inline(never)]
+    fn has_room(&self, bytes: u64) -> bool {
+        let taken = self.bytes();
+        // A core that is between two counts may make the sum less than nothing for a moment.
+        let taken = if taken > i64::MAX as u64 { 0 } else { taken };
+        taken.saturating_add(bytes) <= self.limit_bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for Quota {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let limit_bytes = self.limit_bytes.load(Ordering::Relaxed);
+        write!(out, "Quota {{ limit_bytes: {limit_bytes}, bytes: {} }}", self.bytes())
+    }
+}
