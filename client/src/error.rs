@@ -133,6 +133,8 @@ impl Error {
 
     fn next(&self) -> Option<&'static str> {
         Some(match self {
+            // What the server says of a missing permission is what to do already.
+            Error::Refused { status: Status::NotPermitted, text } if !text.is_empty() => return None,
             Error::Refused { status, .. } => return next_after(*status),
             Error::ConditionFailed { .. } => "read the object again and repeat with its version",
             Error::AddressInvalid { .. } => "give HOST:PORT, for instance 127.0.0.1:7700",
@@ -155,13 +157,25 @@ impl Error {
 /// What a caller can do about a refusal.
 fn next_after(status: Status) -> Option<&'static str> {
     Some(match status {
-        Status::UnknownTenant | Status::BadSecret => {
-            "check tenant and secret; `splinter tenant create` prints the secret of a new tenant"
+        Status::UnknownTenant => {
+            "check the name; the administrator lists tenants with `splinter tenant list`"
         }
-        Status::UnknownTable => "create it with `splinter table create`, or list with `splinter table list`",
-        Status::UnknownExtension | Status::UnknownFunction => {
-            "list with `splinter ext list`, install with `splinter ext install`"
+        Status::BadSecret => {
+            "check it: `splinter tenant create` gave the tenant's, the administrator's is in the file admin.secret of \
+             the server's data directory"
         }
+        Status::UnknownTable => {
+            "create it with `splinter table create`, or list with `splinter table list`; those of others with \
+             `splinter grant list`"
+        }
+        Status::UnknownExtension => {
+            "list with `splinter ext list`, those of others with `splinter grant list`; install with `splinter ext \
+             install`"
+        }
+        Status::UnknownFunction => "see what there is with `splinter ext describe`",
+        Status::KeyTooLarge => "a key has at most 65,535 bytes",
+        Status::ValueTooLarge => "a value has at most 1 MiB; part it into several objects",
+        Status::ArgumentsTooLarge => "arguments have at most 1 MiB; put what is longer into objects",
         Status::AlreadyExists => "choose another name",
         Status::UnknownLimit | Status::OutOfRange => {
             "see names and ranges with `splinter tenant limits NAME`"
@@ -172,10 +186,15 @@ fn next_after(status: Status) -> Option<&'static str> {
             "ask the operator for more, or free some; `splinter tenant limits` shows what may be used"
         }
         Status::StorageFull => "free disk space at the server",
-        Status::NotPermitted => "ask the operator; some requests need the administrator's secret",
+        Status::NotPermitted => "ask the owner for a grant, or the operator",
         Status::BadToken => "open a new session",
         Status::NameInvalid => "use letters, digits, `_`, `-` and `.`, at most 64, a letter or digit first",
-        Status::SourceRefused | Status::CompileFailed => "run `splinter ext check` and mend what it names",
+        Status::SourceRefused => {
+            "mend what each line names; `splinter ext check` says the same without a server"
+        }
+        Status::CompileFailed => {
+            "mend what the compiler names; `cargo test` in the package's folder says the same"
+        }
         Status::Conflict => "repeat the call",
         Status::Internal => "look into the server's log",
         Status::Unavailable => "repeat it later",
@@ -183,11 +202,26 @@ fn next_after(status: Status) -> Option<&'static str> {
     })
 }
 
+/// The status, and what the server says besides if that is more.
+fn write_refusal(to: &mut fmt::Formatter<'_>, status: Status, text: &str) -> fmt::Result {
+    let sentence = status.text();
+    let plain = sentence.trim_end_matches('.');
+    if text.is_empty() || text.trim_end_matches('.').eq_ignore_ascii_case(plain) {
+        return to.write_str(sentence);
+    }
+    match status {
+        // Not only objects are not found: what it was, the server says.
+        Status::NotFound => write!(to, "Not found: {text}")?,
+        _ => write!(to, "{plain}: {text}")?,
+    }
+    let ends = text.ends_with('.') || text.contains('\n');
+    if ends { Ok(()) } else { to.write_str(".") }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Refused { status, text } if text.is_empty() => write!(to, "{status}")?,
-            Error::Refused { status, text } => write!(to, "{status} {text}")?,
+            Error::Refused { status, text } => write_refusal(to, *status, text)?,
             Error::ConditionFailed { current: 0 } => {
                 write!(to, "The condition does not hold: there is no such object.")?;
             }
@@ -281,6 +315,34 @@ mod tests {
         assert_eq!(failed.to_string(), "The extension answered with its error 7: no");
         let refused = Error::of_answer(Status::UnknownTable, b"table 4");
         assert!(refused.to_string().contains("table 4") && refused.to_string().contains("Next:"));
+    }
+
+    #[test]
+    fn what_the_server_says_besides_is_not_said_twice() {
+        let text = |status, body: &str| Error::of_answer(status, body.as_bytes()).to_string();
+        for body in ["", "the name is taken", "The name is taken."] {
+            assert_eq!(text(Status::AlreadyExists, body), "The name is taken. Next: choose another name.");
+        }
+        assert!(
+            text(Status::UnknownTable, "there is no table `t`")
+                .starts_with("The tenant has no such table: there is no table `t`. Next: create it")
+        );
+        assert_eq!(
+            text(Status::NotFound, "the extension has no canary"),
+            "Not found: the extension has no canary."
+        );
+        let refused = text(Status::SourceRefused, "src/lib.rs:1:1: no\nsrc/lib.rs:2:1: no");
+        assert!(refused.contains("2:1: no Next: mend"), "{refused}");
+    }
+
+    #[test]
+    fn sizes_beyond_a_limit_name_it() {
+        use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+        let limits = [KEY_BYTES_MAX, VALUE_BYTES_MAX, ARGUMENTS_BYTES_MAX];
+        assert_eq!(limits, [65_535, 1 << 20, 1 << 20]);
+        let texts = [Status::KeyTooLarge, Status::ValueTooLarge, Status::ArgumentsTooLarge]
+            .map(|status| Error::of_answer(status, b"").to_string());
+        assert!(texts[0].contains("65,535 bytes") && texts[1..].iter().all(|text| text.contains("1 MiB")));
     }
 
     #[test]

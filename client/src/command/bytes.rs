@@ -41,6 +41,16 @@ pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Bytes as a terminal can show them: text as it is, anything else as hex, the way it can be given back.
+/// Control characters besides line ends and tabs could play with the terminal.
+pub fn shown(bytes: &[u8]) -> String {
+    let harmless = |letter: char| !letter.is_control() || matches!(letter, '\n' | '\t');
+    match std::str::from_utf8(bytes) {
+        Ok(text) if text.chars().all(harmless) => text.to_owned(),
+        _ => format!("0x{}", to_hex(bytes)),
+    }
+}
+
 fn from_hex(digits: &str) -> Option<Vec<u8>> {
     if !digits.len().is_multiple_of(2) {
         return None;
@@ -55,7 +65,7 @@ fn digit(character: u8) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bytes, to_hex};
+    use super::{Bytes, shown, to_hex};
     use std::io::Write;
 
     fn read(text: &str) -> Result<Vec<u8>, String> {
@@ -72,6 +82,14 @@ mod tests {
         file.write_all(&[0, 255]).unwrap();
         assert_eq!(read(&format!("@{}", file.path().display())).unwrap(), [0, 255]);
         assert_eq!(to_hex(&[0, 255, 16]), "00ff10");
+    }
+
+    #[test]
+    fn what_could_play_with_a_terminal_is_shown_as_hex() {
+        assert_eq!(shown("Ada, grüß\n\tdich".as_bytes()), "Ada, grüß\n\tdich");
+        assert_eq!(shown(&7u64.to_le_bytes()), "0x0700000000000000");
+        assert_eq!(shown(b"\x1b[2J"), "0x1b5b324a");
+        assert_eq!(shown(&[0xff, b'a']), "0xff61");
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod description;
 mod logs;
 mod versions;
 
-use super::bytes::{Bytes, to_hex};
+use super::bytes::Bytes;
 use super::failure::{Failure, Kind};
 use super::object;
 use super::options::ExtensionCommand;
@@ -14,7 +14,6 @@ use builder::package::DirectoryError;
 use builder::{Mode, Package, Refusal};
 use client::{Client, PackageFile, Placement};
 use serde_json::json;
-use std::io::IsTerminal;
 use std::path::Path;
 
 /// Runs a command about extensions.
@@ -59,13 +58,7 @@ pub fn invoke(
         _ => function.to_owned(),
     };
     let reply = client.invoke(&name, id, &key, &arguments)?;
-    let json = object::value_of(&reply);
-    let terminal = std::io::stdout().is_terminal();
-    // A terminal gets what it can show.
-    match std::str::from_utf8(&reply) {
-        Err(_) if terminal => Ok(Answer::new(format!("0x{}", to_hex(&reply)), json)),
-        _ => Ok(Answer::raw(&reply, terminal, json)),
-    }
+    Ok(Answer::bytes(&reply, object::value_of(&reply)))
 }
 
 /// Sends the source of a package to the server.
@@ -79,10 +72,18 @@ fn install(
     let name = name.unwrap_or(package.name()).to_owned();
     let files = package.files().map(|(path, text)| PackageFile { path, bytes: text.as_bytes() }).collect();
     let installed = client.extension_install_as(&name, files, placement)?;
-    let mut text =
-        format!("installed {name}@{} (compiled in {} ms)", installed.version, installed.compile_ms);
-    if installed.current != installed.version {
-        text.push_str(&format!("; {name}@{} stays current", installed.current));
+    let version = installed.version;
+    let compiled = match installed.compile_ms {
+        0 => "compiled before".to_owned(),
+        time_ms => format!("compiled in {time_ms} ms"),
+    };
+    let mut text = format!("installed {name}@{version} ({compiled})");
+    if installed.current != version {
+        text.push_str(&match placement {
+            Placement::Canary(percent) => format!("; it gets {percent} of 100 invocations, the others"),
+            _ => format!("; it is invoked as {name}@{version}.FUNCTION, without a version"),
+        });
+        text.push_str(&format!(" {name}@{}", installed.current));
     }
     if !installed.diagnostics.is_empty() {
         text.push_str(&format!("\n{}", installed.diagnostics.trim_end()));

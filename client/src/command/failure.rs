@@ -43,12 +43,14 @@ pub struct Failure {
     kind: Kind,
     what: String,
     next: Option<String>,
+    /// The server's answer, when it was one.
+    status: Option<Status>,
 }
 
 impl Failure {
     /// A failure of a kind; `what` says what went wrong, in a sentence without a full stop.
     pub fn new(kind: Kind, what: impl Into<String>) -> Failure {
-        Failure { kind, what: what.into(), next: None }
+        Failure { kind, what: what.into(), next: None, status: None }
     }
 
     /// Adds what to do next.
@@ -68,7 +70,10 @@ impl Failure {
             Output::Text => eprintln!("{self}"),
             Output::Json => eprintln!(
                 "{}",
-                json!({ "error": self.what, "next": self.next, "exit_code": self.kind as u8 })
+                json!({
+                    "error": self.what, "next": self.next, "status": self.status.map(Status::name),
+                    "exit_code": self.kind as u8,
+                })
             ),
         }
     }
@@ -91,10 +96,11 @@ impl From<Error> for Failure {
         };
         // The library's text ends with what to do next; here that gets a line of its own.
         let text = error.to_string();
-        match text.split_once(" Next: ") {
+        let failure = match text.rsplit_once(" Next: ") {
             Some((what, next)) => Failure::new(kind, what).next(next.trim_end_matches('.')),
-            None => Failure::new(kind, text),
-        }
+            None => Failure::new(kind, text.as_str()),
+        };
+        Failure { status: error.status(), ..failure }
     }
 }
 
@@ -141,6 +147,15 @@ mod tests {
         let failure = Failure::from(Error::TimedOut);
         assert_eq!(failure.kind, Kind::Unreachable);
         assert!(failure.to_string().contains("\nnext:  "), "{failure}");
+    }
+
+    #[test]
+    fn programs_see_the_status_of_the_answer() {
+        assert_eq!(
+            Failure::from(Error::ConditionFailed { current: 3 }).status,
+            Some(Status::ConditionFailed)
+        );
+        assert_eq!(Failure::from(Error::TimedOut).status, None);
     }
 
     #[test]

@@ -7,7 +7,6 @@ use super::output::Answer;
 use super::settings::Settings;
 use client::{Client, Condition};
 use serde_json::{Value, json};
-use std::io::IsTerminal;
 
 /// Reads an object.
 pub fn get(settings: &Settings, table: &str, key: &Bytes) -> Result<Answer, Failure> {
@@ -18,7 +17,7 @@ pub fn get(settings: &Settings, table: &str, key: &Bytes) -> Result<Answer, Fail
     };
     let mut json = json!({ "version": object.version });
     json["value"] = value_of(&object.value);
-    Ok(Answer::raw(&object.value, std::io::stdout().is_terminal(), json))
+    Ok(Answer::bytes(&object.value, json))
 }
 
 /// Writes an object.

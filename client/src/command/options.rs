@@ -36,8 +36,9 @@ Exit codes: 0 done, 1 failed here, 2 command line, 3 not found, 4 condition, 5 r
 
 /// What every command takes.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Options of every command")]
 pub struct Global {
-    /// Where the server is: HOST:PORT of its stream port.
+    /// Where the server is: HOST:PORT of its stream port; 127.0.0.1:7700 if nothing says otherwise.
     #[arg(long, global = true, env = "SPLINTER_ADDRESS")]
     pub address: Option<String>,
     /// Who is asking; to `stats` with the administrator's secret, whom to count.
@@ -49,20 +50,19 @@ pub struct Global {
     /// The administrator's secret, or @FILE that holds it; for `tenant`, `stats` and `audit`.
     #[arg(long, global = true, env = "SPLINTER_ADMIN_SECRET", hide_env_values = true)]
     pub admin_secret: Option<String>,
-    /// The profile file.
+    /// The profile file; ~/.config/splinter/profile.toml if nothing says otherwise.
     #[arg(long, global = true, env = "SPLINTER_PROFILE")]
     pub profile: Option<PathBuf>,
-    /// How to print the answer.
+    /// How to print the answer: text for people, one JSON value for programs.
     #[arg(long, global = true, value_enum, default_value = "text")]
     pub output: Output,
 }
 
-/// How to print an answer.
+/// How to print an answer. The option explains both at once: values with a text of their own would spread every
+/// option of every command over several lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For people.
     Text,
-    /// For programs: one JSON value.
     Json,
 }
 
@@ -89,6 +89,7 @@ pub enum Command {
         /// Key: text, 0xHEX or @FILE.
         key: Bytes,
         /// Value: text, 0xHEX or @FILE.
+        #[arg(allow_negative_numbers = true)]
         value: Bytes,
         #[command(flatten)]
         condition: WriteCondition,
@@ -136,7 +137,7 @@ pub enum Command {
         #[arg(long, default_value_t = 0, hide_default_value = true)]
         version: u32,
     },
-    /// Graphs: load one, ask it, generate one.
+    /// Graphs: load one, ask it, generate one. Needs the extension of ext/tao installed.
     #[command(subcommand)]
     Tao(TaoCommand),
     /// Ask a graph the same questions three ways and compare (scripts/demo does all around it).
@@ -242,6 +243,16 @@ mod tests {
     }
 
     #[test]
+    fn what_every_command_takes_is_listed_apart() {
+        let mut command = Options::command();
+        command.build();
+        let help = command.find_subcommand_mut("put").unwrap().render_help().to_string();
+        let of_put = help.find("--if-version").unwrap();
+        let of_all = help.find("Options of every command:").unwrap();
+        assert!(of_put < of_all && of_all < help.find("--address").unwrap(), "{help}");
+    }
+
+    #[test]
     fn what_every_command_takes_may_stand_behind_it() {
         let line = ["splinter", "table", "list", "--output", "json", "--address", "127.0.0.1:9"];
         let options = Options::try_parse_from(line).unwrap();
@@ -297,6 +308,7 @@ mod tests {
         let with =
             |more: &[&str]| Options::try_parse_from(put.iter().chain(more)).map(|options| options.command);
         assert!(matches!(with(&["--if-version", "3"]), Ok(Command::Put { .. })));
+        assert!(Options::try_parse_from(["splinter", "put", "table", "key", "-5"]).is_ok());
         assert!(with(&["--if-absent", "--if-version", "3"]).is_err());
     }
 

@@ -1,8 +1,9 @@
 //! Answers on the screen: text for people, one JSON value for programs.
 
+use super::bytes::shown;
 use super::options::Output;
 use serde_json::Value;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 /// What a command answers, in both forms.
 #[derive(Debug)]
@@ -21,13 +22,12 @@ impl Answer {
         Answer { text, json }
     }
 
-    /// Bytes that are written as they are, a line end added when a terminal shows them.
-    pub fn raw(bytes: &[u8], terminal: bool, json: Value) -> Answer {
-        let mut text = bytes.to_vec();
-        if terminal {
-            text.push(b'\n');
+    /// Bytes: as they are for a file or a program, as it can show them for a terminal.
+    pub fn bytes(bytes: &[u8], json: Value) -> Answer {
+        match std::io::stdout().is_terminal() {
+            true => Answer::new(shown(bytes) + "\n", json),
+            false => Answer { text: bytes.to_vec(), json },
         }
-        Answer { text, json }
     }
 
     /// Writes it. A reader that has gone away (`| head`) is no failure.

@@ -28,11 +28,10 @@ pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure
         }
         TableCommand::Stat { name } => {
             let found = client.table_stat(&name)?;
-            let (objects, bytes) = (thousands(found.objects), thousands(found.bytes));
-            let text = format!(
-                "objects  {objects}\nbytes    {bytes}\nindex    {} bytes",
-                thousands(found.index_bytes)
-            );
+            let heads = ["table", "objects", "bytes", "index bytes"].map(str::to_owned).to_vec();
+            let mut row = vec![name.clone()];
+            row.extend([found.objects, found.bytes, found.index_bytes].map(thousands));
+            let text = columns(&[heads, row]);
             let value = json!({
                 "table": name, "id": found.id, "objects": found.objects, "bytes": found.bytes,
                 "index_bytes": found.index_bytes,

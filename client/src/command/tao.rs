@@ -5,6 +5,7 @@
 
 pub mod load;
 
+use super::bytes::shown;
 use super::failure::{Failure, Kind};
 use super::graph::{Graph, Shape};
 use super::object;
@@ -145,7 +146,7 @@ pub fn run(settings: &Settings, command: TaoCommand) -> Result<Answer, Failure> 
             let Some(object) = Object::parse(&reply) else {
                 return Err(Failure::new(Kind::Missing, format!("there is no object {id}")));
             };
-            let text = format!("type {}: {}", object.otype.0, String::from_utf8_lossy(object.data));
+            let text = format!("type {}: {}", object.otype.0, shown(object.data));
             let value = json!({ "id": id, "type": object.otype.0, "data": object::value_of(object.data) });
             Ok(Answer::new(text, value))
         }
@@ -175,6 +176,9 @@ pub fn failure_of(error: client::Error) -> Failure {
     };
     match meaning {
         Some(meaning) => Failure::new(Kind::Extension, meaning),
+        None if error.status() == Some(client::Status::UnknownExtension) => {
+            Failure::from(error).next("install it from the sources of Splinter: splinter ext install ext/tao")
+        }
         None => error.into(),
     }
 }
@@ -206,7 +210,7 @@ fn entries(mut run: Run<'_>) -> Answer {
     let mut rows = vec![["time", "id", "data"].map(str::to_owned).to_vec()];
     let mut values = Vec::new();
     while let Some(entry) = run.take_first() {
-        let data = String::from_utf8_lossy(entry.data).into_owned();
+        let data = shown(entry.data);
         rows.push(vec![entry.time.to_string(), entry.id2.0.to_string(), data]);
         let data = object::value_of(entry.data);
         values.push(json!({ "time": entry.time, "id": entry.id2.0, "data": data }));

@@ -75,7 +75,8 @@ impl Load {
     }
 
     fn invoke_all(&self, client: &mut Client, graph: &Graph) -> Result<u64, Failure> {
-        let mut resolve = |name: &str| client.resolve(&format!("{}.{name}", self.extension));
+        let mut resolve =
+            |name: &str| client.resolve(&format!("{}.{name}", self.extension)).map_err(failure_of);
         let (declare, obj_add, assoc_add) =
             (resolve("assoc_declare")?, resolve("obj_add")?, resolve("assoc_add")?);
         let function_of = |call: &Call<'_>| match call {
