@@ -12,6 +12,7 @@ use store::{Condition, Table};
 use wire::limits::REPLY_BYTES_MAX;
 
 use super::allowance::{Allowance, Spending};
+use super::measures::Spent;
 use super::{Extension, Mode};
 use crate::limits::{
     EXTENSION_LOG_LINES_MAX, GET_MANY_KEYS_MAX, LAST_WORDS_BYTES_MAX, QUALIFIED_NAME_BYTES_MAX,
@@ -112,6 +113,18 @@ impl Access {
     #[must_use]
     pub fn spending(&self) -> &Spending {
         &self.spending
+    }
+
+    /// What the invocation has read and would write, for who counts it.
+    #[inline]
+    #[must_use]
+    pub fn spent(&self) -> Spent {
+        let (reads, read_bytes) = self.spending.read();
+        let (writes, write_bytes) = match self.mode {
+            Mode::Read => (0, 0),
+            Mode::Write => self.transaction.written(),
+        };
+        Spent { reads, read_bytes, writes, write_bytes, ..Spent::default() }
     }
 
     /// The version that the last failed condition met.

@@ -142,6 +142,13 @@ impl Spending {
         &self.allowance
     }
 
+    /// Objects read, and bytes of their keys and values.
+    #[inline]
+    #[must_use]
+    pub fn read(&self) -> (u64, u64) {
+        (self.allowance.reads - self.reads_left, self.allowance.read_bytes - self.read_bytes_left)
+    }
+
     /// The limit of which a host call last said that it was met.
     #[must_use]
     pub fn exceeded(&self) -> Option<Exceeded> {

@@ -1,4 +1,4 @@
-//! What the invocations of one version of an extension came to: how they ended, how long they ran.
+//! What the invocations of one version of an extension came to: how they ended, how long they ran, what they used.
 //!
 //! ```text
 //!   worker 0 ─▶ counters, histogram ─┐
@@ -9,12 +9,16 @@
 //! of [`crate::limits::INVOCATIONS_PER_TIMING`] is timed, by the worker's [`Gauge`], in its last poll; what it was
 //! charged for the polls before is added. Waiting, in queues or between polls, is not in the times.
 
+mod gauge;
+
+pub use gauge::Gauge;
+
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use wire::Status;
 
-use crate::limits::{CORES_MAX, INVOCATIONS_PER_TIMING, TIME_CYCLES_MAX, TIME_STEPS_PER_DOUBLING};
+use crate::limits::{CORES_MAX, TIME_CYCLES_MAX, TIME_STEPS_PER_DOUBLING};
 use crate::sched::cycles;
 
 /// How an invocation can end, as counters tell it; the first is the good one.
@@ -33,11 +37,46 @@ pub const ENDS: [&str; 9] = [
 const STEP_BITS: u32 = TIME_STEPS_PER_DOUBLING.trailing_zeros();
 const STEPS: usize = ((TIME_CYCLES_MAX.trailing_zeros() - STEP_BITS + 1) as usize) * TIME_STEPS_PER_DOUBLING;
 
+/// What an invocation used besides time. What a commit that met a conflict had used before is not in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Objects read, absent ones too.
+    pub reads: u64,
+    /// Bytes of their keys and values.
+    pub read_bytes: u64,
+    /// Objects that were to be written.
+    pub writes: u64,
+    /// Bytes of their keys and values.
+    pub write_bytes: u64,
+    /// Yields.
+    pub yields: u64,
+    /// Slices that were used up.
+    pub preemptions: u64,
+    /// Commits that met a conflict and were tried again.
+    pub conflicts: u64,
+}
+
+/// Cells of one worker for a [`Spent`].
+#[derive(Debug, Default)]
+struct SpentCells {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    write_bytes: AtomicU64,
+    yields: AtomicU64,
+    preemptions: AtomicU64,
+    conflicts: AtomicU64,
+}
+
 /// What one worker counted.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Cells {
     ends: [AtomicU64; ENDS.len()],
+    spent: SpentCells,
+    /// Calls up to the last one that was timed, and the time that is taken for theirs.
+    calls_estimated: AtomicU64,
+    cycles_estimated: AtomicU64,
     timed: AtomicU64,
     timed_cycles: AtomicU64,
     times: [AtomicU32; STEPS],
@@ -54,10 +93,14 @@ pub struct Measures {
 pub struct Tally {
     /// Invocations by how they ended, as [`ENDS`] names it.
     pub ends: [u64; ENDS.len()],
+    /// What they used.
+    pub spent: Spent,
     /// Those that were timed.
     pub timed: u64,
     /// Cycles of those that were timed.
     pub timed_cycles: u64,
+    /// Cycles of all up to the last that was timed, each like the next one that was. Only grows.
+    pub cycles_estimated: u64,
     times: Vec<u64>,
 }
 
@@ -71,11 +114,12 @@ impl Measures {
     /// Counts an end on a worker; `cycles` is how long it ran, if it was timed. What is to be tried again
     /// has not ended.
     #[inline]
-    pub fn ended(&self, worker: usize, status: Status, cycles: Option<u64>) {
+    pub fn ended(&self, worker: usize, status: Status, cycles: Option<u64>, spent: &Spent) {
         let Some(end) = end_of(status) else { return };
         let Some(cells) = self.workers.get(worker) else { return };
         let cells = cells.get_or_init(Cells::new);
         add(&cells.ends[end], 1);
+        cells.spent.add(spent);
         if let Some(cycles) = cycles {
             cells.time(cycles);
         }
@@ -89,6 +133,8 @@ impl Measures {
             for (sum, count) in tally.ends.iter_mut().zip(&cells.ends) {
                 *sum += count.load(Ordering::Relaxed);
             }
+            tally.spent.include(&cells.spent);
+            tally.cycles_estimated += cells.cycles_estimated.load(Ordering::Relaxed);
             tally.timed += cells.timed.load(Ordering::Relaxed);
             tally.timed_cycles += cells.timed_cycles.load(Ordering::Relaxed);
             for (sum, count) in tally.times.iter_mut().zip(&cells.times) {
@@ -110,6 +156,9 @@ impl Cells {
     fn new() -> Box<Self> {
         Box::new(Self {
             ends: [const { AtomicU64::new(0) }; ENDS.len()],
+            spent: SpentCells::default(),
+            calls_estimated: AtomicU64::new(0),
+            cycles_estimated: AtomicU64::new(0),
             timed: AtomicU64::new(0),
             timed_cycles: AtomicU64::new(0),
             times: [const { AtomicU32::new(0) }; STEPS],
@@ -119,8 +168,44 @@ impl Cells {
     fn time(&self, cycles: u64) {
         add(&self.timed, 1);
         add(&self.timed_cycles, cycles);
+        let calls = self.ends.iter().map(|end| end.load(Ordering::Relaxed)).sum::<u64>();
+        let before = self.calls_estimated.load(Ordering::Relaxed);
+        self.calls_estimated.store(calls, Ordering::Relaxed);
+        add(&self.cycles_estimated, cycles.saturating_mul(calls.wrapping_sub(before)));
         let count = &self.times[step_of(cycles)];
         count.store(count.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+    }
+}
+
+impl SpentCells {
+    /// Most invocations use little of this: what is not used is not touched.
+    #[inline]
+    fn add(&self, spent: &Spent) {
+        if spent.reads != 0 {
+            add(&self.reads, spent.reads);
+            add(&self.read_bytes, spent.read_bytes);
+        }
+        if spent.writes != 0 {
+            add(&self.writes, spent.writes);
+            add(&self.write_bytes, spent.write_bytes);
+        }
+        if spent.yields | spent.preemptions | spent.conflicts != 0 {
+            add(&self.yields, spent.yields);
+            add(&self.preemptions, spent.preemptions);
+            add(&self.conflicts, spent.conflicts);
+        }
+    }
+}
+
+impl Spent {
+    fn include(&mut self, cells: &SpentCells) {
+        self.reads += cells.reads.load(Ordering::Relaxed);
+        self.read_bytes += cells.read_bytes.load(Ordering::Relaxed);
+        self.writes += cells.writes.load(Ordering::Relaxed);
+        self.write_bytes += cells.write_bytes.load(Ordering::Relaxed);
+        self.yields += cells.yields.load(Ordering::Relaxed);
+        self.preemptions += cells.preemptions.load(Ordering::Relaxed);
+        self.conflicts += cells.conflicts.load(Ordering::Relaxed);
     }
 }
 
@@ -132,7 +217,14 @@ fn add(counter: &AtomicU64, count: u64) {
 
 impl Default for Tally {
     fn default() -> Self {
-        Self { ends: [0; ENDS.len()], timed: 0, timed_cycles: 0, times: vec![0; STEPS] }
+        Self {
+            ends: [0; ENDS.len()],
+            spent: Spent::default(),
+            timed: 0,
+            timed_cycles: 0,
+            cycles_estimated: 0,
+            times: vec![0; STEPS],
+        }
     }
 }
 
@@ -176,53 +268,6 @@ impl Tally {
     }
 }
 
-/// Times one of some invocations of a worker.
-#[derive(Debug)]
-pub struct Gauge {
-    /// Invocations until the next that is timed.
-    left: u32,
-    /// Chooses the distances, so that no pattern of calls hides from it.
-    random: u32,
-    /// When the poll began that is timed; 0 when none is.
-    began: u64,
-}
-
-impl Gauge {
-    /// Times the first invocation.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { left: 1, random: 1, began: 0 }
-    }
-
-    /// A poll begins.
-    #[inline]
-    pub fn begin(&mut self) {
-        self.left -= 1;
-        self.began = 0;
-        if self.left == 0 {
-            // Numerical Recipes' generator; its high bits give 1 to twice the mean less one.
-            self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            self.left = 1 + (self.random >> 8) % (2 * INVOCATIONS_PER_TIMING - 1);
-            self.began = cycles::now();
-        }
-    }
-
-    /// The invocation of the poll has ended: how long that ran, if it was timed.
-    #[inline]
-    pub fn end(&mut self) -> Option<u64> {
-        match std::mem::take(&mut self.began) {
-            0 => None,
-            began => Some(cycles::now().wrapping_sub(began)),
-        }
-    }
-}
-
-impl Default for Gauge {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// The place of a status in [`ENDS`]; `None` for what is no end of an invocation.
 #[inline]
 fn end_of(status: Status) -> Option<usize> {
@@ -259,8 +304,7 @@ fn middle_of(step: usize) -> u64 {
 mod tests {
     use wire::Status;
 
-    use super::{ENDS, Gauge, Measures, STEPS, middle_of, step_of};
-    use crate::limits::INVOCATIONS_PER_TIMING;
+    use super::{ENDS, Measures, STEPS, Spent, middle_of, step_of};
     use crate::sched::cycles;
 
     #[test]
@@ -285,34 +329,23 @@ mod tests {
     fn workers_are_added_up() {
         let measures = Measures::new();
         for (worker, cycles) in [(0, 1_000), (1, 1_000), (1, 1_000), (63, 100_000)] {
-            measures.ended(worker, Status::Ok, Some(cycles));
+            measures.ended(worker, Status::Ok, Some(cycles), &Spent::default());
         }
-        measures.ended(0, Status::ExtensionPanicked, None);
-        measures.ended(0, Status::Retry, None);
-        measures.ended(999, Status::Ok, None);
+        let spent = Spent { reads: 3, read_bytes: 40, writes: 0, conflicts: 1, ..Spent::default() };
+        measures.ended(0, Status::ExtensionPanicked, None, &spent);
+        measures.ended(0, Status::Retry, None, &spent);
+        measures.ended(999, Status::Ok, None, &spent);
         let tally = measures.tally();
         assert_eq!((tally.calls(), tally.errors(), tally.timed), (5, 1, 4));
         assert_eq!(tally.ends[ENDS.iter().position(|end| *end == "panicked").expect("an end")], 1);
+        assert_eq!(tally.spent, spent);
+        assert_eq!(tally.cycles_estimated, 103_000, "the last of worker 0 was not timed");
+        measures.ended(0, Status::Ok, Some(500), &Spent::default());
+        assert_eq!(measures.tally().cycles_estimated, 104_000, "two calls of 500");
         assert_eq!(tally.cpu_ns(), cycles::to_ns(103_000 * 5 / 4));
         let near =
             |found: u64, cycles: u64| found.abs_diff(cycles::to_ns(cycles)) * 10 <= cycles::to_ns(cycles);
         assert!(near(tally.quantile_ns(500), 1_000) && near(tally.quantile_ns(990), 100_000));
         assert_eq!(Measures::new().tally().quantile_ns(500), 0);
-    }
-
-    #[test]
-    fn one_of_some_invocations_is_timed() {
-        let mut gauge = Gauge::new();
-        let mut timed = 0;
-        let count = 100_000;
-        for _ in 0..count {
-            gauge.begin();
-            timed += u32::from(gauge.end().is_some());
-        }
-        assert!(
-            timed.abs_diff(count / INVOCATIONS_PER_TIMING) < count / INVOCATIONS_PER_TIMING / 10,
-            "{timed}"
-        );
-        assert_eq!(gauge.end(), None, "a poll that did not begin has no time");
     }
 }

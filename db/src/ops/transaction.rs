@@ -113,6 +113,13 @@ impl Transaction {
         self.writes.writes().is_empty() && self.reads.len() < 2
     }
 
+    /// Objects to be written, and bytes of keys and values that were given for them.
+    #[inline]
+    #[must_use]
+    pub fn written(&self) -> (u64, u64) {
+        (self.writes.writes().len() as u64, self.writes.bytes_written() as u64)
+    }
+
     /// Bytes of the lent memory in use.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

@@ -14,6 +14,7 @@ use super::outgoing::{Addressee, Outgoing};
 use super::ports::Exits;
 use crate::extension::Mode;
 use crate::extension::invocation::{Invocations, Offer, Refused};
+use crate::extension::measures::Spent;
 use crate::limits::{RETRY_BUSY_US, THROTTLED_AFTER_US_MIN};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
@@ -40,7 +41,7 @@ pub fn start(
         return refuse_invocation(environment, caller, Status::UnknownExtension, place);
     };
     let Some(index) = found.function(function) else {
-        found.measures.ended(environment.core.index(), Status::UnknownFunction, None);
+        found.measures.ended(environment.core.index(), Status::UnknownFunction, None, &Spent::default());
         return refuse_invocation(environment, caller, Status::UnknownFunction, place);
     };
     let writes = found.functions()[index].mode == Mode::Write;

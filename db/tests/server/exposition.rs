@@ -13,7 +13,7 @@ use db::server::boot::Server;
 use wire::{Condition, Request, Status};
 
 use super::client::Client;
-use super::extensions::{install, invoke, package};
+use super::extensions::{COUNTER, install, invoke, package};
 use super::logs::TALKER;
 use super::{Site, file};
 use format::Exposition;
@@ -122,6 +122,28 @@ fn what_is_shown_is_what_was_done() {
     assert!(after.value("splinter_extension_run_seconds_count", &version) >= 1.0);
     after.check_growth(&before);
     assert_eq!(body(&ask(&site, b"GET /health HTTP/1.0\r\n\r\n")), "ok\n");
+}
+
+#[test]
+fn what_invocations_read_and_write_is_shown_with_their_version() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
+    let (mut ann, table) = patient_tenant(&site, "ann");
+    let counter = install(&mut ann, "counter", &package(COUNTER)).expect("a good extension").extension;
+    for _ in 0..20 {
+        let delta = 5_i64.to_le_bytes();
+        assert_eq!(ann.status(&invoke(counter, "add", table, &delta)), Status::Ok);
+        assert_eq!(ann.status(&invoke(counter, "length", table, &[])), Status::Ok);
+    }
+    let shown = scrape(&site);
+    let version = [("tenant", "ann"), ("extension", "counter"), ("version", "1")];
+    let value = |name: &str| shown.value(&format!("splinter_extension_{name}_total"), &version);
+    assert_eq!((value("calls"), value("read_objects"), value("written_objects")), (40.0, 40.0, 20.0));
+    // A key of one byte and a number.
+    assert_eq!(value("written_bytes"), 20.0 * 9.0);
+    assert!(value("read_bytes") >= 20.0 * 8.0);
+    assert_eq!((value("preemptions"), value("conflicts"), value("yields")), (0.0, 0.0, 0.0));
+    assert!(value("cpu_seconds") > 0.0);
 }
 
 #[test]

@@ -21,6 +21,7 @@ use super::fair::PlaceId;
 use crate::extension::access::Access;
 use crate::extension::allowance::Allowance;
 use crate::extension::host::HOST;
+use crate::extension::measures::Spent;
 use crate::extension::native::Run;
 use crate::extension::room::{Room, Touched};
 use crate::extension::{Extension, Mode};
@@ -266,7 +267,18 @@ impl<O> Slot<O> {
     #[inline]
     pub(super) fn measure(&self, worker: usize, status: Status, cycles: Option<u64>) {
         if let Some(extension) = &self.extension {
-            extension.measures.ended(worker, status, cycles.map(|last| last + self.cycles));
+            let cycles = cycles.map(|last| last + self.cycles);
+            extension.measures.ended(worker, status, cycles, &self.spent());
+        }
+    }
+
+    #[inline]
+    fn spent(&self) -> Spent {
+        Spent {
+            yields: self.yields.into(),
+            preemptions: self.slices.into(),
+            conflicts: self.tries.into(),
+            ..self.access.spent()
         }
     }
 

@@ -124,6 +124,13 @@ impl WriteSet {
         &self.writes
     }
 
+    /// Bytes of keys and values that were recorded, those that were overwritten since too.
+    #[inline]
+    #[must_use]
+    pub fn bytes_written(&self) -> usize {
+        self.bytes_written
+    }
+
     /// Bytes of memory in use.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

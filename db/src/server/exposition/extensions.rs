@@ -7,8 +7,9 @@ use std::io;
 
 use super::tenants::Tenants;
 use super::text::{Kind, Text};
-use crate::extension::measures::{ENDS, Tally};
+use crate::extension::measures::{ENDS, Spent, Tally};
 use crate::limits::METRICS_ROWS_MAX;
+use crate::sched::cycles;
 use crate::server::control::Control;
 
 /// The quantiles that are shown, as labels and in thousandths.
@@ -27,6 +28,8 @@ struct Row {
     extension: String,
     version: String,
     ends: [u64; ENDS.len()],
+    spent: Spent,
+    cpu_ns: u64,
     timed: u64,
     timed_ns: u64,
     quantiles_ns: [u64; QUANTILES.len()],
@@ -66,6 +69,12 @@ impl Versions {
                 text.sample(&[tenant, extension, version, ("kind", end)], count)?;
             }
         }
+        self.write_spent(text)?;
+        let help = "Time on the processor of all invocations, as those that were sampled let expect.";
+        text.family("splinter_extension_cpu_seconds_total", Kind::Counter, help)?;
+        for row in &self.rows {
+            text.seconds(&row.labels(), "", row.cpu_ns)?;
+        }
         let help = "Time on the processor of one invocation, of those that were sampled since the version was \
                     loaded.";
         text.family("splinter_extension_run_seconds", Kind::Summary, help)?;
@@ -79,6 +88,28 @@ impl Versions {
         }
         Ok(())
     }
+
+    fn write_spent<W: FnMut(&[u8]) -> io::Result<()>>(&self, text: &mut Text<W>) -> io::Result<()> {
+        type Count = (&'static str, &'static str, fn(&Spent) -> u64);
+        let counts: [Count; 7] = [
+            ("preemptions", "Slices that invocations used up.", |spent| spent.preemptions),
+            ("yields", "Times that invocations yielded.", |spent| spent.yields),
+            ("conflicts", "Commits that met a conflict and were tried again.", |spent| spent.conflicts),
+            ("read_objects", "Objects read, absent ones too.", |spent| spent.reads),
+            ("read_bytes", "Bytes of keys and values read.", |spent| spent.read_bytes),
+            ("written_objects", "Objects written, or to be written by who ended badly.", |spent| {
+                spent.writes
+            }),
+            ("written_bytes", "Bytes of keys and values written, likewise.", |spent| spent.write_bytes),
+        ];
+        for (name, help, count) in counts {
+            text.family(&format!("splinter_extension_{name}_total"), Kind::Counter, help)?;
+            for row in &self.rows {
+                text.sample(&row.labels(), count(&row.spent))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Row {
@@ -88,6 +119,8 @@ impl Row {
             extension,
             version: version.to_string(),
             ends: tally.ends,
+            spent: tally.spent,
+            cpu_ns: cycles::to_ns(tally.cycles_estimated),
             timed: tally.timed,
             timed_ns: tally.timed_ns(),
             quantiles_ns: QUANTILES.map(|(_, permille)| tally.quantile_ns(permille)),
