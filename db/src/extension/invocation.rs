@@ -75,6 +75,8 @@ pub struct Invocations<O> {
     /// When the deadlines of the parked ones are looked at next, in microseconds.
     parked_look_us: u64,
     pace: Pace,
+    /// How long the last turn was, in cycles.
+    last_turn: u64,
     /// Also keeps this on its thread.
     _guarded: Guarded,
 }
@@ -109,6 +111,7 @@ impl<O> Invocations<O> {
             preemption: Preemption::new(cycles::of_us(pace.slice_us))?,
             parked_look_us: 0,
             pace: Pace { extension: std::ptr::null(), polls: 1 },
+            last_turn: 0,
             _guarded: Guarded::new()?,
         })
     }
@@ -118,6 +121,13 @@ impl<O> Invocations<O> {
     #[must_use]
     pub fn live(&self) -> usize {
         self.queue.ready() + self.queue.parked()
+    }
+
+    /// Whether the next turn may well be long: then answers that are ready are better sent before it.
+    #[inline]
+    #[must_use]
+    pub fn expects_long_turn(&self) -> bool {
+        self.live() > 0 && self.last_turn > self.preemption.slice() / 4
     }
 
     /// Takes an invocation of `extension.functions()[function]` into the queue. Copies key and arguments.
@@ -186,7 +196,8 @@ impl<O> Invocations<O> {
         let began = cycles::now();
         self.end_overdue(environment, on_done);
         let now = self.take_turns(environment, began, on_done);
-        environment.metrics.add(Counter::InvocationCycles, now.wrapping_sub(began));
+        self.last_turn = now.wrapping_sub(began);
+        environment.metrics.add(Counter::InvocationCycles, self.last_turn);
         self.preemption.rest(now);
     }
 

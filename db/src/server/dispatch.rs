@@ -183,7 +183,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         for pending in pending.iter_mut().filter_map(Option::take) {
             self.run(&pending);
         }
-        if self.invocations.live() >= self.run_at {
+        if self.invocations.live() >= self.run_at && !self.invocations.expects_long_turn() {
             invocation::run(&self.environment, self.invocations, self.port, self.outgoing);
             self.run_at = self.invocations.live() + INVOCATIONS_PER_TURN;
         }

@@ -127,7 +127,7 @@ impl<P: SharedPort> Worker<P> {
             self.ports.own().receive(&mut batch)?;
             let now_us = self.clock.now_us();
             let found = self.look_around(&mut batch, now_us)?;
-            let served = self.round(&batch, found, now_us);
+            let served = self.round(&batch, found, now_us)?;
             self.outgoing.send(&mut self.ports, &self.metrics)?;
             self.metrics.set(Counter::FramesDropped, self.ports.own().drops());
             let worked = self.background(served);
@@ -178,9 +178,9 @@ impl<P: SharedPort> Worker<P> {
 
     /// Serves a batch, requests of streams, what was found at others, and one poll of each runnable
     /// invocation. False when there was nothing of it.
-    fn round(&mut self, batch: &Batch, found: Found, now_us: u64) -> bool {
+    fn round(&mut self, batch: &Batch, found: Found, now_us: u64) -> io::Result<bool> {
         if batch.is_empty() && found.offering.is_none() && !self.has_work() {
-            return false;
+            return Ok(false);
         }
         let pin = self.core.pin();
         let environment = WorkerEnvironment {
@@ -209,6 +209,9 @@ impl<P: SharedPort> Worker<P> {
         for request in self.requests.drain(..) {
             stream_request::serve(&environment, &self.catalog, &mut self.invocations, &request);
         }
+        if self.invocations.expects_long_turn() {
+            self.outgoing.send(&mut self.ports, &self.metrics)?;
+        }
         let (neighbours, own) = (&*self.neighbours, self.core.index());
         let mut sharing = Sharing {
             environment,
@@ -229,7 +232,7 @@ impl<P: SharedPort> Worker<P> {
         } else if sharing.give() && self.outlook.may_wake(now_us) {
             neighbours.wake_one(own);
         }
-        true
+        Ok(true)
     }
 
     fn take_changes(&mut self) {
