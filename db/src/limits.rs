@@ -27,6 +27,16 @@ pub const WINDOW_RECORDS: usize = 1024;
 /// answer. 256 requests of a full frame each stay below the default socket buffers.
 pub const SESSION_CREDITS: u16 = 256;
 
+/// Messages of one session in one batch that are served: twice its credits, since copies come when a server was
+/// held up. As many again are told to come again, what is beyond is dropped.
+pub const SESSION_BATCH_MESSAGES: u64 = 2 * SESSION_CREDITS as u64;
+
+/// The same of one tenant while others are there: some 200 us of native requests for them to wait behind.
+pub const TENANT_BATCH_MESSAGES: u64 = 2_048;
+
+/// How long a worker remembers that it serves more than one tenant, in microseconds.
+pub const CROWDED_US: u64 = 100_000;
+
 /// Reply bytes of one invocation that are kept for a retry. Native replies are kept inline.
 pub const STORED_REPLY_BYTES_MAX: usize = wire::limits::REPLY_BYTES_MAX;
 
@@ -252,6 +262,7 @@ const _: () = assert!(OFFERS_PER_WORKER.is_power_of_two() && OFFERS_PER_WORKER >
 const _: () = assert!(STEAL_LOOK_US < STEAL_AFTER_US && STEAL_AFTER_US < ABSENT_AFTER_US);
 const _: () = assert!(SLEEP_BESIDE_LOADED_US < SLEEP_MS_MAX * 1000);
 const _: () = assert!(SESSION_CREDITS as usize <= WINDOW_RECORDS / 2);
+const _: () = assert!(SESSION_BATCH_MESSAGES <= TENANT_BATCH_MESSAGES && CORES_MAX <= 256);
 const _: () = assert!(STORED_REPLY_BYTES_MAX <= SESSION_REPLY_BYTES_MAX);
 const _: () = assert!(STORED_REPLY_BYTES_KEPT * WINDOW_RECORDS <= SESSION_REPLY_BYTES_MAX);
 const _: () = assert!(SESSIONS_PER_TENANT_MAX <= SESSIONS_MAX);

@@ -105,6 +105,8 @@ counters! {
     Refused = "refused",
     /// Requests that were told to come again.
     Retries = "retries",
+    /// Messages beyond those that a batch may bring of one session or tenant, that were not read.
+    MessagesDropped = "messages_dropped",
     /// Requests that a limit of their tenant held off.
     Throttled = "throttled",
     /// Replies that did not fit a frame.

@@ -16,6 +16,7 @@ pub mod catalog;
 pub mod change;
 pub mod connection;
 pub mod control;
+pub mod crowd;
 pub mod dispatch;
 pub mod exposition;
 pub mod grant;

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
+use crate::tenant::arrivals::Arrivals;
 
 /// An open session of a tenant.
 pub struct Session {
@@ -34,6 +35,8 @@ pub struct Session {
     pub home_core: u16,
     /// What is remembered of mutations and invocations.
     pub ring: Ring,
+    /// Messages in one round of a worker.
+    pub arrivals: Arrivals,
     seen_ms: AtomicU64,
     streams: AtomicU32,
     closed: AtomicBool,
@@ -50,6 +53,7 @@ impl Session {
             account,
             home_core,
             ring: Ring::new(),
+            arrivals: Arrivals::new(),
             seen_ms: AtomicU64::new(now_us / 1000),
             streams: AtomicU32::new(0),
             closed: AtomicBool::new(false),

@@ -5,6 +5,7 @@
 //! thing of another one.
 
 pub mod account;
+pub mod arrivals;
 pub mod ledger;
 pub mod limit;
 pub mod rate;

@@ -11,6 +11,7 @@ use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
 use db::server::catalog::Catalog;
 use db::server::change::Change;
+use db::server::crowd::Crowd;
 use db::server::dispatch::Dispatch;
 use db::server::outgoing::Outgoing;
 use db::server::ports::Exits;
@@ -78,6 +79,7 @@ struct Bench {
     metrics: WorkerMetrics,
     sink: Sink,
     outgoing: Outgoing,
+    crowd: Crowd,
     refusals: RefusalLimit,
     invocations: Invocations<Origin>,
     batch: Batch,
@@ -111,6 +113,7 @@ impl Bench {
             metrics: WorkerMetrics::new(),
             sink: Sink { messages: 0, refused: 0 },
             outgoing: Outgoing::new(1472, 1),
+            crowd: Crowd::new(0),
             refusals: RefusalLimit::new(Rate { burst: 1, per_second: 1 }),
             invocations: Invocations::new().expect("stacks"),
             batch: Batch::new(),
@@ -164,6 +167,7 @@ impl Bench {
             port: &mut self.sink,
             arrived_at: 0,
             outgoing: &mut self.outgoing,
+            crowd: &mut self.crowd,
             refusals: &mut self.refusals,
             invocations: &mut self.invocations,
             view: 1,

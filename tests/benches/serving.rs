@@ -21,6 +21,7 @@ use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
 use db::server::catalog::Catalog;
 use db::server::change::Change;
+use db::server::crowd::Crowd;
 use db::server::dispatch::Dispatch;
 use db::server::invocation;
 use db::server::outgoing::Outgoing;
@@ -67,6 +68,7 @@ struct Worker {
     metrics: WorkerMetrics,
     sink: Sink,
     outgoing: Outgoing,
+    crowd: Crowd,
     refusals: RefusalLimit,
     invocations: Invocations<Origin>,
     next_sequence: u64,
@@ -100,6 +102,7 @@ impl Worker {
             metrics: WorkerMetrics::new(),
             sink: Sink,
             outgoing: Outgoing::new(FRAME_BYTES_MAX, VIEW),
+            crowd: Crowd::new(0),
             refusals: RefusalLimit::new(Rate { burst: 1, per_second: 1 }),
             invocations: Invocations::new().expect("stacks"),
             next_sequence: 1,
@@ -156,6 +159,7 @@ impl Worker {
             port: &mut self.sink,
             arrived_at: 0,
             outgoing: &mut self.outgoing,
+            crowd: &mut self.crowd,
             refusals: &mut self.refusals,
             invocations: &mut self.invocations,
             view: VIEW,

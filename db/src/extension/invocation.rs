@@ -33,7 +33,6 @@ use std::sync::Arc;
 use wire::Status;
 use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX};
 
-use super::allowance::Allowance;
 use super::measures::Gauge;
 use super::{Extension, retirements};
 use crate::limits::{
@@ -170,11 +169,7 @@ impl<O> Invocations<O> {
         };
         // SAFETY: slots in hand are ours alone and stay where they are.
         let fresh = unsafe { slot.as_mut() };
-        let mut allowance = Allowance::of(&extension.account);
-        if let Some(budget) = &self.budget {
-            allowance = budget.instead_of(allowance);
-        }
-        fresh.begin(extension, function, origin, environment.now_us, place, allowance);
+        fresh.begin(extension, function, origin, environment.now_us, place, self.budget.as_ref());
         fresh.bring_in(table, key, arguments);
         self.queue.push(place, slot);
         Ok(())

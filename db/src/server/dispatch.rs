@@ -21,6 +21,7 @@ use net::Batch;
 use wire::{FrameReader, Group, Message, Request, Status};
 
 use super::catalog::Catalog;
+use super::crowd::Crowd;
 use super::invocation;
 use super::native::{self, Caller, ReplyPlace};
 use super::outgoing::{Addressee, Outgoing};
@@ -49,6 +50,8 @@ pub struct Dispatch<'w, P: Exits> {
     pub outgoing: &'w mut Outgoing,
     /// How often strangers are answered.
     pub refusals: &'w mut RefusalLimit,
+    /// How much of a batch one session and one tenant may have.
+    pub crowd: &'w mut Crowd,
     /// Invocations of this worker.
     pub invocations: &'w mut Invocations<Origin>,
     /// The server's view.
@@ -80,6 +83,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         let mut chunk = Chunk { pending: [const { None }; CHUNK_REQUESTS], filled: 0 };
         let metrics = self.environment.metrics;
         let mut bytes_received = 0;
+        self.crowd.begin();
         for (frame, peer) in batch.frames() {
             bytes_received += frame.len() as u64;
             let Ok(reader) = FrameReader::new(frame) else {
@@ -113,19 +117,26 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         session.seen(self.environment.now_us);
         session.ring.acknowledge(group.first_unacknowledged);
         let now_us = self.environment.now_us;
-        let admission = session.account.admit(now_us, u64::from(group.message_count()));
-        let page = self.page(session);
+        let (page, messages) = (self.page(session), u64::from(group.message_count()));
+        let share = self.crowd.share(session, page, messages, now_us);
+        let admission = session.account.admit(now_us, messages.min(share.served));
+        let admitted = admission.admitted.min(share.served);
         let (mut requests, mut body_bytes) = (0, 0);
         for message in group.messages() {
             let Ok(message) = message else {
                 self.environment.metrics.count(Counter::FramesMalformed);
                 break;
             };
+            if requests == share.answered {
+                self.environment.metrics.add(Counter::MessagesDropped, messages.saturating_sub(requests));
+                break;
+            }
             requests += 1;
             body_bytes += message.body.len();
             let sequence = group.sequence(message.sequence_low);
-            if requests > admission.admitted {
-                self.throttle(session, sequence, peer, admission.after_us(requests - 1));
+            if requests > admitted {
+                let after_us = (requests <= share.served).then(|| admission.after_us(requests - 1));
+                self.hold_off(session, sequence, peer, after_us);
                 continue;
             }
             let decoded = if view == self.view {
@@ -146,12 +157,22 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         page.add(Entry::BytesReceived, body_bytes as u64);
     }
 
-    /// Answers a request that is more than its tenant may make a second.
+    /// Answers a request that is more than its tenant may make a second, and then may be made `throttled_us` later,
+    /// or more than it may bring at once.
     #[cold]
-    fn throttle(&mut self, session: &'w Arc<Session>, sequence: u64, peer: SocketAddr, after_us: u32) {
+    fn hold_off(
+        &mut self,
+        session: &'w Arc<Session>,
+        sequence: u64,
+        peer: SocketAddr,
+        throttled_us: Option<u32>,
+    ) {
         let (metrics, caller) = (self.environment.metrics, Caller { session, sequence });
-        let limit = TenantLimit::OperationsPerSecond;
-        native::throttle(metrics, caller, limit, after_us, &mut self.place(session, sequence, peer));
+        let (limit, mut place) = (TenantLimit::OperationsPerSecond, self.place(session, sequence, peer));
+        match throttled_us {
+            Some(after_us) => native::throttle(metrics, caller, limit, after_us, &mut place),
+            None => native::answer_later(metrics, &mut place),
+        }
     }
 
     /// Puts a request into the chunk and asks for its bucket; executes the chunk when it is full.

@@ -21,6 +21,7 @@ use store::Core;
 
 use super::catalog::Catalog;
 use super::change::{Change, Changes, StreamRequest};
+use super::crowd::Crowd;
 use super::dispatch::Dispatch;
 use super::invocation;
 use super::neighbours::{Neighbours, Outlook};
@@ -53,6 +54,7 @@ pub struct Worker<P: SharedPort> {
     catalog: Catalog,
     outgoing: Outgoing,
     refusals: RefusalLimit,
+    crowd: Crowd,
     invocations: Invocations<Origin>,
     requests: Vec<Arc<StreamRequest>>,
     stopping: bool,
@@ -93,6 +95,7 @@ impl<P: SharedPort> Worker<P> {
     /// # Errors
     /// When the kernel has no memory for the stacks of extensions.
     pub fn new(mut parts: WorkerParts<P>) -> io::Result<Self> {
+        let index = usize::from(parts.ports.own_index());
         let outgoing = Outgoing::new(parts.ports.own().frame_bytes_max(), parts.view);
         Ok(Self {
             core: parts.core,
@@ -106,6 +109,7 @@ impl<P: SharedPort> Worker<P> {
             view: parts.view,
             catalog: Catalog::default(),
             outgoing,
+            crowd: Crowd::new(index),
             refusals: RefusalLimit::new(Rate { burst: REFUSALS_BURST, per_second: REFUSALS_PER_SECOND }),
             invocations: Invocations::new()?,
             requests: Vec::new(),
@@ -200,6 +204,7 @@ impl<P: SharedPort> Worker<P> {
                 arrived_at: found.arrived_at,
                 outgoing: &mut self.outgoing,
                 refusals: &mut self.refusals,
+                crowd: &mut self.crowd,
                 invocations: &mut self.invocations,
                 view: self.view,
                 run_at,

@@ -24,6 +24,7 @@ pub struct Account {
     pub ledger: Ledger,
     limits: [AtomicU64; TenantLimit::ALL.len()],
     operations: Rate,
+    changes: AtomicU64,
     /// Made with the first table.
     quota: OnceLock<Arc<Quota>>,
 }
@@ -34,7 +35,7 @@ impl Account {
     pub fn new(tenant: TenantId) -> Self {
         let limits = std::array::from_fn(|index| AtomicU64::new(TenantLimit::ALL[index].default_value()));
         let (ledger, operations) = (Ledger::new(), Rate::default());
-        Self { tenant, ledger, limits, operations, quota: OnceLock::new() }
+        Self { tenant, ledger, limits, operations, changes: AtomicU64::new(0), quota: OnceLock::new() }
     }
 
     /// What holds now.
@@ -54,9 +55,17 @@ impl Account {
         }
     }
 
+    /// How often a limit was set: whoever keeps what it read looks here whether it still holds.
+    #[inline]
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
     /// Sets a limit. The caller has looked at [`TenantLimit::allows`], and no table is made meanwhile.
     pub fn set_limit(&self, limit: TenantLimit, value: u64) {
         self.limits[limit as usize].store(value, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Release);
         if limit == TenantLimit::MemoryBytes
             && let Some(quota) = self.quota.get()
         {

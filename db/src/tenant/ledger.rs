@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::{Request, Status};
 
+use super::arrivals::Arrivals;
 use crate::limits::CORES_MAX;
 
 macro_rules! entries {
@@ -86,6 +87,8 @@ impl Entry {
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Page {
+    /// Of the tenant, in one round of the worker.
+    pub arrivals: Arrivals,
     entries: [AtomicU64; Entry::ALL.len()],
     answers: [AtomicU64; Status::ALL.len()],
 }
@@ -107,6 +110,7 @@ impl Page {
     #[cold]
     fn new() -> Box<Self> {
         Box::new(Self {
+            arrivals: Arrivals::new(),
             entries: [const { AtomicU64::new(0) }; Entry::ALL.len()],
             answers: [const { AtomicU64::new(0) }; Status::ALL.len()],
         })

@@ -16,6 +16,7 @@ use sandstorm::abi::{Call, OK, PENDING, RawReply, RawSlice};
 use store::{CommitError, HeldPin};
 use wire::Status;
 
+use super::budget::Budget;
 use super::ending::Ending;
 use super::fair::PlaceId;
 use crate::extension::access::Access;
@@ -52,6 +53,8 @@ pub(super) struct Slot<O> {
     run: Option<Run>,
     mode: Mode,
     extension: Option<Arc<Extension>>,
+    /// [`crate::tenant::account::Account::changes`] when its limits were read.
+    changes_seen: u64,
     origin: Option<O>,
     /// From the first yield on: keeps what was lent alive.
     held: Option<HeldPin>,
@@ -95,6 +98,7 @@ impl<O> Slot<O> {
             run: None,
             mode: Mode::Read,
             extension: None,
+            changes_seen: 0,
             origin: None,
             held: None,
             parked: None,
@@ -119,10 +123,12 @@ impl<O> Slot<O> {
         origin: O,
         now_us: u64,
         place: PlaceId,
-        allowance: Allowance,
+        budget: Option<&Budget>,
     ) {
-        if !self.extension.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, extension)) {
-            self.extension = Some(Arc::clone(extension));
+        let changes = extension.account.changes();
+        let is_kept = self.extension.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, extension));
+        if !is_kept || self.changes_seen != changes {
+            self.take_on(extension, changes, budget);
         }
         self.function = function;
         let function = &extension.functions()[function];
@@ -136,8 +142,16 @@ impl<O> Slot<O> {
         self.yields = 0;
         self.tries = 0;
         self.reply_bytes_touched = 0;
-        self.access.allow(allowance);
         self.rewind();
+    }
+
+    /// The slot is for invocations of `extension` from now on, with what its account allows after so many changes.
+    #[cold]
+    fn take_on(&mut self, extension: &Arc<Extension>, changes: u64, budget: Option<&Budget>) {
+        let allowance = Allowance::of(&extension.account);
+        self.access.allow(budget.map_or(allowance, |budget| budget.instead_of(allowance)));
+        self.changes_seen = changes;
+        self.extension = Some(Arc::clone(extension));
     }
 
     /// Copies what the caller sent into the room.

@@ -8,6 +8,7 @@ use super::world::{TABLE, World, function};
 use crate::extension::Mode;
 use crate::limits::{COMMIT_TRIES_MAX, INVOCATIONS_PER_WORKER_MAX};
 use crate::metrics::Counter;
+use crate::tenant::limit::TenantLimit;
 
 function!(holds_a_value_over_yields, |db, args, reply| {
     let lent = db.get(args.table(), args.key()).await?.unwrap_or_default();
@@ -116,6 +117,7 @@ function!(yields_once, |db, args, reply| {
 fn a_worker_with_as_many_as_it_may_have_refuses_more() {
     let mut world = World::new();
     let extension = World::extension(yields_once, Mode::Read);
+    extension.account.set_limit(TenantLimit::Invocations, INVOCATIONS_PER_WORKER_MAX as u64);
     for origin in 0..INVOCATIONS_PER_WORKER_MAX as u64 {
         assert!(world.start(&extension, b"", b"", origin));
     }
