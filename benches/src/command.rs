@@ -4,7 +4,9 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::density::DensitySettings;
 use crate::echo::EchoSettings;
+use crate::fairness::FairnessSettings;
 use crate::neighbour::NeighbourSettings;
 use crate::options::{Access, DataSettings, RunSettings};
 use crate::workload::Workload;
@@ -50,6 +52,10 @@ pub enum Command {
     Echo(EchoSettings),
     /// Measure what the functions of one tenant do to the latency of another.
     Neighbour(NeighbourSettings),
+    /// Measure very many tenants with many extensions beside one.
+    Density(DensitySettings),
+    /// Measure what tenants that want more than a core has get of it.
+    Fairness(FairnessSettings),
 }
 
 #[cfg(test)]

@@ -21,6 +21,34 @@ use crate::workload::{Expected, Generator, Source};
 /// Without an answer for so long the thread offers its core to others after each poll.
 const YIELD_AFTER: Duration = Duration::from_millis(1);
 
+/// Offers the core to others when nothing has come for a while; else a load that shares its core with the server
+/// would wait for itself.
+pub struct Patience {
+    answered: Instant,
+}
+
+impl Patience {
+    /// Something has come just now.
+    pub fn new() -> Self {
+        Self { answered: Instant::now() }
+    }
+
+    /// So many answers came with the latest look.
+    pub fn saw(&mut self, answers: usize) {
+        if answers > 0 {
+            self.answered = Instant::now();
+        } else if self.answered.elapsed() > YIELD_AFTER {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// How long requests that were due before the end may still be answered, in an open loop.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -95,17 +123,13 @@ impl<'a, S: Source> Drive<'a, S> {
 
     /// Sends and receives until `end_ns`.
     fn until(&mut self, end_ns: u64) -> Result<(), String> {
-        let mut answered = Instant::now();
+        let mut patience = Patience::new();
         loop {
             let now_ns = self.now_ns();
             if now_ns >= end_ns {
                 return Ok(());
             }
-            if self.turn(now_ns)? > 0 {
-                answered = Instant::now();
-            } else if answered.elapsed() > YIELD_AFTER {
-                std::thread::yield_now();
-            }
+            patience.saw(self.turn(now_ns)?);
         }
     }
 
@@ -133,7 +157,7 @@ impl<'a, S: Source> Drive<'a, S> {
 
     /// Waits for what is under way; what is not answered in time counts as `NoAnswer`.
     pub fn drain(&mut self) -> Result<(), String> {
-        let deadline = Instant::now() + DRAIN;
+        let (deadline, mut patience) = (Instant::now() + DRAIN, Patience::new());
         while self.under_way() > 0 {
             if Instant::now() > deadline {
                 for _ in 0..self.under_way() {
@@ -141,7 +165,7 @@ impl<'a, S: Source> Drive<'a, S> {
                 }
                 return Ok(());
             }
-            self.poll()?;
+            patience.saw(self.poll()?);
         }
         Ok(())
     }

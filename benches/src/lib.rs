@@ -6,14 +6,16 @@
 //! are due ([`arrival`], [`drive`]), and checks, counts and times the answers ([`measure`]). [`echo`] measures
 //! the floor under all of it.
 //!
-//! [`neighbour`] is about several tenants at once: an [`operator`] makes them, they invoke [`spin`], and
-//! [`report`] and [`plot`] show what came out.
+//! [`neighbour`], [`density`] and [`fairness`] are about several tenants at once: an [`operator`] makes them, they
+//! invoke [`spin`], and [`report`] and [`plot`] show what came out.
 
 pub mod arrival;
 pub mod command;
 pub mod dataset;
+pub mod density;
 pub mod drive;
 pub mod echo;
+pub mod fairness;
 pub mod fleet;
 pub mod graph;
 pub mod lists;

@@ -7,8 +7,10 @@ use std::process::ExitCode;
 
 use benches::command::{Command, Options};
 use benches::dataset::Dataset;
+use benches::density;
 use benches::drive;
 use benches::echo::{self, EchoSettings};
+use benches::fairness;
 use benches::fleet::{self, Fleet};
 use benches::loading;
 use benches::machine::{self, Machine};
@@ -35,6 +37,8 @@ fn main() -> ExitCode {
         Command::Run { workload, access, data, run } => measure(workload, &access, &data, &run),
         Command::Echo(settings) => bare_echo(&settings),
         Command::Neighbour(settings) => neighbour::run(&settings),
+        Command::Density(settings) => density::run(&settings),
+        Command::Fairness(settings) => fairness::run(&settings),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -28,6 +28,9 @@ use scene::{Case, Row};
 /// What the victim's p99 and p99.9 may be, in microseconds.
 const TARGETS_US: (f64, f64) = (200.0, 500.0);
 
+/// The limit of a tenant that ends its loops.
+const BUDGET: &str = "invocation_cpu_us";
+
 /// Bytes of the victim's keys and values.
 const OBJECT_BYTES: (usize, usize) = (30, 100);
 
@@ -53,6 +56,9 @@ pub struct NeighbourSettings {
     /// Loops of which each is timed from its start to the answer; 0 for none.
     #[arg(long, default_value_t = 300)]
     pub loops: usize,
+    /// What these loops may use of the processor, in microseconds.
+    #[arg(long, default_value_t = 1_000)]
+    pub budget_us: u64,
 }
 
 /// The tenants of a run.
@@ -84,6 +90,7 @@ pub fn run(settings: &NeighbourSettings) -> Result<(), String> {
         Case::ALL.iter().map(|&case| Rows { case, rows: Vec::new(), latency_ns: histogram() }).collect();
     for number in 0..settings.operator.runs {
         for rows in &mut all {
+            operator.limit(&stage.attacker.tenant, BUDGET, rows.case.budget_us())?;
             let row = scene::play(&stage, settings, rows.case, number, &mut rows.latency_ns)?;
             report.line(Some(number), settings, &row)?;
             rows.rows.push(row);
@@ -91,6 +98,7 @@ pub fn run(settings: &NeighbourSettings) -> Result<(), String> {
     }
     show(&all, settings, &mut report)?;
     if settings.loops > 0 {
+        operator.limit(&stage.attacker.tenant, BUDGET, settings.budget_us)?;
         loops::run(&stage, settings, &mut report)?;
     }
     operator.clean_up()

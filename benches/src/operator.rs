@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use client::{Admin, Client, ClientConfig, Error, PackageFile, Status};
+use client::{Admin, Client, ClientConfig, Error, LimitChange, PackageFile, Status};
 use serde::Serialize;
 
 use crate::options::{Access, secret};
@@ -103,6 +103,18 @@ impl Operator {
         let client = Client::connect(&self.address.to_string(), name, &access.secret)
             .map_err(|error| format!("cannot open a session of {name}: {error}"))?;
         Ok(Tenant { access, client })
+    }
+
+    /// Changes a limit of a tenant.
+    pub fn limit(&mut self, tenant: &str, limit: &str, value: u64) -> Result<(), String> {
+        let change = LimitChange { limit, value: Some(value) };
+        let changed = self.admin.tenant_limits_set(tenant, &[change]);
+        changed.map(drop).map_err(|error| format!("{limit} of {tenant} cannot be {value}: {error}"))
+    }
+
+    /// Answers for the tenants that another one has made.
+    pub fn take_over(&mut self, other: Operator) {
+        self.made.extend(other.made);
     }
 
     /// Drops what was made.

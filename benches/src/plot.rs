@@ -224,9 +224,9 @@ fn draw_bars<'a>(area: &Area<'a>, title: &str, unit: &str, bars: &[Bar]) -> Draw
         .light_line_style(WHITE)
         .bold_line_style(BLACK.mix(0.12))
         .draw()?;
-    for (index, (bar, colour)) in bars.iter().zip(COLOURS.iter().skip(1).cycle()).enumerate() {
+    for (index, (bar, colour)) in bars.iter().zip(COLOURS.iter().cycle()).enumerate() {
         let (left, middle, right) = (index as f64 + 0.2, index as f64 + 0.5, index as f64 + 0.8);
-        let (fill, thin): (ShapeStyle, ShapeStyle) = (colour.filled(), BLACK.stroke_width(1));
+        let (fill, thin): (ShapeStyle, ShapeStyle) = (colour.mix(0.6).filled(), BLACK.stroke_width(1));
         chart.draw_series([Rectangle::new([(left, 0.0), (right, bar.value)], fill)])?;
         chart.draw_series([PathElement::new([(middle, bar.between.0), (middle, bar.between.1)], thin)])?;
         if let Some(target) = bar.target {
@@ -270,6 +270,7 @@ where
 
 fn quantity(value: f64) -> String {
     match value.abs() {
+        0.0 => "0".into(),
         1e6.. => format!("{:.2} M", value / 1e6),
         1e4.. => format!("{:.0} k", value / 1e3),
         1e3.. => format!("{:.1} k", value / 1e3),

@@ -8,7 +8,7 @@ use std::time::Instant;
 use client::Request;
 use wire::function_hash;
 
-use crate::drive::Drive;
+use crate::drive::{Drive, Patience};
 use crate::fleet::Fleet;
 use crate::options::Access;
 use crate::workload::{Expected, Source};
@@ -20,13 +20,13 @@ const SOURCE: &str = include_str!("../../ext/spin/src/lib.rs");
 const SALT: &str = "const SALT: u64 = 0;";
 
 /// Rounds of the longer function of a calibration: well below a slice, and long beside what a call costs.
-const ROUNDS: u64 = 8_000;
+const ROUNDS: u64 = 10_000;
 
 /// Calls of each half of a calibration; the fastest counts, which nothing has disturbed.
-const CALLS: u64 = 400;
+const CALLS: usize = 200;
 
 /// How often a calibration is made; the median counts.
-const CALIBRATIONS: usize = 5;
+const CALIBRATIONS: usize = 3;
 
 /// The source with another salt, without its unit tests.
 pub fn source(salt: u64) -> String {
@@ -100,9 +100,11 @@ pub fn rounds_per_us(access: &Access, extension: u32, table: u32) -> Result<f64,
 fn least_ns(fleet: &mut Fleet, call: Call) -> Result<u64, String> {
     let start = Instant::now();
     let mut drive = Drive::new(fleet, call, 1, start);
-    let mut answers = 0;
+    let (mut answers, mut patience) = (0, Patience::new());
     while answers < CALLS {
-        answers += drive.turn(start.elapsed().as_nanos() as u64)? as u64;
+        let found = drive.turn(start.elapsed().as_nanos() as u64)?;
+        patience.saw(found);
+        answers += found;
     }
     drive.drain()?;
     if drive.measure.latency_ns().is_empty() {

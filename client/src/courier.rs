@@ -60,6 +60,11 @@ impl Courier {
         *self.shared.lane() = lane;
     }
 
+    /// Closes the stream until it is needed again.
+    pub(crate) fn rest(&self) {
+        self.shared.lane().close();
+    }
+
     /// Hands a data request to the thread.
     pub(crate) fn send(&mut self, job: Job) {
         let jobs = self.jobs.get_or_insert_with(|| {

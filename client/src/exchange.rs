@@ -142,6 +142,11 @@ impl Exchange {
         self.courier.send(Job { token, tag, sequence, first_unacknowledged, code, body });
     }
 
+    /// Closes the stream until it is needed again.
+    pub(crate) fn rest_stream(&self) {
+        self.courier.rest();
+    }
+
     /// Whether a request would be accepted now.
     #[inline]
     pub(crate) fn can_submit(&self) -> bool {

@@ -110,6 +110,16 @@ impl SessionGroup {
         self.members.is_empty()
     }
 
+    /// Closes the stream of a member, which is opened again when something needs it: a server takes many more
+    /// sessions than streams. Without a stream a session ends when nothing is asked for a minute, and is then
+    /// opened anew by itself.
+    ///
+    /// # Panics
+    /// When there is no such member.
+    pub fn rest_stream(&self, member: usize) {
+        self.members[member].exchange.rest_stream();
+    }
+
     /// Queues a request of a member. See [`crate::Session::submit`].
     ///
     /// # Errors

@@ -47,6 +47,11 @@ impl Lane {
         &self.door
     }
 
+    /// Closes the stream; the next call opens it again.
+    pub(crate) fn close(&mut self) {
+        self.connection = None;
+    }
+
     pub(crate) fn call_timeout(&self) -> Duration {
         self.config.call_timeout
     }

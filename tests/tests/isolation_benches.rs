@@ -4,11 +4,15 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use benches::command::{Command, Options};
 use clap::Parser;
 use serde_json::Value;
 use tests::server::Server;
+
+/// One at a time: each bench keeps two cores busy.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// The command as it would be given, short, with figures to `folder`.
 fn command(server: &Server, folder: &Path, name: &str, more: &[&str]) -> Command {
@@ -51,6 +55,7 @@ fn nobody_is_left(server: &Server) {
 
 #[test]
 fn the_neighbour_bench_measures_every_case_and_its_loops_end_with_the_typed_error() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let (server, folder) = (Server::start(), tempfile::tempdir().expect("a folder"));
     let words = ["--rate", "500", "--keys", "100", "--loops", "3"];
     let Command::Neighbour(settings) = command(&server, folder.path(), "neighbour", &words) else {
@@ -71,5 +76,45 @@ fn the_neighbour_bench_measures_every_case_and_its_loops_end_with_the_typed_erro
     );
     check_plot(&folder.path().join("neighbour.svg"));
     check_plot(&folder.path().join("loops.svg"));
+    nobody_is_left(&server);
+}
+
+#[test]
+fn the_density_bench_gets_right_answers_of_many_tenants() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (server, folder) = (Server::start(), tempfile::tempdir().expect("a folder"));
+    let words = ["--tenants", "12", "--extensions", "3", "--outstanding", "8", "--frame-requests", "4"];
+    let Command::Density(settings) = command(&server, folder.path(), "density", &words) else {
+        panic!("another command");
+    };
+    benches::density::run(&settings).expect("it is measured");
+    let lines = lines(folder.path(), "density");
+    let rows: Vec<&Value> = lines.iter().filter(|line| line["run"] == 0).collect();
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        assert!(row["figures"]["requests"].as_u64() > Some(0), "{row}");
+        assert_eq!(row["figures"]["errors"], serde_json::json!({}), "{row}");
+    }
+    check_plot(&folder.path().join("density.svg"));
+    nobody_is_left(&server);
+}
+
+#[test]
+fn the_fairness_bench_accounts_for_all_shares() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (server, folder) = (Server::start(), tempfile::tempdir().expect("a folder"));
+    let Command::Fairness(settings) = command(&server, folder.path(), "fairness", &["--weights", "1,2,3"])
+    else {
+        panic!("another command");
+    };
+    benches::fairness::run(&settings).expect("it is measured");
+    let lines = lines(folder.path(), "fairness");
+    for row in lines.iter().filter(|line| line["run"] == 0) {
+        let shares = row["shares"].as_array().expect("shares");
+        let percent: f64 = shares.iter().filter_map(|share| share["percent"].as_f64()).sum();
+        assert!(shares.len() == 3 && (percent - 100.0).abs() < 0.01, "{row}");
+    }
+    assert_eq!(lines.len(), 2 + 6);
+    check_plot(&folder.path().join("fairness.svg"));
     nobody_is_left(&server);
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{NeighbourSettings, Stage, data, us_since};
 use crate::dataset::Dataset;
-use crate::drive::Drive;
+use crate::drive::{Drive, Patience};
 use crate::fleet::Fleet;
 use crate::machine;
 use crate::measure::Figures;
@@ -68,6 +68,14 @@ impl Case {
         }
     }
 
+    /// What the attacker's functions may use of the processor: the default, and enough for the longest to end well.
+    pub(super) const fn budget_us(self) -> u64 {
+        match self {
+            Case::Functions(us) if us >= 100_000 => 2 * us,
+            _ => 100_000,
+        }
+    }
+
     /// Sessions and outstanding requests of each.
     fn load(self) -> (usize, usize) {
         match self {
@@ -114,11 +122,13 @@ pub(super) fn play(
         |seconds: f64, victim: &mut Drive<'_, Generator>, attacker: &mut Option<Drive<'_, Call>>| {
             let mut seen_us = us_since(start);
             away_us_max = 0.0;
+            let mut patience = Patience::new();
             while seen_us < seconds * 1e6 {
-                victim.turn(start.elapsed().as_nanos() as u64)?;
+                let mut answers = victim.turn(start.elapsed().as_nanos() as u64)?;
                 if let Some(attacker) = attacker {
-                    attacker.turn(start.elapsed().as_nanos() as u64)?;
+                    answers += attacker.turn(start.elapsed().as_nanos() as u64)?;
                 }
+                patience.saw(answers);
                 let now_us = us_since(start);
                 away_us_max = away_us_max.max(now_us - seen_us);
                 seen_us = now_us;

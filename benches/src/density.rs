@@ -1,0 +1,267 @@
+//! Very many tenants on one core, beside one tenant with the same load.
+//!
+//! Each tenant has a table with some objects and an extension; many of the extensions differ. A load of single
+//! invocations is drawn among them, uniformly or with a skew, and compared with that of one tenant which has as
+//! many objects. What makes frames dear is kept equal: every frame to the server carries the same number of
+//! requests, each of another session as a rule. All sessions share one socket ([`crowd`]).
+
+mod crowd;
+mod set_up;
+
+use clap::Args;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::machine;
+use crate::measure::Figures;
+use crate::operator::{Operator, OperatorSettings};
+use crate::plot::{self, Bar, Curve};
+use crate::report::{self, Report, Spread};
+use crowd::Crowd;
+
+/// The least throughput, beside that of one tenant.
+const THROUGHPUT_RATIO_MIN: f64 = 0.8;
+
+/// The largest p99, beside that of one tenant.
+const P99_RATIO_MAX: f64 = 2.0;
+
+/// From here on the load thread is said to be the limit, in percent of its time.
+const LOAD_BUSY_PERCENT: f64 = 95.0;
+
+/// How the bench is run.
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct DensitySettings {
+    /// Server and length.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub operator: OperatorSettings,
+    /// Tenants, each with a table and an extension.
+    #[arg(long, default_value_t = 1_000)]
+    pub tenants: usize,
+    /// Extensions that differ; the compiler takes its time for each, once for a server's data directory.
+    #[arg(long, default_value_t = 500)]
+    pub extensions: usize,
+    /// Objects of a tenant.
+    #[arg(long, default_value_t = 10)]
+    pub objects: u64,
+    /// Requests of each frame.
+    #[arg(long, default_value_t = 16)]
+    pub frame_requests: usize,
+    /// Requests outstanding in all.
+    #[arg(long, default_value_t = 256)]
+    pub outstanding: usize,
+    /// Skew of the skewed choice among tenants: YCSB's theta.
+    #[arg(long, default_value_t = 0.99)]
+    pub zipf: f64,
+    /// Sessions of the one tenant; as many as tenants, or as one tenant may have, if not given.
+    #[arg(long)]
+    pub baseline_sessions: Option<usize>,
+    /// Only make the tenants and install the extensions, so that the server has compiled them.
+    #[arg(long)]
+    pub set_up_only: bool,
+}
+
+/// Sessions that a server lets one tenant have, with room for the bench's own.
+const BASELINE_SESSIONS_MAX: usize = 1_000;
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    case: &'static str,
+    tenants: usize,
+    sessions: usize,
+    figures: Figures,
+    requests_per_frame: f64,
+    replies_per_frame: f64,
+    load_busy_percent: f64,
+    server_resident_bytes: Option<u64>,
+}
+
+/// The rows of a case.
+struct Case {
+    name: &'static str,
+    theta: f64,
+    rows: Vec<Row>,
+    latency_ns: Histogram<u64>,
+}
+
+/// What the runs of a case come to.
+#[derive(Serialize)]
+struct Summary {
+    case: &'static str,
+    requests_per_second: Spread,
+    throughput_ratio: f64,
+    latency_us_p50: Spread,
+    latency_us_p99: Spread,
+    p99_ratio: f64,
+    requests_per_frame: f64,
+    replies_per_frame: f64,
+    load_busy_percent: f64,
+    load_is_the_limit: bool,
+    server_resident_bytes: Option<u64>,
+    within_targets: bool,
+}
+
+/// Measures, and prints the table.
+pub fn run(settings: &DensitySettings) -> Result<(), String> {
+    check(settings)?;
+    let mut report = Report::open("density", settings.operator.out.as_deref())?;
+    let mut operator = Operator::connect(&settings.operator)?;
+    let resident = || settings.operator.server_process.and_then(machine::resident_bytes);
+    let empty = resident();
+    let mut one = set_up::one(&mut operator, settings)?;
+    let mut many = set_up::many(&mut operator, settings)?;
+    if settings.set_up_only {
+        drop((one, many));
+        return operator.clean_up();
+    }
+    settings.operator.cpu.map_or(Ok(()), machine::pin)?;
+    let mut cases = [("one tenant", 0.0), ("uniform", 0.0), ("zipf", settings.zipf)].map(|(name, theta)| {
+        let latency_ns = Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are valid");
+        Case { name, theta, rows: Vec::new(), latency_ns }
+    });
+    for number in 0..settings.operator.runs {
+        for (index, case) in cases.iter_mut().enumerate() {
+            let crowd = if index == 0 { &mut one } else { &mut many };
+            let row = measure(crowd, case, settings, number, resident())?;
+            report.line(Some(number), settings, &row)?;
+            case.rows.push(row);
+        }
+    }
+    show(&cases, settings, empty, &mut report)?;
+    drop((one, many));
+    operator.clean_up()
+}
+
+fn check(settings: &DensitySettings) -> Result<(), String> {
+    settings.operator.check()?;
+    if settings.tenants == 0 || settings.extensions == 0 || settings.objects == 0 {
+        return Err("there are tenants, extensions and objects".into());
+    }
+    if settings.frame_requests == 0 || settings.outstanding < settings.frame_requests {
+        return Err("what is outstanding fills a frame at least".into());
+    }
+    Ok(())
+}
+
+fn measure(
+    crowd: &mut Crowd,
+    case: &mut Case,
+    settings: &DensitySettings,
+    number: usize,
+    resident: Option<u64>,
+) -> Result<Row, String> {
+    crowd.wake()?;
+    let seed = settings.operator.seed + number as u64;
+    let mut load = crowd.load(settings.outstanding, settings.frame_requests, case.theta, seed)?;
+    load.until(settings.operator.warmup)?;
+    load.clear();
+    let seen = load.until(settings.operator.seconds)?;
+    load.drain()?;
+    case.latency_ns.add(load.measure.latency_ns()).map_err(|error| format!("latencies: {error:?}"))?;
+    let figures = seen.figures;
+    Ok(Row {
+        case: case.name,
+        tenants: crowd.tenants(),
+        sessions: crowd.sessions(),
+        figures,
+        requests_per_frame: seen.requests_per_frame,
+        replies_per_frame: seen.replies_per_frame,
+        load_busy_percent: seen.busy_percent,
+        server_resident_bytes: resident,
+    })
+}
+
+fn summary(case: &Case, baseline: &Case) -> Summary {
+    let spread = |case: &Case, figure: fn(&Row) -> f64| Spread::of(case.rows.iter().map(figure));
+    let median = |figure: fn(&Row) -> f64| spread(case, figure).median;
+    let throughput: fn(&Row) -> f64 = |row| row.figures.requests_per_second;
+    let p99: fn(&Row) -> f64 = |row| row.figures.latency_us_p99;
+    let throughput_ratio = spread(case, throughput).median / spread(baseline, throughput).median.max(1.0);
+    let p99_ratio = spread(case, p99).median / spread(baseline, p99).median.max(0.001);
+    let busy = median(|row| row.load_busy_percent);
+    Summary {
+        case: case.name,
+        requests_per_second: spread(case, throughput),
+        throughput_ratio,
+        latency_us_p50: spread(case, |row| row.figures.latency_us_p50),
+        latency_us_p99: spread(case, p99),
+        p99_ratio,
+        requests_per_frame: median(|row| row.requests_per_frame),
+        replies_per_frame: median(|row| row.replies_per_frame),
+        load_busy_percent: busy,
+        load_is_the_limit: busy >= LOAD_BUSY_PERCENT,
+        server_resident_bytes: case.rows.last().and_then(|row| row.server_resident_bytes),
+        within_targets: throughput_ratio >= THROUGHPUT_RATIO_MIN && p99_ratio < P99_RATIO_MAX,
+    }
+}
+
+fn show(
+    cases: &[Case],
+    settings: &DensitySettings,
+    empty: Option<u64>,
+    report: &mut Report,
+) -> Result<(), String> {
+    let (mut lines, mut bars): (Vec<Vec<String>>, Vec<Bar>) = (Vec::new(), Vec::new());
+    let mebibytes = |bytes: Option<u64>| bytes.map_or("-".into(), |bytes| format!("{}", bytes >> 20));
+    let mut limited = false;
+    for case in cases {
+        let summary = summary(case, &cases[0]);
+        report.line(None, settings, &summary)?;
+        limited |= summary.load_is_the_limit;
+        let rate = summary.requests_per_second;
+        bars.push(Bar {
+            name: case.name.to_string(),
+            value: rate.median,
+            between: (rate.least, rate.most),
+            target: bars.first().map(|one: &Bar| one.value * THROUGHPUT_RATIO_MIN),
+        });
+        let errors: u64 = case.rows.iter().flat_map(|row| row.figures.errors.values()).sum();
+        lines.push(vec![
+            case.name.to_string(),
+            case.rows.last().map_or(0, |row| row.tenants).to_string(),
+            format!("{:.0}", rate.median),
+            format!("{:.0}-{:.0}", rate.least, rate.most),
+            format!("{:.2}", summary.throughput_ratio),
+            format!("{:.0}", summary.latency_us_p50.median),
+            format!("{:.0}", summary.latency_us_p99.median),
+            format!("{:.2}", summary.p99_ratio),
+            format!("{:.1}/{:.1}", summary.requests_per_frame, summary.replies_per_frame),
+            format!("{:.0}{}", summary.load_busy_percent, if summary.load_is_the_limit { "*" } else { "" }),
+            mebibytes(summary.server_resident_bytes),
+            errors.to_string(),
+            if summary.within_targets { "yes" } else { "NO" }.to_string(),
+        ]);
+    }
+    let title = format!(
+        "{} tenants with {} extensions beside one tenant; targets: throughput {THROUGHPUT_RATIO_MIN}, p99 below \
+         {P99_RATIO_MAX}; the empty server has {} MiB",
+        settings.tenants,
+        settings.extensions.min(settings.tenants),
+        mebibytes(empty)
+    );
+    let heads = [
+        "load",
+        "tenants",
+        "requests/s",
+        "least-most",
+        "ratio",
+        "p50 us",
+        "p99 us",
+        "ratio",
+        "in frame/out",
+        "load busy %",
+        "server MiB",
+        "errors",
+        "target",
+    ];
+    report::print(&title, &heads, &lines);
+    if limited {
+        println!("* the load thread had no time left: the server was not the limit of this row");
+    }
+    let Some(path) = report.plot("density.svg") else { return Ok(()) };
+    let curves: Vec<Curve<'_>> =
+        cases.iter().map(|case| Curve { name: case.name, latency_ns: &case.latency_ns }).collect();
+    let title = format!("{} tenants beside one; the line is the target", settings.tenants);
+    plot::bars_and_percentiles(&path, (&title, "invocations a second", &bars), ("Latency", &curves))
+}

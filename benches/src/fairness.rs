@@ -1,0 +1,319 @@
+//! Tenants that want more than a core has, and what each gets of it.
+//!
+//! Every tenant keeps so many functions of a known cost outstanding that the worker is never done, and has a
+//! weight. What it gets is measured twice: by the server's own account of the time that its functions took, and by
+//! what those that ended would have cost alone. When functions of one tenant are longer than those of another,
+//! requests and shares part: only the shares follow the weights; and what parking and resuming costs is time of
+//! its tenant, but no work. One thread drives all, each tenant on a socket of its own.
+
+use std::time::Instant;
+
+use clap::Args;
+use client::Client;
+use serde::Serialize;
+
+use crate::drive::{Drive, Patience};
+use crate::fleet::Fleet;
+use crate::machine;
+use crate::measure::Figures;
+use crate::operator::{Operator, OperatorSettings};
+use crate::options::Access;
+use crate::plot::{self, Bar};
+use crate::report::{self, Report, Spread};
+use crate::spin::{self, Call};
+
+/// How far from its weight a share may be.
+const TOLERANCE: f64 = 0.10;
+
+/// Sessions of a tenant.
+const SESSIONS: usize = 4;
+
+/// Requests that all tenants together have outstanding: a few milliseconds of work, so that the worker does not
+/// wait for the load thread, and fewer than a server lets wait after a slice.
+const OUTSTANDING: usize = 240;
+
+/// What a tenant's weight is multiplied with for the server, whose default is 100.
+const WEIGHT_UNIT: u64 = 100;
+
+/// How the bench is run.
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct FairnessSettings {
+    /// Server and length.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub operator: OperatorSettings,
+    /// The tenants' weights.
+    #[arg(long, value_delimiter = ',', default_value = "1,3")]
+    pub weights: Vec<u64>,
+    /// What a function costs, in microseconds.
+    #[arg(long, default_value_t = 20)]
+    pub cost_us: u64,
+    /// What a function of the last tenant costs in the second case, in microseconds.
+    #[arg(long, default_value_t = 200)]
+    pub long_cost_us: u64,
+}
+
+/// The server's counter of the time of a tenant's functions, in microseconds.
+const COUNTER: &str = "invocation_us";
+
+/// A tenant with its extension.
+struct Party {
+    access: Access,
+    client: Client,
+    weight: u64,
+    table: u32,
+    extension: u32,
+}
+
+/// What a tenant got in one measurement.
+#[derive(Clone, Debug, Serialize)]
+struct Share {
+    weight: u64,
+    cost_us: u64,
+    target_percent: f64,
+    /// Of the time that all tenants' functions took, by the server's counters.
+    percent: f64,
+    /// Of the work that all tenants' functions did.
+    work_percent: f64,
+    figures: Figures,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    case: &'static str,
+    shares: Vec<Share>,
+    /// What of the core's time the tenants' functions took, by the server's counters.
+    used_percent: f64,
+    /// What of the core's time those that ended would have taken alone.
+    work_percent: f64,
+    /// How long the load thread had something to do.
+    load_busy_percent: f64,
+}
+
+/// A tenant's share over all runs of a case.
+#[derive(Serialize)]
+struct Summary {
+    case: &'static str,
+    tenant: usize,
+    weight: u64,
+    cost_us: u64,
+    target_percent: f64,
+    percent: Spread,
+    work_percent: Spread,
+    per_second: Spread,
+    latency_us_p50: Spread,
+    latency_us_p99: Spread,
+    within_target: bool,
+}
+
+/// Names of the cases.
+const CASES: [&str; 2] = ["equal costs", "the last tenant's are longer"];
+
+/// Measures, and prints the table.
+pub fn run(settings: &FairnessSettings) -> Result<(), String> {
+    settings.operator.check()?;
+    if settings.weights.is_empty() || settings.weights.contains(&0) || settings.cost_us == 0 {
+        return Err("weights and costs are positive numbers".into());
+    }
+    settings.operator.cpu.map_or(Ok(()), machine::pin)?;
+    let mut report = Report::open("fairness", settings.operator.out.as_deref())?;
+    let mut operator = Operator::connect(&settings.operator)?;
+    let mut parties = set_up(&mut operator, &settings.weights)?;
+    let first = &parties[0];
+    let rounds_per_us = spin::rounds_per_us(&first.access, first.extension, first.table)?;
+    eprintln!("the server does {rounds_per_us:.0} rounds in a microsecond");
+    let mut rows: [Vec<Row>; 2] = [Vec::new(), Vec::new()];
+    for number in 0..settings.operator.runs {
+        for (case, rows) in rows.iter_mut().enumerate() {
+            let row = measure(&mut parties, settings, case, rounds_per_us)?;
+            report.line(Some(number), settings, &row)?;
+            rows.push(row);
+        }
+    }
+    show(&rows, settings, &mut report)?;
+    operator.clean_up()
+}
+
+fn set_up(operator: &mut Operator, weights: &[u64]) -> Result<Vec<Party>, String> {
+    let one = |(index, &weight): (usize, &u64)| {
+        let mut tenant = operator.tenant(&format!("bench-share-{index}"))?;
+        operator.limit(&tenant.access.tenant, "weight", weight * WEIGHT_UNIT)?;
+        let table = tenant.table()?;
+        let extension = tenant.install("spin", &spin::source(0))?;
+        Ok(Party { access: tenant.access, client: tenant.client, weight, table, extension })
+    };
+    weights.iter().enumerate().map(one).collect()
+}
+
+/// What the server has counted for each, in microseconds.
+fn counted(parties: &mut [Party]) -> Result<Vec<u64>, String> {
+    let of = |party: &mut Party| {
+        let statistics = party.client.statistics().map_err(|error| format!("no counters: {error}"))?;
+        let found = statistics.iter().find(|statistic| statistic.name == COUNTER);
+        found.map(|statistic| statistic.value).ok_or_else(|| format!("the server has no counter {COUNTER}"))
+    };
+    parties.iter_mut().map(of).collect()
+}
+
+fn measure(
+    parties: &mut [Party],
+    settings: &FairnessSettings,
+    case: usize,
+    rounds_per_us: f64,
+) -> Result<Row, String> {
+    let open = |party: &Party| Fleet::open(&party.access, SESSIONS, false);
+    let mut fleets = parties.iter().map(open).collect::<Result<Vec<_>, String>>()?;
+    let count = parties.len();
+    let cost_us = |index: usize| {
+        if case == 1 && index + 1 == count { settings.long_cost_us } else { settings.cost_us }
+    };
+    let outstanding = (OUTSTANDING / SESSIONS / parties.len()).max(1);
+    let start = Instant::now();
+    let mut drives: Vec<Drive<'_, Call>> = fleets
+        .iter_mut()
+        .zip(parties.iter())
+        .enumerate()
+        .map(|(index, (fleet, party))| {
+            let rounds = (cost_us(index) as f64 * rounds_per_us) as u64;
+            Drive::new(fleet, Call::spin(party.extension, party.table, rounds), outstanding, start)
+        })
+        .collect();
+    saturate(&mut drives, start, settings.operator.warmup)?;
+    drives.iter_mut().for_each(|drive| drive.measure.clear());
+    let (from, before) = (start.elapsed().as_secs_f64(), counted(parties)?);
+    let busy = saturate(&mut drives, start, from + settings.operator.seconds)?;
+    let (seconds, after) = (start.elapsed().as_secs_f64() - from, counted(parties)?);
+    let figures: Vec<Figures> = drives.iter().map(|drive| drive.measure.figures(seconds)).collect();
+    for drive in &mut drives {
+        drive.drain()?;
+    }
+    let used: Vec<f64> = after.iter().zip(&before).map(|(after, before)| (after - before) as f64).collect();
+    let work: Vec<f64> = figures
+        .iter()
+        .enumerate()
+        .map(|(index, figures)| figures.requests as f64 * cost_us(index) as f64)
+        .collect();
+    let weights: u64 = settings.weights.iter().sum();
+    let percent = |of: &[f64], index: usize| 100.0 * of[index] / of.iter().sum::<f64>().max(1.0);
+    let share = |(index, figures): (usize, Figures)| Share {
+        weight: parties[index].weight,
+        cost_us: cost_us(index),
+        target_percent: 100.0 * parties[index].weight as f64 / weights as f64,
+        percent: percent(&used, index),
+        work_percent: percent(&work, index),
+        figures,
+    };
+    Ok(Row {
+        case: CASES[case],
+        shares: figures.into_iter().enumerate().map(share).collect(),
+        used_percent: used.iter().sum::<f64>() / seconds / 1e4,
+        work_percent: work.iter().sum::<f64>() / seconds / 1e4,
+        load_busy_percent: 100.0 * busy / seconds,
+    })
+}
+
+/// Drives all in turn until `end`, in seconds since `start`; how long there was something to do, in seconds.
+fn saturate(drives: &mut [Drive<'_, Call>], start: Instant, end: f64) -> Result<f64, String> {
+    let (mut busy, mut patience) = (0.0, Patience::new());
+    let mut now = start.elapsed();
+    while now.as_secs_f64() < end {
+        let mut answers = 0;
+        for drive in drives.iter_mut() {
+            answers += drive.turn(start.elapsed().as_nanos() as u64)?;
+        }
+        let before = std::mem::replace(&mut now, start.elapsed());
+        patience.saw(answers);
+        if answers > 0 {
+            busy += (now - before).as_secs_f64();
+        }
+    }
+    Ok(busy)
+}
+
+fn summaries(rows: &[Row]) -> Vec<Summary> {
+    let Some(first) = rows.first() else { return Vec::new() };
+    let of = |(tenant, share): (usize, &Share)| {
+        let spread =
+            |figure: fn(&Share) -> f64| Spread::of(rows.iter().map(|row| figure(&row.shares[tenant])));
+        let percent = spread(|share| share.percent);
+        Summary {
+            case: first.case,
+            tenant,
+            weight: share.weight,
+            cost_us: share.cost_us,
+            target_percent: share.target_percent,
+            percent,
+            work_percent: spread(|share| share.work_percent),
+            per_second: spread(|share| share.figures.requests_per_second),
+            latency_us_p50: spread(|share| share.figures.latency_us_p50),
+            latency_us_p99: spread(|share| share.figures.latency_us_p99),
+            within_target: (percent.median / share.target_percent - 1.0).abs() <= TOLERANCE,
+        }
+    };
+    first.shares.iter().enumerate().map(of).collect()
+}
+
+fn show(rows: &[Vec<Row>], settings: &FairnessSettings, report: &mut Report) -> Result<(), String> {
+    let (mut lines, mut bars) = (Vec::new(), Vec::new());
+    for rows in rows {
+        let median = |figure: fn(&Row) -> f64| Spread::of(rows.iter().map(figure)).median;
+        let (used, work) = (median(|row| row.used_percent), median(|row| row.work_percent));
+        let busy = median(|row| row.load_busy_percent);
+        let errors: u64 =
+            rows.iter().flat_map(|row| &row.shares).flat_map(|share| share.figures.errors.values()).sum();
+        for summary in summaries(rows) {
+            report.line(None, settings, &summary)?;
+            bars.push(Bar {
+                name: format!("weight {}, {} us each", summary.weight, summary.cost_us),
+                value: summary.percent.median,
+                between: (summary.percent.least, summary.percent.most),
+                target: Some(summary.target_percent),
+            });
+            lines.push(vec![
+                if summary.tenant == 0 { summary.case.to_string() } else { String::new() },
+                summary.weight.to_string(),
+                summary.cost_us.to_string(),
+                format!("{:.0}", summary.per_second.median),
+                format!("{:.0}", summary.latency_us_p50.median),
+                format!("{:.0}", summary.latency_us_p99.median),
+                format!("{:.1}", summary.target_percent),
+                format!("{:.1}", summary.percent.median),
+                format!("{:.1}-{:.1}", summary.percent.least, summary.percent.most),
+                if summary.within_target { "yes" } else { "NO" }.to_string(),
+                format!("{:.1}", summary.work_percent.median),
+                format!("{used:.0}"),
+                format!("{work:.0}"),
+                format!("{busy:.0}"),
+                errors.to_string(),
+            ]);
+        }
+    }
+    let heads = [
+        "",
+        "weight",
+        "cost us",
+        "ended/s",
+        "p50 us",
+        "p99 us",
+        "target %",
+        "time %",
+        "least-most",
+        "within 10 %",
+        "work %",
+        "core used %",
+        "core's work %",
+        "load busy %",
+        "errors",
+    ];
+    report::print("Shares of a core between tenants that want all of it", &heads, &lines);
+    if let Some(path) = report.plot("fairness.svg") {
+        plot::bars(
+            &path,
+            "Share of the core; the line is what the weight asks for",
+            "percent of the time of all tenants",
+            &bars,
+        )?;
+    }
+    Ok(())
+}
