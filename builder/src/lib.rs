@@ -28,6 +28,7 @@ mod sandbox;
 mod sdk;
 pub mod template;
 mod toolchain;
+mod usage;
 
 pub use artefact::Artefact;
 pub use check::check;

@@ -14,12 +14,16 @@ use std::process::Child;
 use std::process::Command;
 use std::process::ExitStatus;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
 use crate::BuildError;
 use crate::limits;
+use crate::usage::processor_ms;
 
 /// Folders of the system's shared libraries; those that exist are visible in the box.
 const LIBRARY_FOLDERS: [&str; 3] = ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64"];
@@ -60,6 +64,7 @@ pub(crate) struct Outcome {
 pub(crate) struct Sandbox {
     bwrap: PathBuf,
     prlimit: PathBuf,
+    spent_ms: Arc<AtomicU64>,
 }
 
 impl Sandbox {
@@ -69,7 +74,7 @@ impl Sandbox {
             find_program(name)
                 .ok_or_else(|| BuildError::SandboxMissing { why: format!("{name} is not on the PATH") })
         };
-        let sandbox = Sandbox { bwrap: find("bwrap")?, prlimit: find("prlimit")? };
+        let sandbox = Sandbox { bwrap: find("bwrap")?, prlimit: find("prlimit")?, spent_ms: Arc::default() };
         let outcome = sandbox.run(Job {
             step: "trying the sandbox".into(),
             program: "/box/prlimit".into(),
@@ -84,6 +89,16 @@ impl Sandbox {
             return Ok(sandbox);
         }
         Err(BuildError::SandboxMissing { why: String::from_utf8_lossy(&outcome.errors).trim().into() })
+    }
+
+    /// The same sandbox, with a count of its own.
+    pub(crate) fn counting(&self) -> Sandbox {
+        Sandbox { spent_ms: Arc::default(), ..self.clone() }
+    }
+
+    /// Processor time that programs have used in it, in milliseconds.
+    pub(crate) fn spent_ms(&self) -> u64 {
+        self.spent_ms.load(Ordering::Relaxed)
     }
 
     /// Runs a program to its end or to a limit.
@@ -103,7 +118,7 @@ impl Sandbox {
             });
             let printed = scope.spawn(move || stdout.map(read_limited).unwrap_or_default());
             let errors = scope.spawn(move || stderr.map(read_limited).unwrap_or_default());
-            let status = wait(&mut child, Instant::now() + limits::WALL_TIME_MAX);
+            let status = self.wait(&mut child, Instant::now());
             let printed = printed.join().unwrap_or_default();
             let errors = errors.join().unwrap_or_default();
             status.map(|status| status.map(|status| Outcome { status, printed, errors }))
@@ -113,6 +128,29 @@ impl Sandbox {
             Some(outcome) if !hit_cpu_limit(outcome.status) => Ok(outcome),
             _ => Err(BuildError::TimedOut { step: job.step }),
         }
+    }
+
+    /// Waits for the end and counts what was used; `None` when the program had to be killed.
+    fn wait(&self, child: &mut Child, begun: Instant) -> std::io::Result<Option<ExitStatus>> {
+        let mut spent_ms = 0;
+        let ended = loop {
+            spent_ms = processor_ms(child.id()).max(spent_ms);
+            if let Some(status) = child.try_wait()? {
+                break Some(status);
+            }
+            if begun.elapsed() >= limits::WALL_TIME_MAX {
+                child.kill()?;
+                child.wait()?;
+                break None;
+            }
+            thread::sleep(POLL_INTERVAL);
+        };
+        if spent_ms == 0 {
+            // Too short to be seen: at most so long.
+            spent_ms = begun.elapsed().as_millis() as u64;
+        }
+        self.spent_ms.fetch_add(spent_ms, Ordering::Relaxed);
+        Ok(ended)
     }
 
     /// The command line of the box around a job.
@@ -152,21 +190,6 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
 fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-}
-
-/// Waits until the deadline; `None` when the program had to be killed.
-fn wait(child: &mut Child, deadline: Instant) -> std::io::Result<Option<ExitStatus>> {
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if Instant::now() >= deadline {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        thread::sleep(POLL_INTERVAL);
-    }
 }
 
 /// Whether the processor limit ended the program; `bwrap` reports a signal as 128 + its number.
@@ -222,5 +245,26 @@ mod tests {
     #[test]
     fn the_processor_limit_ends_a_loop() {
         assert_eq!(shell("while :; do :; done"), Err(BuildError::TimedOut { step: "a script".into() }));
+    }
+
+    #[test]
+    fn what_a_program_uses_is_counted_whether_it_ends_well_or_not() {
+        let sandbox = Sandbox::open().expect("a working bwrap");
+        let (first, second) = (sandbox.counting(), sandbox.counting());
+        let job = |script: &str, cpu_seconds| Job {
+            step: "a script".into(),
+            program: "/box/sh".into(),
+            arguments: ["-c", script].map(OsString::from).to_vec(),
+            shown: vec![(find_program("sh").expect("a shell"), "/box/sh".into())],
+            folder: "/".into(),
+            output: None,
+            input: Vec::new(),
+            cpu_seconds,
+        };
+        assert!(first.run(job("while :; do :; done", 1)).is_err());
+        assert!((900..1_500).contains(&first.spent_ms()), "{}", first.spent_ms());
+        let loops = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+        assert!(second.run(job(loops, 10)).is_ok_and(|outcome| outcome.status.success()));
+        assert!((10..9_000).contains(&second.spent_ms()), "{}", second.spent_ms());
     }
 }

@@ -111,6 +111,19 @@ impl Toolchain {
         Ok(toolchain)
     }
 
+    /// The same toolchain, with a count of its own of what builds use.
+    #[must_use]
+    pub fn counting(&self) -> Toolchain {
+        Toolchain { sandbox: self.sandbox.counting(), ..self.clone() }
+    }
+
+    /// Time on the processor that checks and compilers have used, in milliseconds: of this toolchain and those
+    /// cloned from it, not of those of [`Toolchain::counting`].
+    #[must_use]
+    pub fn spent_ms(&self) -> u64 {
+        self.sandbox.spent_ms()
+    }
+
     /// SHA-256 over compiler, flags, SDK and glue: what [`sandstorm`'s `Artefact::sdk_hash`] must equal.
     ///
     /// [`sandstorm`'s `Artefact::sdk_hash`]: ../sandstorm/abi/struct.Artefact.html

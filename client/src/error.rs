@@ -114,6 +114,13 @@ impl Error {
                 }
                 Err(_) => Error::Unintelligible { expected: "an error of the extension" },
             },
+            Status::Throttled => match reply::Throttled::decode(body) {
+                Ok(reply::Throttled { after_us, limit }) => {
+                    let (seconds, limit) = (after_us.div_ceil(1_000_000), String::from_utf8_lossy(limit));
+                    Error::Refused { status, text: format!("{limit}, {seconds} s") }
+                }
+                Err(_) => Error::Unintelligible { expected: "a time to wait" },
+            },
             _ => Error::Refused { status, text: String::from_utf8_lossy(body).into_owned() },
         }
     }

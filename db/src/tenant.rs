@@ -6,6 +6,7 @@
 
 pub mod account;
 pub mod arrivals;
+pub mod compile_time;
 pub mod ledger;
 pub mod limit;
 pub mod rate;

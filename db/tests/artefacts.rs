@@ -220,6 +220,6 @@ fn a_failed_installation_leaves_the_version_before_it_in_place() {
         assert!(!error.to_string().is_empty());
     }
     let unrecorded = registry.install(TENANT, "count", package("count", COUNTING), 0, || Err("no room"));
-    assert!(matches!(unrecorded, Err(InstallError::Record("no room"))));
+    assert!(matches!(unrecorded, Err(InstallError::Customer("no room"))));
     assert!(Arc::ptr_eq(&registry.find(TENANT, "count").expect("live"), &first));
 }

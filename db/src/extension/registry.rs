@@ -10,6 +10,7 @@
 //! that code is unmapped by a control thread and never by a worker. [`Registry::collect`] does that.
 
 mod canary;
+mod customer;
 mod error;
 mod granted;
 mod turns;
@@ -33,6 +34,8 @@ use crate::tenant::TenantId;
 use crate::tenant::account::Accounts;
 use canary::Baseline;
 pub use canary::{Errors, Failing};
+pub use customer::Customer;
+use customer::Unlimited;
 pub use error::InstallError;
 use granted::Granted;
 use turns::Turns;
@@ -133,10 +136,7 @@ impl Registry {
         Ok(Self { workshop, turns: Turns::default(), accounts, live: Mutex::default() })
     }
 
-    /// Builds, loads and takes in a version of `name`. `record` runs when everything else has succeeded: it
-    /// stores the installation and gives number and version. The first version is current; for a further one
-    /// [`Registry::settle`] says what becomes of it. Takes 0.2 to 2 s of this thread, more when others build;
-    /// installations of one tenant come one after the other.
+    /// As [`Registry::install_for`], for whoever has no limits and only records.
     ///
     /// # Errors
     /// See [`InstallError`].
@@ -148,15 +148,36 @@ impl Registry {
         now_ms: u64,
         record: impl FnOnce() -> Result<(u32, u32), E>,
     ) -> Result<Arc<Installed>, InstallError<E>> {
+        self.install_for(tenant, name, files, now_ms, &mut Unlimited(Some(record)))
+    }
+
+    /// Builds, loads and takes in a version of `name`. The customer records it when everything else has
+    /// succeeded. The first version is current; for a further one [`Registry::settle`] says what becomes of it.
+    /// Takes 0.2 to 2 s of this thread, more when others build; installations of one tenant come one after the
+    /// other.
+    ///
+    /// # Errors
+    /// See [`InstallError`].
+    pub fn install_for<C: Customer>(
+        &self,
+        tenant: TenantId,
+        name: &str,
+        files: Vec<(String, Vec<u8>)>,
+        now_ms: u64,
+        customer: &mut C,
+    ) -> Result<Arc<Installed>, InstallError<C::Refusal>> {
         let source_bytes = files.iter().map(|(_, bytes)| bytes.len() as u64).sum();
         let package = Package::new(name, files)
             .map_err(|refusals| InstallError::Build(BuildError::Refused(refusals)))?;
         let _turn = self.turns.take(tenant).ok_or(InstallError::Busy)?;
-        let toolchain = self.workshop.toolchain().map_err(InstallError::Build)?;
-        let artefact = toolchain.build(&package).map_err(InstallError::Build)?;
+        customer.admit().map_err(InstallError::Customer)?;
+        let toolchain = self.workshop.toolchain().map_err(InstallError::Build)?.counting();
+        let built = toolchain.build(&package);
+        customer.spent(toolchain.spent_ms());
+        let artefact = built.map_err(InstallError::Build)?;
         let artefact_bytes = fs::metadata(&artefact.path).map_or(0, |file| file.len());
         let library = self.library(&artefact, &toolchain).map_err(InstallError::Load)?;
-        let (id, version) = record().map_err(InstallError::Record)?;
+        let (id, version) = customer.record(artefact_bytes).map_err(InstallError::Customer)?;
         let log = self.log(tenant);
         let extension = Extension::new(id, self.accounts.of(tenant), name, version, library, log);
         let installed = Arc::new(Installed {
@@ -249,6 +270,19 @@ impl Registry {
             lineage.versions.iter().map(of)
         });
         versions.collect()
+    }
+
+    /// Bytes of the artefacts of a tenant's versions that are loaded, those of `name` in `without` apart. Each
+    /// version counts, though identical source is loaded once.
+    #[must_use]
+    pub fn code_bytes(&self, tenant: TenantId, name: &str, without: &[u32]) -> u64 {
+        let live = self.live();
+        let own = (tenant, String::new())..(TenantId(tenant.0 + 1), String::new());
+        let versions = live.extensions.range(own).flat_map(|((_, extension), lineage)| {
+            let goes = move |version: &u32| extension == name && without.contains(version);
+            lineage.versions.iter().filter(move |(version, _)| !goes(version))
+        });
+        versions.map(|(_, installed)| installed.artefact_bytes).sum()
     }
 
     /// The names of a tenant's extensions, in order.

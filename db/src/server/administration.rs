@@ -8,6 +8,7 @@ mod audit;
 mod description;
 mod extensions;
 mod grants;
+mod installation;
 mod limits;
 mod logs;
 mod sessions;
@@ -115,7 +116,7 @@ fn serve_tenant(
         AdminRequest::TableStat { name } => tables::count(control, tenant, name),
         AdminRequest::TableOpen { name } => tables::open(control, tenant, name),
         AdminRequest::ExtensionInstall { name, files, placement } => {
-            extensions::install(control, session, (name, files, *placement), body)
+            installation::install(control, session, (name, files, *placement), body)
         }
         AdminRequest::ExtensionList => extensions::list(control, tenant),
         AdminRequest::ExtensionDescribe { name } => description::describe(control, tenant, name),

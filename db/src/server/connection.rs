@@ -120,7 +120,7 @@ fn serve_record(control: &Control, stream: &mut Stream, role: &Role, record: Vec
     };
     match answer {
         Ok(body) => answer_record(stream, header.sequence, Status::Ok, &body),
-        Err(refusal) => answer_record(stream, header.sequence, refusal.status, refusal.text.as_bytes()),
+        Err(refusal) => answer_record(stream, header.sequence, refusal.status, &refusal.body()),
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use store::Store;
 use wire::Status;
+use wire::reply::Throttled;
 
 use super::change::{Change, ChangeSender, broadcast};
 use super::grant::Grant;
@@ -25,6 +26,7 @@ use crate::session::Session;
 use crate::tablet::TableEntry;
 use crate::tenant::TenantId;
 use crate::tenant::account::Accounts;
+use crate::tenant::limit::TenantLimit;
 use crate::tenant::secret::{SecretHash, random_token};
 
 /// A refusal to a client of the control plane: a status and text for people.
@@ -32,15 +34,36 @@ use crate::tenant::secret::{SecretHash, random_token};
 pub struct Refusal {
     /// What programs read.
     pub status: Status,
-    /// What people read.
+    /// What people read; of what is held off the name of the limit.
     pub text: String,
+    /// When to come again, of what is held off.
+    after_us: u32,
 }
 
 impl Refusal {
     /// A refusal in words of its own.
     #[must_use]
     pub fn new(status: Status, text: impl Into<String>) -> Self {
-        Self { status, text: text.into() }
+        Self { status, text: text.into(), after_us: 0 }
+    }
+
+    /// Not now: a limit of the tenant holds it off for this long.
+    #[must_use]
+    pub fn throttled(after_us: u64, limit: TenantLimit) -> Self {
+        let after_us = u32::try_from(after_us).unwrap_or(u32::MAX);
+        Self { status: Status::Throttled, text: limit.name().to_owned(), after_us }
+    }
+
+    /// The body of the answer.
+    #[must_use]
+    pub fn body(&self) -> Vec<u8> {
+        if self.status != Status::Throttled {
+            return self.text.clone().into_bytes();
+        }
+        let throttled = Throttled { after_us: self.after_us, limit: self.text.as_bytes() };
+        let mut body = vec![0; throttled.body_bytes()];
+        throttled.encode(&mut body);
+        body
     }
 }
 

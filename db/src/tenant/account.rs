@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use store::Quota;
 
 use super::TenantId;
+use super::compile_time::CompileTime;
 use super::ledger::Ledger;
 use super::limit::{TenantLimit, UNLIMITED};
 use super::rate::{Admission, Rate};
@@ -25,6 +26,8 @@ pub struct Account {
     limits: [AtomicU64; TenantLimit::ALL.len()],
     operations: Rate,
     changes: AtomicU64,
+    /// What its installations used.
+    pub compile_time: CompileTime,
     /// Made with the first table.
     quota: OnceLock<Arc<Quota>>,
 }
@@ -35,7 +38,8 @@ impl Account {
     pub fn new(tenant: TenantId) -> Self {
         let limits = std::array::from_fn(|index| AtomicU64::new(TenantLimit::ALL[index].default_value()));
         let (ledger, operations) = (Ledger::new(), Rate::default());
-        Self { tenant, ledger, limits, operations, changes: AtomicU64::new(0), quota: OnceLock::new() }
+        let (changes, compile_time, quota) = (AtomicU64::new(0), CompileTime::default(), OnceLock::new());
+        Self { tenant, ledger, limits, operations, changes, compile_time, quota }
     }
 
     /// What holds now.

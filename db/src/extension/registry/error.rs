@@ -7,7 +7,7 @@ use wire::Status;
 
 use crate::extension::native::LoadError;
 
-/// Why an installation failed. `E` is what recording it can fail with. Nothing has changed then.
+/// Why an installation failed. `E` is the refusal of its customer. Nothing has changed then.
 #[derive(Debug)]
 pub enum InstallError<E> {
     /// It was not built.
@@ -16,12 +16,12 @@ pub enum InstallError<E> {
     Load(LoadError),
     /// Too many installations wait already.
     Busy,
-    /// The caller could not record it.
-    Record(E),
+    /// The customer did not let it begin, or could not record it.
+    Customer(E),
 }
 
 impl<E> InstallError<E> {
-    /// The status that says so on the wire; `None` when recording failed, which the caller knows better.
+    /// The status that says so on the wire; `None` when the customer refused, who knows better.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         match self {
@@ -37,7 +37,7 @@ impl<E> InstallError<E> {
             Self::Build(BuildError::DiskFull) => Some(Status::StorageFull),
             Self::Build(BuildError::Io { .. }) | Self::Load(_) => Some(Status::Internal),
             Self::Busy => Some(Status::LimitExceeded),
-            Self::Record(_) => None,
+            Self::Customer(_) => None,
         }
     }
 }
@@ -48,7 +48,7 @@ impl<E: fmt::Display> fmt::Display for InstallError<E> {
             Self::Build(error) => error.fmt(out),
             Self::Load(error) => error.fmt(out),
             Self::Busy => out.write_str("too many installations wait; try again later"),
-            Self::Record(error) => error.fmt(out),
+            Self::Customer(error) => error.fmt(out),
         }
     }
 }

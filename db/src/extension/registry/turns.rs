@@ -1,8 +1,9 @@
 //! Whose turn it is to build: one installation per tenant at a time, a few in all, a bounded queue.
 //!
+//! Tenants take turns: who has had one goes behind all that wait, however many installations of his wait.
 //! Whoever waits is a control thread; the bounds keep one tenant from taking all of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::limits::{COMPILES_AT_ONCE_MAX, COMPILES_WAITING_PER_TENANT_MAX};
@@ -13,6 +14,17 @@ use crate::tenant::TenantId;
 struct State {
     building: Vec<TenantId>,
     waiting: HashMap<TenantId, usize>,
+    /// Each tenant that waits, once.
+    order: VecDeque<TenantId>,
+}
+
+impl State {
+    /// The tenant whose turn it is.
+    fn next(&self) -> Option<TenantId> {
+        let has_room = self.building.len() < COMPILES_AT_ONCE_MAX;
+        let idle = self.order.iter().find(|tenant| !self.building.contains(tenant));
+        idle.copied().filter(|_| has_room)
+    }
 }
 
 /// See the file's head.
@@ -38,16 +50,24 @@ impl Turns {
             return None;
         }
         *waiting += 1;
-        while state.building.len() == COMPILES_AT_ONCE_MAX || state.building.contains(&tenant) {
+        if *waiting == 1 {
+            state.order.push_back(tenant);
+        }
+        while state.next() != Some(tenant) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        state.order.retain(|waiting| *waiting != tenant);
         if let Some(waiting) = state.waiting.get_mut(&tenant) {
             *waiting -= 1;
             if *waiting == 0 {
                 state.waiting.remove(&tenant);
+            } else {
+                state.order.push_back(tenant);
             }
         }
         state.building.push(tenant);
+        // There may be room for the one behind.
+        self.changed.notify_all();
         Some(Turn { turns: self, tenant })
     }
 
@@ -92,6 +112,36 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn who_comes_later_waits_for_one_turn_of_a_tenant_that_has_many_waiting() {
+        let turns = Turns::default();
+        let mut blocking: Vec<_> = (10..10 + COMPILES_AT_ONCE_MAX as u32)
+            .map(|tenant| turns.take(TenantId(tenant)).expect("nobody builds"))
+            .collect();
+        let order = std::sync::Mutex::new(Vec::new());
+        let waits = |tenant: u32, count: usize| {
+            while turns.state().waiting.get(&TenantId(tenant)) != Some(&count) {
+                thread::yield_now();
+            }
+        };
+        thread::scope(|scope| {
+            let build = |tenant: u32| {
+                let _turn = turns.take(TenantId(tenant)).expect("few wait");
+                order.lock().expect("no panic").push(tenant);
+            };
+            for count in 1..=COMPILES_WAITING_PER_TENANT_MAX {
+                scope.spawn(move || build(1));
+                waits(1, count);
+            }
+            scope.spawn(move || build(2));
+            waits(2, 1);
+            // One slot alone, so that the turns come one after the other.
+            drop(blocking.pop());
+        });
+        let order = order.into_inner().expect("no panic");
+        assert_eq!(order.iter().position(|tenant| *tenant == 2), Some(1), "{order:?}");
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! Extensions of one tenant: install, list, switch between versions, remove, resolve.
+//! Extensions of one tenant: list, switch between versions, remove, resolve.
 //!
-//! An installation is compiled without any lock of the control plane. Once it is built and loaded, one step
-//! under the lock records it and tells the workers; what fails before that leaves the earlier versions as they
-//! were. Every switch is the same step: the metadata, the registry, all workers, then the client hears of it.
+//! An installation (`installation.rs`) is compiled without any lock of the control plane. Once it is built and loaded,
+//! one step under the lock records it and tells the workers; what fails before that leaves the earlier versions as
+//! they were. Every switch is the same step: the metadata, the registry, all workers, then the client hears of it.
 
 use std::sync::Arc;
 
 use wire::{
-    AdminRequest, Body, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode,
-    PackageFile, Placement, Status, Subject, VersionEntry, opcode,
+    AdminRequest, Body, ExtensionEntry, ExtensionResolved, FunctionEntry, FunctionMode, PackageFile, Status,
+    Subject, VersionEntry, opcode,
 };
 
 use super::grants;
@@ -16,46 +16,10 @@ use crate::cluster::metadata::{ExtensionRow, MetadataError, Standing, StandingEr
 use crate::extension::registry::{Choice, InstallError, Installed};
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal, lock};
-use crate::session::Session;
 use crate::tenant::TenantId;
 
-/// `package` is the whole body of the request: what is stored, and compiled again after a restart.
-pub(super) fn install(
-    control: &Control,
-    session: &Session,
-    (name, files, placement): (&str, &[PackageFile<'_>], Placement),
-    package: &[u8],
-) -> Result<Vec<u8>, Refusal> {
-    let (tenant, installed_ms) = (session.tenant, control.clock.wall_ms());
-    let (mut changing, mut row) = (None, None);
-    let record = || {
-        changing = Some(lock(&control.changing));
-        if session.is_closed() {
-            // The tenant may have been dropped while this was compiled.
-            return Err(Refusal::from(Status::BadToken));
-        }
-        let stored = control.metadata.extension_install(tenant, name, placement, installed_ms, package)?;
-        let numbers = (stored.id, stored.newest);
-        row = Some(stored);
-        Ok(numbers)
-    };
-    let installed =
-        control.registry.install(tenant, name, owned(files), installed_ms, record).map_err(refusal)?;
-    let row = row.ok_or(Status::Internal)?;
-    publish(control, &row)?;
-    drop(changing);
-    let answer = ExtensionInstalled {
-        extension: row.id,
-        version: row.newest,
-        current: row.standing.current,
-        compile_ms: milliseconds(installed.compile_ms),
-        diagnostics: String::new(),
-    };
-    Ok(answer.encode())
-}
-
 /// Tells registry and workers which versions there are.
-fn publish(control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
+pub(super) fn publish(control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
     let Standing { current, canary, kept, .. } = row.standing.clone();
     match control.registry.settle(row.tenant, &row.name, Choice { current, canary, kept }) {
         Some(lineup) => control.tell(&Change::ExtensionSettled(Arc::new(lineup)))?,
@@ -180,13 +144,13 @@ pub(super) fn functions(installed: &Installed) -> Vec<FunctionEntry> {
     installed.functions.iter().map(entry).collect()
 }
 
-fn owned(files: &[PackageFile<'_>]) -> Vec<(String, Vec<u8>)> {
+pub(super) fn owned(files: &[PackageFile<'_>]) -> Vec<(String, Vec<u8>)> {
     files.iter().map(|file| (file.path.to_owned(), file.bytes.to_vec())).collect()
 }
 
-fn refusal(error: InstallError<Refusal>) -> Refusal {
+pub(super) fn refusal(error: InstallError<Refusal>) -> Refusal {
     match error {
-        InstallError::Record(refusal) => refusal,
+        InstallError::Customer(refusal) => refusal,
         other => Refusal::new(other.status().unwrap_or(Status::Internal), other.to_string()),
     }
 }
