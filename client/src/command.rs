@@ -17,6 +17,7 @@ mod options;
 mod output;
 mod pipeline;
 mod server;
+mod session;
 mod settings;
 mod table;
 mod tao;
@@ -65,6 +66,7 @@ fn answer(options: Options) -> Result<Answer, Failure> {
         Command::Demo(options) => demo::run(&settings, &options),
         Command::Ping { count } => server::ping(&settings, count),
         Command::Stats { filter } => server::stats(&settings, filter.as_deref()),
+        Command::Session(command) => session::run(&settings, command),
         Command::Audit { lines, follow } => audit::run(&settings, lines, follow),
     }
 }

@@ -91,6 +91,13 @@ impl Connection {
         Ok((status, body.to_vec()))
     }
 
+    /// Sends one request whose answer nobody waits for: the last one.
+    pub(crate) fn send_last(&mut self, code: u8, body: &[u8]) {
+        let header = RecordHeader { body_bytes: body.len() as u32, code, ..RecordHeader::default() };
+        // Whom it does not reach notices by itself that nobody is there.
+        let _ = self.stream.write_record(&header.encode(), body);
+    }
+
     /// Whether the server has closed this stream while nobody used it.
     pub(crate) fn is_stale(&mut self) -> bool {
         if self.used_at.elapsed() < STALE_AFTER {

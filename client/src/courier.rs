@@ -96,6 +96,13 @@ impl Courier {
     ) -> Result<(Status, Vec<u8>), Error> {
         self.shared.lane().administer(code, body, repeatable, timeout)
     }
+
+    /// Sends the last request, unless the thread is in the middle of one.
+    pub(crate) fn send_last(&self, code: u8, body: &[u8]) {
+        if let Ok(mut lane) = self.shared.lane.try_lock() {
+            lane.send_last(code, body);
+        }
+    }
 }
 
 impl Shared {

@@ -15,8 +15,8 @@ use std::net::SocketAddr;
 
 use net::Waker;
 use wire::{
-    Completion, FrameError, FrameWriter, Group, OpenRequest, Opened, Request, Requester, RequesterConfig,
-    SessionLimits, Status, SubmitError,
+    AdminRequest, Completion, FrameError, FrameWriter, Group, OpenRequest, Opened, Request, Requester,
+    RequesterConfig, SessionLimits, Status, SubmitError,
 };
 
 use self::lost::{Again, Standing};
@@ -282,6 +282,17 @@ impl Exchange {
 
     pub(crate) fn round_trip_us(&self) -> Option<u64> {
         self.requester.round_trip_us()
+    }
+}
+
+/// A session ends with its client: one that only falls silent would hold a place among its tenant's sessions for as
+/// long as an idle one may.
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let leaving = AdminRequest::SessionRevoke { client_id: self.opened.client_id };
+        if let Ok(body) = leaving.encode() {
+            self.courier.send_last(leaving.opcode(), &body);
+        }
     }
 }
 

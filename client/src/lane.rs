@@ -71,6 +71,13 @@ impl Lane {
         self.call(header, body, repeatable, timeout)
     }
 
+    /// Sends the last request, if the stream lives; nobody waits for the answer.
+    pub(crate) fn send_last(&mut self, code: u8, body: &[u8]) {
+        if let Some(connection) = &mut self.connection {
+            connection.send_last(code, body);
+        }
+    }
+
     /// Calls until there is an answer, the time is up, or the stream breaks under what must not be repeated.
     pub(crate) fn call(
         &mut self,

@@ -5,7 +5,7 @@
 //! workers break, with 2 when the command line is wrong.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,9 +15,9 @@ use clap::{ArgAction, Parser};
 use db::config::{Config, ConfigError, parse_bytes, parse_cpus};
 use db::server::administrator;
 use db::server::boot::Server;
-use db::server::process::EndSignals;
+use db::server::process::{self, EndSignals};
 use net::IdleStrategy;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// The Splinter server: a multi-tenant, extensible, low-latency key-value store.
 #[derive(Debug, Parser)]
@@ -67,9 +67,9 @@ struct Arguments {
     #[arg(long, default_value_t = IdleStrategy::default().yield_until_us, value_name = "US")]
     idle_yield: u64,
 
-    /// What to log: error, warn, info, debug, trace
-    #[arg(long, env = "SPLINTER_LOG", default_value = "info", value_name = "LEVEL")]
-    log: String,
+    /// What to log: error, warn, info, debug, trace, off
+    #[arg(long, env = "SPLINTER_LOG", default_value = "info", value_parser = log_level, value_name = "LEVEL")]
+    log: LevelFilter,
 
     /// Write the ready line to this file as well
     #[arg(long, value_name = "FILE")]
@@ -87,12 +87,17 @@ fn cpus(text: &str) -> Result<CpuList, ConfigError> {
     parse_cpus(text).map(CpuList)
 }
 
+fn log_level(text: &str) -> Result<LevelFilter, ConfigError> {
+    let refuse = || ConfigError("it is one of error, warn, info, debug, trace, off".to_owned());
+    text.parse().map_err(|_| refuse())
+}
+
 fn main() -> ExitCode {
     // The builder starts this program anew, in its sandbox, to check a tenant's source.
     builder::child_main();
     let arguments = Arguments::parse();
-    let filter = EnvFilter::try_new(&arguments.log).unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let colours = io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_max_level(arguments.log).with_ansi(colours).with_writer(io::stderr).init();
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
@@ -106,11 +111,21 @@ fn run(arguments: Arguments) -> Result<(), String> {
     let signals = EndSignals::block().map_err(|error| format!("cannot block signals: {error}"))?;
     let ready_file = arguments.ready_file.clone();
     let config = config(arguments);
+    if let Some(machine) =
+        process::machine_memory_bytes().filter(|machine| config.memory_bytes as u64 > *machine)
+    {
+        let asked = config.memory_bytes;
+        return Err(format!("--memory {asked}: this machine has {machine} bytes, give the store less"));
+    }
+    if let Some(path) = &ready_file {
+        // Whoever waits for the file is not to find that of an earlier server. Not there is as well.
+        let _ = fs::remove_file(path);
+    }
     let secret = config.data_directory.join(administrator::FILE_NAME);
     let server = Server::start(&config).map_err(|error| error.to_string())?;
     eprintln!("the administrator's secret is in {}", secret.display());
     announce(&server, ready_file.as_deref())
-        .map_err(|error| format!("cannot say that it is ready: {error}"))?;
+        .map_err(|error| format!("cannot write the ready line: {error}"))?;
     loop {
         let signal = signals.wait(LOOK).map_err(|error| format!("cannot wait for signals: {error}"))?;
         if let Some(signal) = signal {

@@ -6,10 +6,12 @@
 mod extension;
 mod grant;
 mod limits;
+mod session;
 
 pub use extension::{ExtensionCommand, LogLevel};
 pub use grant::{GrantCommand, RevokeCommand};
 pub use limits::{Setting, UNITS, UNLIMITED};
+pub use session::SessionCommand;
 
 use super::bytes::Bytes;
 use super::demo::DemoOptions;
@@ -47,7 +49,7 @@ pub struct Global {
     /// The tenant's secret, or @FILE that holds it.
     #[arg(long, global = true, env = "SPLINTER_SECRET", hide_env_values = true)]
     pub secret: Option<String>,
-    /// The administrator's secret, or @FILE that holds it; for `tenant`, `stats` and `audit`.
+    /// The administrator's secret, or @FILE that holds it; for `tenant`, `stats`, `session` and `audit`.
     #[arg(long, global = true, env = "SPLINTER_ADMIN_SECRET", hide_env_values = true)]
     pub admin_secret: Option<String>,
     /// The profile file; ~/.config/splinter/profile.toml if nothing says otherwise.
@@ -153,6 +155,9 @@ pub enum Command {
         /// Only names that contain this.
         filter: Option<String>,
     },
+    /// List open sessions and end them: all for the administrator, else the tenant's own.
+    #[command(subcommand)]
+    Session(SessionCommand),
     /// Who administered what, and how it ended: all for the administrator, else the tenant's own.
     Audit {
         /// How many acts, the latest.

@@ -66,17 +66,27 @@ pub fn watch_canaries(control: &Control) {
     }
 }
 
-/// Serves one request: the body of the answer under `Ok`. What changes something is recorded.
+/// Serves one request: the body of the answer under `Ok`. What changes something is recorded; that a client leaves,
+/// and ends its session, changes nothing.
 ///
 /// # Errors
 /// The refusal to answer.
 pub fn serve(control: &Control, role: &Role, opcode: u8, body: &[u8]) -> Result<Vec<u8>, Refusal> {
     let request = AdminRequest::decode(opcode, body)?;
-    let Some(act) = audit::act_of(&request) else { return serve_role(control, role, &request, body) };
+    let Some(act) = audit::act_of(&request).filter(|_| !is_leaving(role, &request)) else {
+        return serve_role(control, role, &request, body);
+    };
     let author = audit::author(control, role);
     let answer = serve_role(control, role, &request, body);
     audit::record(control, author, act, &answer);
     answer
+}
+
+fn is_leaving(role: &Role, request: &AdminRequest<'_>) -> bool {
+    match (role, request) {
+        (Role::Tenant(session), AdminRequest::SessionRevoke { client_id }) => session.client_id == *client_id,
+        _ => false,
+    }
 }
 
 fn serve_role(

@@ -57,6 +57,16 @@ impl BootError {
     fn new(what: &str, error: impl fmt::Display) -> Self {
         Self(format!("{what}: {error}"))
     }
+
+    fn listening(place: &str, error: &io::Error) -> Self {
+        let next = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                "; another server may run there: choose a port with --listen, 0 for a free one"
+            }
+            _ => "",
+        };
+        Self(format!("cannot listen on {place}: {error}{next}"))
+    }
 }
 
 impl fmt::Display for BootError {
@@ -100,12 +110,12 @@ impl Server {
     pub fn start(config: &Config) -> Result<Self, BootError> {
         config.check().map_err(|error| BootError::new("configuration", error))?;
         let listener = Listener::bind(config.listen)
-            .map_err(|error| BootError::new(&format!("cannot listen on TCP {}", config.listen), error))?;
+            .map_err(|error| BootError::listening(&format!("TCP {}", config.listen), &error))?;
         let ports = (0..config.cores)
             .map(|index| {
                 let address = config.frame_address(index);
                 UdpPort::bind(address, UdpConfig::default())
-                    .map_err(|error| BootError::new(&format!("cannot listen on UDP {address}"), error))
+                    .map_err(|error| BootError::listening(&format!("UDP {address}"), &error))
             })
             .collect::<Result<Vec<_>, _>>()?;
         let artefacts = config.data_directory.join("extensions");

@@ -54,6 +54,21 @@ impl EndSignals {
     }
 }
 
+/// Memory of the machine, in bytes; `None` where the kernel does not say.
+#[must_use]
+pub fn machine_memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kibibytes: u64 = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?
+        .trim()
+        .split(' ')
+        .next()?
+        .parse()
+        .ok()?;
+    kibibytes.checked_mul(1024)
+}
+
 /// Keeps the calling thread on one CPU.
 ///
 /// # Errors
@@ -73,7 +88,12 @@ pub fn pin_thread(cpu: usize) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::pin_thread;
+    use super::{machine_memory_bytes, pin_thread};
+
+    #[test]
+    fn the_memory_of_the_machine_is_known() {
+        assert!(machine_memory_bytes().is_some_and(|bytes| bytes > 64 << 20));
+    }
 
     #[test]
     fn a_cpu_that_does_not_exist_is_refused() {

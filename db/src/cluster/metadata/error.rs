@@ -45,6 +45,9 @@ impl From<redb::Error> for MetadataError {
     fn from(error: redb::Error) -> Self {
         match error {
             redb::Error::Io(error) if is_full(&error) => Self::StorageFull,
+            redb::Error::DatabaseAlreadyOpen => {
+                Self::Storage("another server has this data directory open".to_owned())
+            }
             other => Self::Storage(other.to_string()),
         }
     }

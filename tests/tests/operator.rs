@@ -1,0 +1,93 @@
+//! What an operator meets: starts that are refused and say why, sessions that come and go.
+
+use std::process::{Command, Output};
+use std::time::Instant;
+
+use tests::raw::PATIENCE;
+use tests::server::{Server, binary};
+
+/// Runs a server that is not to start.
+fn refused(arguments: &[&str]) -> Output {
+    let server = Command::new(binary("splinter-server")).env_clear().args(arguments).output();
+    let ran = server.expect("the server runs");
+    assert!(!ran.status.success(), "{arguments:?} started a server");
+    ran
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_start_that_is_refused_says_what_is_in_the_way() {
+    let server = Server::start();
+    let (address, data) = (server.address().to_string(), server.directory().display().to_string());
+    let elsewhere = tempfile::tempdir().expect("a temporary directory");
+    let fresh = elsewhere.path().display().to_string();
+
+    let taken = said(&refused(&["--listen", &address, "--data", &fresh]));
+    assert!(taken.contains(&address) && taken.contains("--listen"), "{taken}");
+    let shared = said(&refused(&["--listen", "127.0.0.1:0", "--data", &data]));
+    assert!(shared.contains("another server has this data directory open"), "{shared}");
+    let large = said(&refused(&["--listen", "127.0.0.1:0", "--data", &fresh, "--memory", "1000TiB"]));
+    assert!(large.contains("this machine has"), "{large}");
+    let level = refused(&["--listen", "127.0.0.1:0", "--data", &fresh, "--log", "banana"]);
+    assert_eq!(level.status.code(), Some(2));
+    assert!(said(&level).contains("error, warn, info"), "{}", said(&level));
+}
+
+#[test]
+fn a_log_in_a_file_has_no_colours() {
+    let mut server = Server::start();
+    server.stop();
+    let log = server.log();
+    assert!(log.contains("stopping") && !log.contains('\x1b'), "{log}");
+}
+
+#[test]
+fn a_session_ends_with_its_client_and_leaves_no_trace_in_the_audit_log() {
+    let server = Server::start();
+    let mut admin = server.admin();
+    let acme = server.tenant("acme");
+    let acts = admin.audit(0, 100).expect("the audit log").len();
+    let mut stays = server.client(&acme);
+    for _ in 0..20 {
+        server.client(&acme).ping().expect("an answer");
+    }
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let open = admin.session_list().expect("the sessions");
+        if open.len() == 1 {
+            assert_eq!(open[0].client_id, stays.session().client_id());
+            break;
+        }
+        assert!(Instant::now() < deadline, "sessions outlive their clients: {open:?}");
+    }
+    stays.ping().expect("the session of the client that stays is open");
+    assert_eq!(admin.audit(0, 100).expect("the audit log").len(), acts);
+}
+
+#[test]
+fn the_command_lists_sessions_and_ends_them() {
+    let server = Server::start();
+    let acme = server.tenant("acme");
+    let mut client = server.client(&acme);
+    let id = client.session().client_id().to_string();
+    let splinter = |arguments: &[&str]| {
+        let mut command = Command::new(binary("splinter"));
+        command.env_clear().env("HOME", server.directory());
+        command.env("SPLINTER_ADDRESS", server.address().to_string());
+        command.env("SPLINTER_ADMIN_SECRET", server.admin_secret());
+        command.arg("session").args(arguments).output().expect("the command runs")
+    };
+    let listed = splinter(&["list"]);
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let line = text.lines().find(|line| line.split_whitespace().next() == Some(id.as_str()));
+    assert!(line.is_some_and(|line| line.contains("acme")), "{text}");
+    assert_eq!(splinter(&["revoke", &id]).status.code(), Some(0));
+    let gone = splinter(&["revoke", &id]);
+    assert_eq!(gone.status.code(), Some(3));
+    assert!(said(&gone).contains("there is no session of client"), "{}", said(&gone));
+    client.ping().expect("a client whose session was ended opens another one");
+    assert_ne!(client.session().client_id().to_string(), id);
+}
