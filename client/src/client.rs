@@ -140,8 +140,8 @@ pub(crate) fn read_answer<T: Body>((status, body): (Status, Vec<u8>)) -> Result<
 /// Whether making the request twice changes nothing.
 pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
     use wire::AdminRequest::{
-        AuditRead, ExtensionDescribe, ExtensionList, ExtensionLogs, ExtensionResolve, GrantList, SessionList,
-        Statistics, TableList, TableOpen, TableStat, TenantLimits, TenantList,
+        AuditRead, ExtensionDescribe, ExtensionList, ExtensionLogs, ExtensionResolve, ExtensionTraces,
+        GrantList, SessionList, Statistics, TableList, TableOpen, TableStat, TenantLimits, TenantList,
     };
     matches!(
         request,
@@ -154,6 +154,7 @@ pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
             | ExtensionDescribe { .. }
             | ExtensionResolve { .. }
             | ExtensionLogs { .. }
+            | ExtensionTraces { .. }
             | Statistics { .. }
             | SessionList
             | AuditRead { .. }

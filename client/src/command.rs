@@ -22,6 +22,7 @@ mod settings;
 mod table;
 mod tao;
 mod tenant;
+mod trace;
 
 use clap::Parser;
 use failure::Failure;
@@ -62,6 +63,7 @@ fn answer(options: Options) -> Result<Answer, Failure> {
         Command::Invoke { function, table, key, arguments, version } => {
             extension::invoke(&settings, &function, &table, (&key, &arguments), version)
         }
+        Command::Trace(options) => trace::run(&settings, &options),
         Command::Tao(command) => tao::run(&settings, command),
         Command::Demo(options) => demo::run(&settings, &options),
         Command::Ping { count } => server::ping(&settings, count),

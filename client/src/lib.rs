@@ -45,5 +45,5 @@ pub use wire::{
     ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, Keys, LimitChange,
     LogEntry, LogLines, Measured, PackageFile, Placement, Request, Right, SessionEntry, SessionLimits,
     Standing, Statistic, Status, Subject, TableEntry, TableStatistics, TenantEntry, TenantLimitEntry,
-    VersionDescription, VersionEntry, reply,
+    TraceEntry, TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry, reply,
 };

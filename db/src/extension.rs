@@ -11,6 +11,7 @@
 //!     room        its memory
 //!   steadiness  how closely the polls of a version are watched
 //!   measures    how invocations of a version ended, and how long they ran               both
+//!   trace       what happened to single invocations, while somebody reads it             both
 //! ```
 //!
 //! An [`Extension`] is immutable and shared. A new version is another one; invocations that run keep theirs, and
@@ -29,6 +30,7 @@ pub mod registry;
 pub mod room;
 pub mod services;
 mod steadiness;
+pub mod trace;
 
 #[cfg(test)]
 mod tests;

@@ -360,6 +360,23 @@ pub const TIME_CYCLES_MAX: u64 = 1 << 36;
 const _: () = assert!(TIME_STEPS_PER_DOUBLING.is_power_of_two() && TIME_CYCLES_MAX.is_power_of_two());
 const _: () = assert!(INVOCATIONS_PER_TIMING.is_power_of_two());
 
+// ---- Extensions: tracing ----------------------------------------------------------------------------------
+
+/// Polls of a traced invocation that are told apart.
+pub const TRACE_POLLS_MAX: usize = 32;
+
+/// Traces that are kept for a tenant's reader, some 6 KiB each.
+pub const TRACES_KEPT: usize = 32;
+
+/// Tenants of a server that trace at a time: their traces take 13 MiB at the very most.
+pub const TRACED_TENANTS_MAX: usize = 64;
+
+/// How long a reader of traces may be silent before tracing ends, in microseconds.
+pub const TRACE_LEASE_US: u64 = 3_000_000;
+
+/// Rest of a worker after a trace that was kept, in microseconds: so tracing stays below a hundredth of a core.
+pub const TRACE_REST_US: u64 = 1_000;
+
 // ---- Extensions: installing --------------------------------------------------------------------------------
 
 /// Installations that build at a time: each is a compiler, and the workers need the machine.

@@ -17,6 +17,7 @@ mod server;
 mod standing;
 mod table;
 mod tenant;
+mod trace;
 
 pub use audit::{Actor, AuditEntry};
 pub use description::{ExtensionDescription, Measured, VersionDescription};
@@ -30,3 +31,4 @@ pub use server::{SessionEntry, Statistic};
 pub use standing::{Placement, Standing, VersionEntry};
 pub use table::{TableEntry, TableId, TableStatistics};
 pub use tenant::{TenantCreated, TenantEntry};
+pub use trace::{TraceEntry, TracedCalls, TracedPoll, Traces};

@@ -2,7 +2,7 @@
 
 use wire::{
     AdminRequest, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved,
-    FunctionMode, LogLines, PackageFile, Placement, Standing, Status,
+    FunctionMode, LogLines, PackageFile, Placement, Standing, Status, Traces,
 };
 
 use super::{Client, Function, administer};
@@ -178,6 +178,23 @@ impl Client {
         count: u32,
     ) -> Result<LogLines, Error> {
         administer(&mut self.session, &AdminRequest::ExtensionLogs { name, level, after, count })
+    }
+
+    /// Has invocations of an extension, or of one function, traced for some seconds, and reads the traces behind
+    /// `after`, with `u64::MAX` those to come; kept are those that took at least so long.
+    ///
+    /// # Errors
+    /// `UnknownExtension`, `LimitExceeded` while the tenant traces something else, another refusal, or no answer.
+    pub fn extension_traces(
+        &mut self,
+        name: &str,
+        function: Option<&str>,
+        slower_than_us: u64,
+        after: u64,
+    ) -> Result<Traces, Error> {
+        let function = function.map(wire::function_hash);
+        let request = AdminRequest::ExtensionTraces { name, function, slower_than_us, after };
+        administer(&mut self.session, &request)
     }
 
     /// Makes a request that may change what names of functions mean.

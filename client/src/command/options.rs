@@ -7,11 +7,13 @@ mod extension;
 mod grant;
 mod limits;
 mod session;
+mod trace;
 
 pub use extension::{ExtensionCommand, LogLevel};
 pub use grant::{GrantCommand, RevokeCommand};
 pub use limits::{Setting, UNITS, UNLIMITED};
 pub use session::SessionCommand;
+pub use trace::TraceOptions;
 
 use super::bytes::Bytes;
 use super::demo::DemoOptions;
@@ -150,6 +152,8 @@ pub enum Command {
         #[arg(long, default_value_t = 10)]
         count: u32,
     },
+    /// What happens to single invocations of an extension: waiting, running, host calls, commit.
+    Trace(TraceOptions),
     /// What the server counts: all of it for the administrator, or with --tenant that tenant; else the tenant's own.
     Stats {
         /// Only names that contain this.

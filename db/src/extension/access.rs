@@ -13,6 +13,7 @@ use wire::limits::REPLY_BYTES_MAX;
 
 use super::allowance::{Allowance, Spending};
 use super::measures::Spent;
+use super::trace::{CallKind, Recorder};
 use super::{Extension, Mode};
 use crate::limits::{
     EXTENSION_LOG_LINES_MAX, GET_MANY_KEYS_MAX, LAST_WORDS_BYTES_MAX, QUALIFIED_NAME_BYTES_MAX,
@@ -40,6 +41,8 @@ pub struct Access {
     version_found: u64,
     last_words: *mut u8,
     last_words_bytes: usize,
+    /// What is told of host calls; null when the invocation is not traced.
+    recorder: *mut Recorder,
 }
 
 impl Access {
@@ -59,6 +62,22 @@ impl Access {
             version_found: 0,
             last_words: ptr::null_mut(),
             last_words_bytes: 0,
+            recorder: ptr::null_mut(),
+        }
+    }
+
+    /// Tells a recorder of the host calls of a poll; null for none. It lives, and nobody else uses it, until the
+    /// poll is over.
+    #[inline]
+    pub fn record(&mut self, recorder: *mut Recorder) {
+        self.recorder = recorder;
+    }
+
+    /// A host call of a traced invocation took this long.
+    pub fn note_call(&mut self, kind: CallKind, cycles: u64) {
+        // SAFETY: as `record` says: a host call belongs to a poll.
+        if let Some(recorder) = unsafe { self.recorder.as_mut() } {
+            recorder.called(kind, cycles);
         }
     }
 

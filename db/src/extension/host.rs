@@ -13,23 +13,50 @@ use sandstorm::abi::{Code, Host, OK, RawCondition, RawRecord, RawSlice};
 use store::Condition;
 
 use super::access::{Access, code_of};
+use super::trace::CallKind;
+use crate::sched::cycles;
 use crate::sched::running::host_call;
 
 /// The table that every invocation gets.
-pub static HOST: Host = Host { get, get_many, put, delete, increment, table, log, now_ms };
+pub static HOST: Host = table_of_calls::<false>();
 
-/// Does `work` on the access of the running invocation.
+/// The table that an invocation gets that is traced.
+pub static TRACED_HOST: Host = table_of_calls::<true>();
+
+const fn table_of_calls<const TRACED: bool>() -> Host {
+    Host {
+        get: get::<TRACED>,
+        get_many: get_many::<TRACED>,
+        put: put::<TRACED>,
+        delete: delete::<TRACED>,
+        increment: increment::<TRACED>,
+        table: table::<TRACED>,
+        log: log::<TRACED>,
+        now_ms: now_ms::<TRACED>,
+    }
+}
+
+/// Does `work` on the access of the running invocation, and notes how long that took if it is traced.
 ///
 /// # Safety
 /// As for [`host_call`].
 #[inline]
-unsafe fn with_access<R>(work: impl FnOnce(&mut Access) -> R) -> R {
+unsafe fn with_access<const TRACED: bool, R>(kind: CallKind, work: impl FnOnce(&mut Access) -> R) -> R {
+    let timed = |access: &mut Access| {
+        if !TRACED {
+            return work(access);
+        }
+        let began = cycles::now();
+        let result = work(access);
+        access.note_call(kind, cycles::now().wrapping_sub(began));
+        result
+    };
     // SAFETY: the caller's promise; `work` touches the access alone, which is this invocation's and used
     // by nobody else while a host call runs.
-    unsafe { host_call(|context| work(&mut *context.cast::<Access>())) }
+    unsafe { host_call(|context| timed(&mut *context.cast::<Access>())) }
 }
 
-unsafe extern "C" fn get(
+unsafe extern "C" fn get<const TRACED: bool>(
     _context: *mut c_void,
     _ticket: *mut u64,
     table: u32,
@@ -37,10 +64,14 @@ unsafe extern "C" fn get(
     record: *mut RawRecord,
 ) -> Code {
     // SAFETY: the SDK lends key and record for the call; nothing here owns anything.
-    unsafe { with_access(|access| code_of(access.get(table, key.as_slice(), &mut *record))) }
+    unsafe {
+        with_access::<TRACED, _>(CallKind::Get, |access| {
+            code_of(access.get(table, key.as_slice(), &mut *record))
+        })
+    }
 }
 
-unsafe extern "C" fn get_many(
+unsafe extern "C" fn get_many<const TRACED: bool>(
     _context: *mut c_void,
     _ticket: *mut u64,
     table: u32,
@@ -50,14 +81,14 @@ unsafe extern "C" fn get_many(
 ) -> Code {
     // SAFETY: the SDK lends `count` keys and room for `count` records for the call.
     unsafe {
-        with_access(|access| {
+        with_access::<TRACED, _>(CallKind::GetMany, |access| {
             let keys = slice::from_raw_parts(keys, count);
             code_of(access.get_many(table, keys, records))
         })
     }
 }
 
-unsafe extern "C" fn put(
+unsafe extern "C" fn put<const TRACED: bool>(
     _context: *mut c_void,
     _ticket: *mut u64,
     table: u32,
@@ -67,14 +98,14 @@ unsafe extern "C" fn put(
 ) -> Code {
     // SAFETY: the SDK lends key and value for the call.
     unsafe {
-        with_access(|access| {
+        with_access::<TRACED, _>(CallKind::Put, |access| {
             let Some(condition) = condition_of(condition) else { return Error::BadArguments.code() };
             code_of(access.write(table, key.as_slice(), Some(value.as_slice()), condition))
         })
     }
 }
 
-unsafe extern "C" fn delete(
+unsafe extern "C" fn delete<const TRACED: bool>(
     _context: *mut c_void,
     _ticket: *mut u64,
     table: u32,
@@ -83,14 +114,14 @@ unsafe extern "C" fn delete(
 ) -> Code {
     // SAFETY: the SDK lends the key for the call.
     unsafe {
-        with_access(|access| {
+        with_access::<TRACED, _>(CallKind::Delete, |access| {
             let Some(condition) = condition_of(condition) else { return Error::BadArguments.code() };
             code_of(access.write(table, key.as_slice(), None, condition))
         })
     }
 }
 
-unsafe extern "C" fn increment(
+unsafe extern "C" fn increment<const TRACED: bool>(
     _context: *mut c_void,
     _ticket: *mut u64,
     table: u32,
@@ -100,20 +131,27 @@ unsafe extern "C" fn increment(
 ) -> Code {
     // SAFETY: the SDK lends the key and the place of the sum for the call.
     unsafe {
-        with_access(|access| match access.increment(table, key.as_slice(), delta) {
-            Ok(sum) => {
-                value.write(sum);
-                OK
+        with_access::<TRACED, _>(CallKind::Increment, |access| {
+            match access.increment(table, key.as_slice(), delta) {
+                Ok(sum) => {
+                    value.write(sum);
+                    OK
+                }
+                Err(error) => error.code(),
             }
-            Err(error) => error.code(),
         })
     }
 }
 
-unsafe extern "C" fn table(_context: *mut c_void, _ticket: *mut u64, name: RawSlice, id: *mut u32) -> Code {
+unsafe extern "C" fn table<const TRACED: bool>(
+    _context: *mut c_void,
+    _ticket: *mut u64,
+    name: RawSlice,
+    id: *mut u32,
+) -> Code {
     // SAFETY: the SDK lends the name and the place of the number for the call.
     unsafe {
-        with_access(|access| match access.table_named(name.as_slice()) {
+        with_access::<TRACED, _>(CallKind::Table, |access| match access.table_named(name.as_slice()) {
             Ok(number) => {
                 id.write(number);
                 OK
@@ -123,14 +161,14 @@ unsafe extern "C" fn table(_context: *mut c_void, _ticket: *mut u64, name: RawSl
     }
 }
 
-unsafe extern "C" fn log(_context: *mut c_void, level: u32, text: RawSlice) {
+unsafe extern "C" fn log<const TRACED: bool>(_context: *mut c_void, level: u32, text: RawSlice) {
     // SAFETY: the SDK lends the text for the call.
-    unsafe { with_access(|access| access.log(level, text.as_slice())) }
+    unsafe { with_access::<TRACED, _>(CallKind::Log, |access| access.log(level, text.as_slice())) }
 }
 
-unsafe extern "C" fn now_ms(_context: *mut c_void) -> u64 {
+unsafe extern "C" fn now_ms<const TRACED: bool>(_context: *mut c_void) -> u64 {
     // SAFETY: nothing here owns anything.
-    unsafe { with_access(|access| access.now_ms()) }
+    unsafe { with_access::<TRACED, _>(CallKind::Now, |access| access.now_ms()) }
 }
 
 fn condition_of(raw: RawCondition) -> Option<Condition> {

@@ -22,6 +22,7 @@ mod fair;
 mod offer;
 mod overrun;
 mod slot;
+mod tracing;
 
 pub use budget::Budget;
 pub use offer::Offer;
@@ -34,6 +35,7 @@ use wire::Status;
 use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX};
 
 use super::measures::Gauge;
+use super::trace::Recorder;
 use super::{Extension, retirements};
 use crate::limits::{
     INVOCATIONS_PER_WORKER_MAX, POLLS_PER_READING, SLICES_CHARGED_MAX, SLOTS_KEPT_PER_WORKER, TURN_SLICES,
@@ -76,6 +78,8 @@ pub struct Invocations<O> {
     pace: Pace,
     /// How long the last turn was, in cycles.
     last_turn: u64,
+    /// Lent to the invocation that is traced.
+    recorder: Option<Box<Recorder>>,
     /// Also keeps this on its thread.
     _guarded: Guarded,
 }
@@ -111,6 +115,7 @@ impl<O> Invocations<O> {
             parked_look_us: 0,
             pace: Pace { extension: std::ptr::null(), polls: 1 },
             last_turn: 0,
+            recorder: Some(Box::default()),
             _guarded: Guarded::new()?,
         })
     }
@@ -171,6 +176,9 @@ impl<O> Invocations<O> {
         let fresh = unsafe { slot.as_mut() };
         fresh.begin(extension, function, origin, environment.now_us, place, self.budget.as_ref());
         fresh.bring_in(table, key, arguments);
+        if extension.account.is_traced() {
+            self.trace(slot, extension, function, environment);
+        }
         self.queue.push(place, slot);
         Ok(())
     }
@@ -320,6 +328,11 @@ impl<O> Invocations<O> {
         if let Some(origin) = ended.take_origin() {
             on_done(origin, ending.status(), ended.body(&ending));
         }
+        if ended.is_traced() {
+            self.publish(slot, environment, ending.status());
+        }
+        // SAFETY: as above.
+        let ended = unsafe { slot.as_mut() };
         self.queue.leave(ended.place());
         ended.end(environment);
         self.give_slot(slot);

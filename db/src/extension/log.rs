@@ -1,3 +1,5 @@
+//! What a tenant's extensions leave for it to read: traces of invocations, and log lines.
+//!
 //! The log lines that a tenant's extensions write: the last 64 KiB of them, older ones dropped and counted.
 //!
 //! Workers append, control threads copy out. A worker never waits for the lock: a line that would have to
@@ -8,6 +10,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::trace::Traces;
 use crate::limits::{EXTENSION_LOG_BYTES, EXTENSION_LOG_LINE_BYTES_MAX};
 
 /// Bytes of a line before its text: length u16, level u8, extension u32, version u32, time u64.
@@ -44,6 +47,8 @@ struct Ring {
 pub struct ExtensionLog {
     ring: Mutex<Ring>,
     dropped: AtomicU64,
+    /// Traces of single invocations.
+    pub traces: Traces,
 }
 
 impl ExtensionLog {
@@ -51,7 +56,7 @@ impl ExtensionLog {
     #[must_use]
     pub const fn new() -> Self {
         let ring = Ring { bytes: VecDeque::new(), first: 1, next: 1 };
-        Self { ring: Mutex::new(ring), dropped: AtomicU64::new(0) }
+        Self { ring: Mutex::new(ring), dropped: AtomicU64::new(0), traces: Traces::new() }
     }
 
     /// Appends a line, cut to [`EXTENSION_LOG_LINE_BYTES_MAX`]. Never waits; allocates with the first line

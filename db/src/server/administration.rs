@@ -15,6 +15,7 @@ mod sessions;
 mod statistics;
 mod tables;
 mod tenants;
+mod traces;
 
 use wire::{AdminRequest, Status};
 
@@ -148,6 +149,9 @@ fn serve_tenant(
         AdminRequest::GrantList => Ok(grants::list(control, tenant)),
         AdminRequest::GrantRevoke { subject, name, to } => {
             grants::revoke(control, tenant, (*subject, name, to))
+        }
+        AdminRequest::ExtensionTraces { name, function, slower_than_us, after } => {
+            traces::read(control, tenant, name, (*function, *slower_than_us, *after))
         }
         AdminRequest::ExtensionLogs { name, level, after, count } => {
             logs::read(control, tenant, name, (*level, *after, *count))

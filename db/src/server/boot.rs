@@ -43,6 +43,9 @@ use crate::metrics::WorkerMetrics;
 use crate::sched::watchdog::Watchdog;
 use crate::tenant::account::Accounts;
 
+/// How often a source may be wrong about a secret.
+const ATTEMPTS: Rate = Rate { burst: ATTEMPTS_BURST, per_second: ATTEMPTS_PER_SECOND };
+
 /// View of a server that is alone: there is nothing to disagree about.
 const VIEW: u64 = 1;
 
@@ -172,13 +175,11 @@ impl Server {
             ports: frame_ports,
             view: VIEW,
             administrator,
-            attempts: Mutex::new(RefusalLimit::new(Rate {
-                burst: ATTEMPTS_BURST,
-                per_second: ATTEMPTS_PER_SECOND,
-            })),
+            attempts: Mutex::new(RefusalLimit::new(ATTEMPTS)),
             sessions: Mutex::default(),
             tables: Mutex::default(),
             grants: Mutex::default(),
+            traced: Mutex::default(),
             client_ids: Mutex::new(client_ids),
             changing: Mutex::new(()),
         });

@@ -19,6 +19,7 @@ use super::grant::Grant;
 use super::refusal::RefusalLimit;
 use crate::clock::Clock;
 use crate::cluster::metadata::{Metadata, MetadataError, StandingError};
+use crate::extension::log::ExtensionLog;
 use crate::extension::registry::Registry;
 use crate::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
 use crate::metrics::WorkerMetrics;
@@ -144,6 +145,8 @@ pub struct Control {
     pub tables: Mutex<TableNames>,
     /// What tenants have granted each other.
     pub grants: Mutex<Vec<Grant>>,
+    /// Tenants that trace, with what they trace into.
+    pub traced: Mutex<Vec<(TenantId, Arc<ExtensionLog>)>>,
     /// Reserved numbers of clients.
     pub client_ids: Mutex<Range<u64>>,
     /// Held while the catalog changes.

@@ -5,7 +5,7 @@
 //! request. The memory of its objects is counted and limited by the store, in the quota that its tables share.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use store::Quota;
@@ -23,6 +23,8 @@ pub struct Account {
     pub tenant: TenantId,
     /// What its requests came to.
     pub ledger: Ledger,
+    /// Whether somebody reads traces of the tenant's invocations.
+    traced: AtomicBool,
     limits: [AtomicU64; TenantLimit::ALL.len()],
     operations: Rate,
     changes: AtomicU64,
@@ -38,8 +40,9 @@ impl Account {
     pub fn new(tenant: TenantId) -> Self {
         let limits = std::array::from_fn(|index| AtomicU64::new(TenantLimit::ALL[index].default_value()));
         let (ledger, operations) = (Ledger::new(), Rate::default());
+        let traced = AtomicBool::new(false);
         let (changes, compile_time, quota) = (AtomicU64::new(0), CompileTime::default(), OnceLock::new());
-        Self { tenant, ledger, limits, operations, changes, compile_time, quota }
+        Self { tenant, ledger, traced, limits, operations, changes, compile_time, quota }
     }
 
     /// What holds now.
@@ -64,6 +67,18 @@ impl Account {
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
+    }
+
+    /// Whether somebody reads traces of the tenant's invocations.
+    #[inline]
+    #[must_use]
+    pub fn is_traced(&self) -> bool {
+        self.traced.load(Ordering::Relaxed)
+    }
+
+    /// Says whether somebody reads traces of the tenant's invocations.
+    pub fn set_traced(&self, traced: bool) {
+        self.traced.store(traced, Ordering::Relaxed);
     }
 
     /// Sets a limit. The caller has looked at [`TenantLimit::allows`], and no table is made meanwhile.

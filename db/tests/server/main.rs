@@ -17,6 +17,7 @@ mod rates;
 mod restart;
 mod stealing;
 mod streams;
+mod traces;
 mod versions;
 
 use std::net::SocketAddr;

@@ -118,6 +118,18 @@ pub enum AdminRequest<'a> {
         /// How many at most.
         count: u32,
     },
+    /// Traces invocations of an extension for some seconds, and reads what was traced, oldest first:
+    /// [`crate::Traces`].
+    ExtensionTraces {
+        /// Its name, or `owner/name` of one that is granted: the caller's invocations of it.
+        name: &'a str,
+        /// [`crate::function_hash`] of the function; `None` for all.
+        function: Option<u32>,
+        /// Those that took at least so long, in microseconds.
+        slower_than_us: u64,
+        /// Traces behind this one; `u64::MAX` for those to come.
+        after: u64,
+    },
     /// Reads the counters that the caller may see: a `Vec` of [`crate::Statistic`].
     Statistics {
         /// Those of this tenant; `None` for all, which to a tenant are its own.
@@ -182,6 +194,7 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::ExtensionPin { .. } => opcode::EXTENSION_PIN,
             AdminRequest::ExtensionPromote { .. } => opcode::EXTENSION_PROMOTE,
             AdminRequest::ExtensionLogs { .. } => opcode::EXTENSION_LOGS,
+            AdminRequest::ExtensionTraces { .. } => opcode::EXTENSION_TRACES,
             AdminRequest::Statistics { .. } => opcode::STATISTICS,
             AdminRequest::SessionList => opcode::SESSION_LIST,
             AdminRequest::SessionRevoke { .. } => opcode::SESSION_REVOKE,
@@ -231,6 +244,13 @@ impl<'a> AdminRequest<'a> {
                 write_installation(&mut writer, name, files, *placement)?;
             }
             AdminRequest::SessionRevoke { client_id } => writer.u64(*client_id),
+            AdminRequest::ExtensionTraces { name, function, slower_than_us, after } => {
+                writer.text(name);
+                writer.flag(function.is_some());
+                writer.u32(function.unwrap_or(0));
+                writer.u64(*slower_than_us);
+                writer.u64(*after);
+            }
             AdminRequest::ExtensionLogs { name, level, after, count } => {
                 writer.text(name);
                 writer.u8(*level);
@@ -292,6 +312,18 @@ impl<'a> AdminRequest<'a> {
                 AdminRequest::ExtensionPin { name: reader.name()?, version: reader.u32()? }
             }
             opcode::EXTENSION_PROMOTE => AdminRequest::ExtensionPromote { name: reader.name()? },
+            opcode::EXTENSION_TRACES => {
+                let (name, named, function) = (reader.qualified_name()?, reader.flag()?, reader.u32()?);
+                if !named && function != 0 {
+                    return Err(Status::Malformed);
+                }
+                AdminRequest::ExtensionTraces {
+                    name,
+                    function: named.then_some(function),
+                    slower_than_us: reader.u64()?,
+                    after: reader.u64()?,
+                }
+            }
             opcode::EXTENSION_LOGS => AdminRequest::ExtensionLogs {
                 name: reader.qualified_name()?,
                 level: reader.u8()?,

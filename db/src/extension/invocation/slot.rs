@@ -6,6 +6,7 @@
 mod body;
 mod offering;
 mod spent;
+mod tracing;
 
 use std::io;
 use std::mem;
@@ -25,6 +26,7 @@ use crate::extension::host::HOST;
 use crate::extension::measures::Spent;
 use crate::extension::native::Run;
 use crate::extension::room::{Room, Touched};
+use crate::extension::trace::Recorder;
 use crate::extension::{Extension, Mode};
 use crate::limits::COMMIT_TRIES_MAX;
 use crate::metrics::Counter;
@@ -72,6 +74,8 @@ pub(super) struct Slot<O> {
     tries: u32,
     input_bytes: usize,
     reply_bytes_touched: usize,
+    /// The worker's, while this one is traced.
+    recorder: Option<Box<Recorder>>,
 }
 
 impl<O> Slot<O> {
@@ -111,6 +115,7 @@ impl<O> Slot<O> {
             tries: 0,
             input_bytes: 0,
             reply_bytes_touched: 0,
+            recorder: None,
         })
     }
 
@@ -196,6 +201,12 @@ impl<O> Slot<O> {
             unsafe { ((*slot).run, &raw mut (*slot).arena, &raw mut (*slot).access, &raw mut (*slot).call) };
         // SAFETY: `leave` follows below, and the pin of the environment is held on at each yield.
         unsafe { (*access).enter(environment) };
+        // SAFETY: the slot is ours, and the extension does not run yet.
+        if let Some(recorder) = unsafe { &mut (*slot).recorder } {
+            recorder.begin_poll();
+            // SAFETY: as above; the worker looks at the recorder again when the poll is over.
+            unsafe { (*access).record(&raw mut **recorder) };
+        }
         // SAFETY: the slot is ours.
         let parked = unsafe { &mut (*slot).parked };
         let (stack, outcome) = if let Some(parked) = take_parked(parked) {
@@ -216,6 +227,9 @@ impl<O> Slot<O> {
         // SAFETY: the extension does not run any more.
         let this = unsafe { &mut *slot };
         this.access.leave();
+        if this.recorder.is_some() {
+            this.record_poll(outcome.is_parked(), outcome.cause().is_none() && outcome.value == PENDING);
+        }
         if outcome.is_parked() {
             this.slices += 1;
             this.parked = Some(Parked::new(stack, outcome));
@@ -224,7 +238,13 @@ impl<O> Slot<O> {
         stacks.give(stack);
         this.reply_bytes_touched = this.reply_bytes_touched.max(this.call.reply.bytes);
         match (outcome.cause(), outcome.value) {
-            (None, OK) => this.commit(environment),
+            (None, OK) => {
+                let progress = this.commit(environment);
+                if let Some(recorder) = &mut this.recorder {
+                    recorder.committed(progress == Progress::Pending);
+                }
+                progress
+            }
             (None, PENDING) => {
                 this.yields += 1;
                 Progress::Pending

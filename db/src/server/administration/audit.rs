@@ -73,6 +73,7 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
         | AdminRequest::ExtensionDescribe { .. }
         | AdminRequest::ExtensionResolve { .. }
         | AdminRequest::ExtensionLogs { .. }
+        | AdminRequest::ExtensionTraces { .. }
         | AdminRequest::GrantList
         | AdminRequest::Statistics { .. }
         | AdminRequest::SessionList

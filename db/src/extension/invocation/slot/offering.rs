@@ -18,7 +18,11 @@ impl<O> Slot<O> {
         let begun = self.parked.is_some()
             || self.held.is_some()
             || (self.cycles, self.slices, self.yields, self.tries) != (0, 0, 0, 0);
-        !begun && self.input_bytes <= OFFER_INPUT_BYTES && self.origin.is_some() && self.extension.is_some()
+        !begun
+            && !self.is_traced()
+            && self.input_bytes <= OFFER_INPUT_BYTES
+            && self.origin.is_some()
+            && self.extension.is_some()
     }
 
     /// Takes the invocation out of the slot, which has then to be ended. `None` unless
