@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use client::{Client, ClientConfig, Completion, CompletionError, Condition, Error, Request, Session, Status};
 use fake::server::{FakeServer, SECRET, TENANT};
-use net::{Faults, LoopbackClock, LoopbackNetwork};
+use net::{Faults, LoopbackClock, LoopbackNetwork, UdpConfig, UdpPort};
 
 const ROUGH: Faults = Faults {
     drop_ppm: 100_000,
@@ -291,4 +291,39 @@ fn large_requests_of_a_lost_session_are_each_completed_too() {
         assert!(matches!(answers[&tag], Ok(_) | Err(Error::SessionLost)), "{:?}", answers[&tag]);
     }
     assert_eq!((answers.len(), session.outstanding()), (3, 0));
+}
+
+#[test]
+fn session_follows_its_tenants_home_and_each_request_runs_once() {
+    let port = || UdpPort::bind(([127, 0, 0, 1], 0).into(), UdpConfig::default()).unwrap();
+    let server = FakeServer::start_cores(vec![port(), port()]);
+    let mut session = Session::open(&server.address, TENANT, SECRET, ClientConfig::default()).unwrap();
+    let increment = Request::Increment { table: 1, key: b"counter", delta: 1 };
+    let (mut requests, mut body) = (0, Vec::new());
+    for home in [1, 0, 1, 1, 0] {
+        for tag in 0..64 {
+            if tag == 32 {
+                // Some are on their way to the old home.
+                session.flush().unwrap();
+                server.world().home = home;
+            }
+            session.submit(&increment, tag).unwrap();
+        }
+        assert!(finish(&mut session).values().all(Result::is_ok));
+        // An answer named the home, if not before, then now.
+        assert_eq!(session.call(&increment, &mut body).unwrap(), Status::Ok);
+        requests += 65;
+        let elsewhere = server.world().frames.get(&(1 - home)).copied();
+        for _ in 0..10 {
+            assert_eq!(session.call(&increment, &mut body).unwrap(), Status::Ok);
+            requests += 1;
+        }
+        assert_eq!(server.world().frames.get(&(1 - home)).copied(), elsewhere, "frames went to the old home");
+    }
+    let world = server.world();
+    let (_, value) = &world.objects[&(1, b"counter".to_vec())];
+    assert_eq!(
+        (i64::from_le_bytes(value[..].try_into().unwrap()), world.executions),
+        (requests, requests as u64)
+    );
 }

@@ -252,12 +252,31 @@ pub const WAKE_NEIGHBOUR_US: u64 = 500;
 /// How often idle sessions are looked for, in milliseconds.
 pub const HOUSEKEEPING_MS: u64 = 1_000;
 
+/// Part of its time that a worker is busy with requests when it counts as full, in percent. Frames that others
+/// took from it are missing in that, so that a worker that gets by with help keeps its tenants.
+pub const WORKER_FULL_PERCENT: u64 = 90;
+
+/// Looks in a row, one each [`HOUSEKEEPING_MS`], that find the load lopsided until a tenant moves.
+pub const HOMES_LOPSIDED_LOOKS: u32 = 2;
+
+/// By how much a move has to lower the work of the fullest worker's tenants, in percent: what moves leaves a warm
+/// cache behind.
+pub const HOME_GAIN_PERCENT: u64 = 10;
+
+/// How long a tenant stays at a home to which it moved, in microseconds.
+pub const HOME_STAYS_US: u64 = 10_000_000;
+
+/// What a request costs a worker besides an invocation that it starts, in cycles: some 100 ns, with its part of a
+/// frame. Only to compare tenants with each other.
+pub const NATIVE_REQUEST_CYCLES: u64 = 300;
+
 /// Ids of clients that one write to the metadata reserves.
 pub const CLIENT_IDS_RESERVED: u64 = 65_536;
 
 const _: () = assert!(OPENING_BYTES_MAX > NAME_BYTES_MAX + wire::limits::SECRET_BYTES_MAX + 16);
 const _: () = assert!(OUTGOING_FRAMES.is_power_of_two() && OUTGOING_FRAMES >= net::batch::BATCH_FRAMES);
 const _: () = assert!(WINDOW_RECORDS.is_power_of_two());
+const _: () = assert!(WORKER_FULL_PERCENT <= 100 && HOME_STAYS_US > HOUSEKEEPING_MS * 1000);
 const _: () = assert!(OFFERS_PER_WORKER.is_power_of_two() && OFFERS_PER_WORKER >= STEAL_INVOCATIONS);
 const _: () = assert!(STEAL_LOOK_US < STEAL_AFTER_US && STEAL_AFTER_US < ABSENT_AFTER_US);
 const _: () = assert!(SLEEP_BESIDE_LOADED_US < SLEEP_MS_MAX * 1000);

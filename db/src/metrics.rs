@@ -113,6 +113,10 @@ counters! {
     UseStream = "use_stream",
     /// Changes of the catalog that were applied.
     Changes = "changes",
+    /// Tenants whose home moved away from the worker. Counted by the housekeeping thread alone.
+    HomesMoved = "homes_moved",
+    /// Time in rounds that had something to do, in microseconds.
+    BusyUs = "busy_us",
     /// Times that the worker went to sleep.
     Sleeps = "sleeps",
 }

@@ -6,7 +6,7 @@
 //! hands data requests to workers ([`stream_request`]). What control threads decide reaches the workers as
 //! [`change`]s to their [`catalog`]; what tenants let each other do is a [`grant`]. Workers
 //! know of each other by [`neighbours`], help out at each other's [`ports`]
-//! and share invocations ([`sharing`]). [`populate`] backs memory ahead of
+//! and share invocations ([`sharing`]); tenants' [`homes`] move when the load stays lopsided. [`populate`] backs memory ahead of
 //! its use, [`exposition`] shows metrics over HTTP. [`boot`] puts the parts together.
 
 pub mod administration;
@@ -20,6 +20,7 @@ pub mod crowd;
 pub mod dispatch;
 pub mod exposition;
 pub mod grant;
+pub mod homes;
 pub mod invocation;
 pub mod listening;
 pub mod native;

@@ -31,8 +31,6 @@ pub struct Session {
     pub tenant: TenantId,
     /// The tenant's limits.
     pub account: Arc<Account>,
-    /// The worker that the client should send to.
-    pub home_core: u16,
     /// What is remembered of mutations and invocations.
     pub ring: Ring,
     /// Messages in one round of a worker.
@@ -45,19 +43,25 @@ pub struct Session {
 impl Session {
     /// A session without history.
     #[must_use]
-    pub fn new(token: u64, client_id: u64, account: Arc<Account>, home_core: u16, now_us: u64) -> Self {
+    pub fn new(token: u64, client_id: u64, account: Arc<Account>, now_us: u64) -> Self {
         Self {
             token,
             client_id,
             tenant: account.tenant,
             account,
-            home_core,
             ring: Ring::new(),
             arrivals: Arrivals::new(),
             seen_ms: AtomicU64::new(now_us / 1000),
             streams: AtomicU32::new(0),
             closed: AtomicBool::new(false),
         }
+    }
+
+    /// The worker that the client should send to: its tenant's home.
+    #[inline]
+    #[must_use]
+    pub fn home_core(&self) -> u16 {
+        self.account.home_core()
     }
 
     /// Notes that the client is alive.
@@ -122,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_session_with_a_stream_is_never_idle() {
-        let session = Session::new(7, 1, Arc::new(Account::new(TenantId(1))), 0, 0);
+        let session = Session::new(7, 1, Arc::new(Account::new(TenantId(1))), 0);
         assert_eq!(session.idle_ms(5_000_000), 5_000);
         session.stream_opened();
         assert_eq!(session.idle_ms(9_000_000), 0);
@@ -134,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_session_closes_once() {
-        let session = Session::new(7, 1, Arc::new(Account::new(TenantId(1))), 0, 0);
+        let session = Session::new(7, 1, Arc::new(Account::new(TenantId(1))), 0);
         assert!(!session.is_closed());
         assert!(session.close());
         assert!(!session.close());

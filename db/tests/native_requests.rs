@@ -105,7 +105,6 @@ impl Bench {
             1,
             Arc::new(Account::new(TENANT)),
             0,
-            0,
         ))));
         Self {
             core: store.core(0),

@@ -94,7 +94,6 @@ impl Worker {
             1,
             Arc::new(Account::new(TENANT)),
             0,
-            0,
         ))));
         let mut worker = Self {
             core: store.core(0),

@@ -26,16 +26,17 @@ pub fn run(settings: &Settings, command: SessionCommand) -> Result<Answer, Failu
 }
 
 fn table(sessions: &[SessionEntry]) -> Answer {
-    let heads = ["client", "tenant", "from", "since"];
+    let heads = ["client", "tenant", "from", "home", "since"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     rows.extend(sessions.iter().map(|session| {
         let since = moment(session.opened_ms);
-        vec![session.client_id.to_string(), session.tenant.clone(), session.peer.clone(), since]
+        let (client, home) = (session.client_id.to_string(), session.home_core.to_string());
+        vec![client, session.tenant.clone(), session.peer.clone(), home, since]
     }));
     let value = |session: &SessionEntry| {
         json!({
             "client_id": session.client_id, "tenant": session.tenant, "peer": session.peer,
-            "opened_ms": session.opened_ms,
+            "home_core": session.home_core, "opened_ms": session.opened_ms,
         })
     };
     Answer::new(columns(&rows), sessions.iter().map(value).collect())

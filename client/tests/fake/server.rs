@@ -37,33 +37,39 @@ struct Shared {
     world: Mutex<World>,
     streams: Mutex<Vec<StreamCloser>>,
     stopping: AtomicBool,
-    core_port: u16,
+    core_ports: Vec<u16>,
 }
 
 impl FakeServer {
     /// Starts a server whose only core listens at `port`.
     pub fn start(port: impl Port + 'static) -> FakeServer {
+        FakeServer::start_cores(vec![port])
+    }
+
+    /// Starts a server with a core at each of these ports.
+    pub fn start_cores(ports: Vec<impl Port + 'static>) -> FakeServer {
         let listener = Listener::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = listener.local().unwrap().to_string();
-        let core = port.local();
+        let core = ports[0].local();
         let shared = Arc::new(Shared {
             world: Mutex::new(World::new()),
             streams: Mutex::default(),
             stopping: AtomicBool::new(false),
-            core_port: core.port(),
+            core_ports: ports.iter().map(|port| port.local().port()).collect(),
         });
         let stop = listener.stop_handle();
-        let (for_core, for_streams) = (Arc::clone(&shared), Arc::clone(&shared));
-        let threads = vec![
-            thread::spawn(move || for_core.serve_core(port)),
-            thread::spawn(move || {
-                while let Some((stream, _)) = listener.accept(Duration::from_secs(5)).unwrap() {
-                    for_streams.streams.lock().unwrap().push(stream.closer().unwrap());
-                    let shared = Arc::clone(&for_streams);
-                    thread::spawn(move || shared.serve_stream(stream));
-                }
-            }),
-        ];
+        let for_streams = Arc::clone(&shared);
+        let mut threads = vec![thread::spawn(move || {
+            while let Some((stream, _)) = listener.accept(Duration::from_secs(5)).unwrap() {
+                for_streams.streams.lock().unwrap().push(stream.closer().unwrap());
+                let shared = Arc::clone(&for_streams);
+                thread::spawn(move || shared.serve_stream(stream));
+            }
+        })];
+        for (core, port) in ports.into_iter().enumerate() {
+            let shared = Arc::clone(&shared);
+            threads.push(thread::spawn(move || shared.serve_core(core as u16, port)));
+        }
         FakeServer { address, core, shared, stop, threads }
     }
 
@@ -96,7 +102,7 @@ impl Drop for FakeServer {
 }
 
 impl Shared {
-    fn serve_core(&self, mut port: impl Port) {
+    fn serve_core(&self, core: u16, mut port: impl Port) {
         let mut batch = Batch::new();
         let mut out = Outbox::with_frames(256, port.frame_bytes_max());
         while !self.stopping.load(Ordering::SeqCst) {
@@ -106,6 +112,7 @@ impl Shared {
             }
             for (frame, peer) in batch.frames() {
                 let mut world = self.world.lock().unwrap();
+                *world.frames.entry(core).or_default() += 1;
                 answer_frame(&mut world, frame, peer, &mut out);
             }
             port.send(&mut out).unwrap();
@@ -157,8 +164,8 @@ impl Shared {
             version: 1,
             token: *token,
             client_id: *token,
-            home_core: 0,
-            core_ports: vec![self.core_port],
+            home_core: world.home,
+            core_ports: self.core_ports.clone(),
             limits: SessionLimits {
                 key_bytes_max: 65_535,
                 value_bytes_max: 1 << 20,
@@ -182,7 +189,7 @@ fn answer_frame(world: &mut World, frame: &[u8], peer: SocketAddr, out: &mut Out
         let mut writer = FrameWriter::new();
         let mut index = out.open(peer).unwrap();
         writer.start(out.buffer(index), 1);
-        writer.group(out.buffer(index), group.token, 0, 0);
+        writer.group(out.buffer(index), group.token, 0, world.home);
         for message in group.messages() {
             let Ok(message) = message else { break };
             let sequence = group.sequence(message.sequence_low);
@@ -202,7 +209,7 @@ fn answer_frame(world: &mut World, frame: &[u8], peer: SocketAddr, out: &mut Out
                 out.set_bytes(index, bytes);
                 index = out.open_next(index).unwrap();
                 writer.start(out.buffer(index), 1);
-                writer.group(out.buffer(index), group.token, 0, 0);
+                writer.group(out.buffer(index), group.token, 0, world.home);
             }
         }
         let bytes = writer.finish(out.buffer(index));

@@ -17,6 +17,10 @@ pub struct World {
     pub retries: u32,
     /// Window that new sessions get.
     pub credits: u16,
+    /// The core that sessions are told to send to.
+    pub home: u16,
+    /// Frames that came to each core.
+    pub frames: BTreeMap<u16, u64>,
     /// Id of the extension; a test changes it as an installation would.
     pub extension: u32,
     /// How often names were resolved.
@@ -42,6 +46,8 @@ impl World {
             executions: 0,
             retries: 0,
             credits: 64,
+            home: 0,
+            frames: BTreeMap::new(),
             extension: 1,
             resolutions: 0,
             sessions: HashMap::new(),
@@ -242,6 +248,7 @@ impl World {
                     tenant: "acme".to_owned(),
                     peer: String::new(),
                     opened_ms: 0,
+                    home_core: 0,
                 };
                 ok(self.sessions.keys().map(entry).collect::<Vec<_>>().encode())
             }

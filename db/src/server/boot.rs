@@ -27,6 +27,7 @@ use super::change::{Change, ChangeSender, change_queue};
 use super::connection;
 use super::control::Control;
 use super::exposition;
+use super::homes::Homes;
 use super::listening::{self, Reception};
 use super::neighbours::Neighbours;
 use super::populate;
@@ -154,7 +155,7 @@ impl Server {
             huge_pages: config.huge_pages,
         })
         .map_err(|error| BootError::new("cannot make the store", error))?;
-        let accounts = Accounts::default();
+        let accounts = Accounts::over(config.cores);
         let registry = Registry::open_with(prepare, accounts.clone())
             .map_err(|error| BootError::new("cannot open the registry of extensions", error))?;
         let client_ids = metadata
@@ -209,8 +210,10 @@ impl Server {
     fn start_control(&mut self) -> Result<(), BootError> {
         let (control, stopping) = (Arc::clone(&self.control), Arc::clone(&self.stopping));
         let sweeping = thread::Builder::new().name("housekeeping".to_owned()).spawn(move || {
+            let mut homes = Homes::default();
             while !stopping.load(Ordering::Relaxed) {
                 thread::park_timeout(Duration::from_millis(HOUSEKEEPING_MS));
+                control.balance(&mut homes);
                 control.tidy();
                 administration::watch_canaries(&control);
             }

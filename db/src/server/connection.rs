@@ -142,7 +142,7 @@ fn serve_data(
         head_bytes: HEAD_BYTES,
         answer: sender,
     });
-    let home = &control.workers[usize::from(session.home_core)];
+    let home = &control.workers[usize::from(session.home_core())];
     // This thread keeps the request, so that the worker does not have to free it.
     let handed_over = home.send(Change::Request(Arc::clone(&request)));
     let timeout = Duration::from_millis(STREAM_ANSWER_TIMEOUT_MS);

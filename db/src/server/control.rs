@@ -16,13 +16,14 @@ use wire::reply::Throttled;
 
 use super::change::{Change, ChangeSender, broadcast};
 use super::grant::Grant;
+use super::homes::{Homes, Look, Move};
 use super::refusal::RefusalLimit;
 use crate::clock::Clock;
 use crate::cluster::metadata::{Metadata, MetadataError, StandingError};
 use crate::extension::log::ExtensionLog;
 use crate::extension::registry::Registry;
 use crate::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
-use crate::metrics::WorkerMetrics;
+use crate::metrics::{Counter, WorkerMetrics};
 use crate::session::Session;
 use crate::tablet::TableEntry;
 use crate::tenant::TenantId;
@@ -184,15 +185,8 @@ impl Control {
         }
         self.check_session_limits(tenant)?;
         let token = random_token().map_err(|error| Refusal::new(Status::Internal, error.to_string()))?;
-        let home_core = (tenant.0 as usize % self.workers.len()) as u16;
         let client_id = self.next_client_id()?;
-        let session = Arc::new(Session::new(
-            token,
-            client_id,
-            self.accounts.of(tenant),
-            home_core,
-            self.clock.now_us(),
-        ));
+        let session = Arc::new(Session::new(token, client_id, self.accounts.of(tenant), self.clock.now_us()));
         self.tell(&Change::SessionOpened(Arc::clone(&session)))?;
         let open = OpenSession {
             session: Arc::clone(&session),
@@ -245,6 +239,19 @@ impl Control {
     pub fn tidy(&self) {
         self.close_idle_sessions();
         self.registry.collect();
+    }
+
+    /// Moves the home of one tenant if the load asks for it.
+    pub fn balance(&self, homes: &mut Homes) {
+        let accounts = self.accounts.all();
+        let look = Look::of(self.clock.now_us(), &self.metrics, &accounts);
+        let Some(Move { tenant, from, to }) = homes.look(look) else { return };
+        if let Some(account) = accounts.iter().find(|account| account.tenant == tenant) {
+            account.move_home(to);
+            // Of all counters the one that no worker counts.
+            self.metrics[usize::from(from)].count(Counter::HomesMoved);
+            tracing::debug!(tenant = tenant.0, from, to, "a tenant's home moved");
+        }
     }
 
     /// Ends the sessions that nobody has used for [`SESSION_IDLE_MS`].

@@ -103,7 +103,7 @@ mod tests {
 
     fn sessions(tenant: u32, count: u64) -> Vec<Session> {
         let account = Arc::new(Account::new(TenantId(tenant)));
-        (0..count).map(|token| Session::new(token, token, Arc::clone(&account), 0, 0)).collect()
+        (0..count).map(|token| Session::new(token, token, Arc::clone(&account), 0)).collect()
     }
 
     fn share(crowd: &mut Crowd, session: &Session, messages: u64, now_us: u64) -> Share {

@@ -226,7 +226,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
                 port: self.arrived_at,
                 peer: pending.peer,
                 token: session.token,
-                home_core: session.home_core,
+                home_core: session.home_core(),
             },
             sequence_low: pending.sequence as u32,
         };
@@ -274,7 +274,12 @@ impl<'w, P: Exits> Dispatch<'w, P> {
             port: self.port,
             metrics: self.environment.metrics,
             page,
-            to: Addressee { port: self.arrived_at, peer, token: session.token, home_core: session.home_core },
+            to: Addressee {
+                port: self.arrived_at,
+                peer,
+                token: session.token,
+                home_core: session.home_core(),
+            },
             sequence_low: sequence as u32,
         }
     }

@@ -132,7 +132,8 @@ fn imbalance(before: &Look, now: &Look, work: &[(TenantWork, u64)]) -> Option<Im
     (is_full && to.1 * 2 < from.1).then_some(Imbalance { from, to })
 }
 
-/// The tenant whose move leaves the fuller of the two with the least work.
+/// The tenant whose move leaves the fuller of the two with the least work. What moves leaves a warm cache behind: a
+/// part of its work counts against it, so that of two moves that bring about the same the smaller one is made.
 fn choose(
     imbalance: &Imbalance,
     work: &[(TenantWork, u64)],
@@ -141,7 +142,8 @@ fn choose(
     let (from, to) = (imbalance.from, imbalance.to);
     let fuller_after = |cycles: u64| (from.1 - cycles).max(to.1 + cycles);
     let candidates = work.iter().filter(|(tenant, _)| tenant.home == from.0 && may_move(tenant.tenant));
-    let (tenant, cycles) = candidates.min_by_key(|(_, cycles)| fuller_after(*cycles))?;
+    let (tenant, cycles) = candidates
+        .min_by_key(|(_, cycles)| fuller_after(*cycles).saturating_add(cycles * HOME_GAIN_PERCENT / 100))?;
     let gain = from.1.saturating_sub(fuller_after(*cycles));
     (gain * 100 >= from.1 * HOME_GAIN_PERCENT && gain > 0).then_some(Move {
         tenant: tenant.tenant,

@@ -90,7 +90,7 @@ fn opened(control: &Control, session: &Session, version: u8, next_sequence: u64)
         version,
         token: session.token,
         client_id: session.client_id,
-        home_core: session.home_core,
+        home_core: session.home_core(),
         core_ports: control.ports.clone(),
         limits: SessionLimits {
             key_bytes_max: wire::limits::KEY_BYTES_MAX as u32,

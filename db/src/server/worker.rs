@@ -124,14 +124,18 @@ impl<P: SharedPort> Worker<P> {
     pub fn run(mut self) -> io::Result<()> {
         let mut batch = Batch::new();
         let mut worked_us = self.clock.now_us();
+        let (mut served, mut now_us) = (false, worked_us);
         while !self.stopping {
             if !self.changes.is_empty() {
                 self.take_changes();
             }
             self.ports.own().receive(&mut batch)?;
-            let now_us = self.clock.now_us();
+            let before_us = std::mem::replace(&mut now_us, self.clock.now_us());
+            if served {
+                self.metrics.add(Counter::BusyUs, now_us.saturating_sub(before_us));
+            }
             let found = self.look_around(&mut batch, now_us)?;
-            let served = self.round(&batch, found, now_us)?;
+            served = self.round(&batch, found, now_us)?;
             self.outgoing.send(&mut self.ports, &self.metrics)?;
             self.metrics.set(Counter::FramesDropped, self.ports.own().drops());
             let worked = self.background(served);

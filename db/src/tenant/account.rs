@@ -5,7 +5,7 @@
 //! request. The memory of its objects is counted and limited by the store, in the quota that its tables share.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use store::Quota;
@@ -26,6 +26,7 @@ pub struct Account {
     /// Whether somebody reads traces of the tenant's invocations.
     traced: AtomicBool,
     limits: [AtomicU64; TenantLimit::ALL.len()],
+    home_core: AtomicU16,
     operations: Rate,
     changes: AtomicU64,
     /// What its installations used.
@@ -35,14 +36,26 @@ pub struct Account {
 }
 
 impl Account {
-    /// The account of a tenant with the default limits.
+    /// The account of a tenant with the default limits, at home at the first worker.
     #[must_use]
     pub fn new(tenant: TenantId) -> Self {
         let limits = std::array::from_fn(|index| AtomicU64::new(TenantLimit::ALL[index].default_value()));
         let (ledger, operations) = (Ledger::new(), Rate::default());
-        let traced = AtomicBool::new(false);
+        let (traced, home_core) = (AtomicBool::new(false), AtomicU16::new(0));
         let (changes, compile_time, quota) = (AtomicU64::new(0), CompileTime::default(), OnceLock::new());
-        Self { tenant, ledger, traced, limits, operations, changes, compile_time, quota }
+        Self { tenant, ledger, traced, limits, home_core, operations, changes, compile_time, quota }
+    }
+
+    /// The worker that the tenant's clients should send to.
+    #[inline]
+    #[must_use]
+    pub fn home_core(&self) -> u16 {
+        self.home_core.load(Ordering::Relaxed)
+    }
+
+    /// Moves the tenant's home. Answers name the new one from now on.
+    pub fn move_home(&self, core: u16) {
+        self.home_core.store(core, Ordering::Relaxed);
     }
 
     /// What holds now.
@@ -102,14 +115,27 @@ impl Account {
 #[derive(Clone, Debug, Default)]
 pub struct Accounts {
     by_tenant: Arc<Mutex<HashMap<TenantId, Arc<Account>>>>,
+    /// Workers among which tenants are at home.
+    workers: u16,
 }
 
 impl Accounts {
-    /// The account of a tenant; a fresh one at the first time.
+    /// No accounts yet, of a server with so many workers.
+    #[must_use]
+    pub fn over(workers: usize) -> Self {
+        Self { by_tenant: Arc::default(), workers: u16::try_from(workers).unwrap_or(u16::MAX) }
+    }
+
+    /// The account of a tenant; a fresh one at the first time. Tenants begin at home one by one at each worker.
     #[must_use]
     pub fn of(&self, tenant: TenantId) -> Arc<Account> {
         let mut accounts = self.by_tenant.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(accounts.entry(tenant).or_insert_with(|| Arc::new(Account::new(tenant))))
+        let fresh = || {
+            let account = Account::new(tenant);
+            account.move_home((tenant.0 % u32::from(self.workers.max(1))) as u16);
+            Arc::new(account)
+        };
+        Arc::clone(accounts.entry(tenant).or_insert_with(fresh))
     }
 
     /// All accounts, in the order of their tenants.
@@ -141,6 +167,15 @@ mod tests {
         account.set_limit(limit, 500);
         assert_eq!(account.limit(limit), 500);
         assert_eq!(account.limit(TenantLimit::Weight), TenantLimit::Weight.default_value());
+    }
+
+    #[test]
+    fn tenants_begin_at_home_one_by_one_at_each_worker() {
+        let accounts = Accounts::over(3);
+        let homes: Vec<u16> = (1..5).map(|tenant| accounts.of(TenantId(tenant)).home_core()).collect();
+        assert_eq!(homes, [1, 2, 0, 1]);
+        accounts.of(TenantId(1)).move_home(2);
+        assert_eq!(accounts.of(TenantId(1)).home_core(), 2);
     }
 
     #[test]

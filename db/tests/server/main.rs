@@ -9,6 +9,7 @@ mod exactly_once;
 mod exposition;
 mod extensions;
 mod grants;
+mod homes;
 mod installing;
 mod isolation;
 mod limits;

@@ -25,7 +25,7 @@ use super::{BAD_NETWORK, Site, file, seed, toolchain};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A counter of all workers.
-fn counter(site: &Site, name: &str) -> u64 {
+pub fn counter(site: &Site, name: &str) -> u64 {
     let answer = site.administrator().ask(&AdminRequest::Statistics { tenant: None }).expect("statistics");
     let statistics = Vec::<Statistic>::decode(&answer).expect("statistics");
     statistics.iter().find(|statistic| statistic.name == name).expect("a counter of this name").value
@@ -95,7 +95,7 @@ fn four_workers_that_help_each_other_execute_every_increment_once() {
 }
 
 /// Takes its time, then adds to the number under the key and replies with the sum.
-const SLOW: &str = r#"
+pub const SLOW: &str = r#"
 #![no_std]
 use sandstorm::{Args, Db, Error, Reply};
 
@@ -112,7 +112,7 @@ async fn add(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), E
 }
 "#;
 
-fn compiling(directory: &Path, cores: usize, seed: u64) -> Site {
+pub fn compiling(directory: &Path, cores: usize, seed: u64) -> Site {
     Site::start_with(directory, seed, cores, file(directory), Box::new(|| Ok(toolchain())))
 }
 
@@ -172,7 +172,7 @@ fn frames_of_a_worker_that_never_comes_back_are_answered_by_another() {
     let (sender, changes) = change_queue(own.waker());
     let (clock, metrics) = (Clock::new(), Arc::new(WorkerMetrics::new()));
     let token = 7;
-    let session = Session::new(token, 1, Arc::new(Account::new(TenantId(1))), 0, 0);
+    let session = Session::new(token, 1, Arc::new(Account::new(TenantId(1))), 0);
     assert!(sender.send(Change::SessionOpened(Arc::new(session))));
     // It began a round when the clock was at zero, and that was the last one heard of it.
     neighbours.load(0).work(0, false);

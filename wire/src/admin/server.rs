@@ -37,6 +37,8 @@ pub struct SessionEntry {
     pub peer: String,
     /// When it was opened, in milliseconds since the Unix epoch.
     pub opened_ms: u64,
+    /// The worker that its client sends to.
+    pub home_core: u16,
 }
 
 impl Body for SessionEntry {
@@ -45,6 +47,7 @@ impl Body for SessionEntry {
         writer.text(&self.tenant);
         writer.text(&self.peer);
         writer.u64(self.opened_ms);
+        writer.u16(self.home_core);
     }
 
     fn read(reader: &mut BodyReader<'_>) -> Result<SessionEntry, Status> {
@@ -53,6 +56,7 @@ impl Body for SessionEntry {
             tenant: reader.text()?.to_owned(),
             peer: reader.text()?.to_owned(),
             opened_ms: reader.u64()?,
+            home_core: reader.u16()?,
         })
     }
 }

@@ -223,6 +223,7 @@ fn every_answer_survives_the_wire() {
         tenant: "acme".into(),
         peer: "127.0.0.1:9".into(),
         opened_ms: 2,
+        home_core: 3,
     }]);
 }
 

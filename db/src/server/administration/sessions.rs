@@ -15,6 +15,7 @@ pub(super) fn list(control: &Control, role: &Role) -> Result<Vec<u8>, Refusal> {
             tenant: open.tenant.clone(),
             peer: open.peer.to_string(),
             opened_ms: open.opened_ms,
+            home_core: open.session.home_core(),
         })
         .collect();
     entries.sort_unstable_by_key(|entry| entry.client_id);

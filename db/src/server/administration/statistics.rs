@@ -42,7 +42,9 @@ fn of_tenant(control: &Control, tenant: TenantId) -> Vec<Statistic> {
         statistic("extensions", control.registry.names(tenant).len() as u64),
         statistic("sessions", lock(&control.sessions).values().filter(own).count() as u64),
     ];
-    let sums = control.accounts.of(tenant).ledger.sums();
+    let account = control.accounts.of(tenant);
+    statistics.push(statistic("home_core", account.home_core().into()));
+    let sums = account.ledger.sums();
     statistics.extend(Entry::ALL.iter().map(|entry| match entry {
         Entry::InvocationCycles => statistic("invocation_us", cycles::to_us(sums.of(*entry))),
         entry => statistic(entry.name(), sums.of(*entry)),

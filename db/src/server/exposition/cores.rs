@@ -18,6 +18,7 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
             let labels = [("core", core.as_str())];
             match counter {
                 Counter::InvocationCycles => text.seconds(&labels, "", cycles::to_ns(value))?,
+                Counter::BusyUs => text.seconds(&labels, "", value.saturating_mul(1000))?,
                 _ => text.sample(&labels, value)?,
             }
         }
@@ -49,6 +50,7 @@ fn family(counter: Counter) -> String {
         Counter::BytesReceived => "received_bytes",
         Counter::BytesSent => "sent_bytes",
         Counter::InvocationCycles => "invocation_seconds",
+        Counter::BusyUs => "busy_seconds",
         counter => counter.name(),
     };
     format!("splinter_core_{name}_total")
