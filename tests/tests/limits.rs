@@ -2,6 +2,7 @@
 
 use std::process::{Command, Output};
 
+use client::Status;
 use tests::server::{Server, Tenant, binary};
 
 /// Runs the command as the administrator.
@@ -82,4 +83,32 @@ fn what_is_refused_says_what_would_be_taken() {
     assert_eq!(set.status.code(), Some(1), "no secret of the administrator");
     assert!(said(&set.stderr).contains("administrator"), "{}", said(&set.stderr));
     assert_eq!(line(&as_tenant(&server, &acme, &[]), "weight")[1], "100");
+}
+
+#[test]
+fn a_tenant_that_is_full_goes_on_when_it_may_use_more_and_others_notice_nothing() {
+    let server = Server::start();
+    let (mut acme, table) = server.tenant_with_table("acme");
+    let (mut other, others) = server.tenant_with_table("other");
+    as_administrator(&server, &["acme", "--set", "memory_bytes=1MiB"]);
+    let value = [7; 100_000];
+    let mut written = 0;
+    let refused = loop {
+        match acme.put(table, &u64::to_le_bytes(written), &value) {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+        other.put(others, &written.to_le_bytes(), &value).expect("no limit");
+    };
+    assert_eq!((written, refused.status()), (10, Some(Status::OverQuota)));
+    let text = refused.to_string();
+    assert!(text.contains("memory_bytes") && text.contains("splinter tenant limits"), "{text}");
+    assert_eq!(
+        acme.get(table, &u64::to_le_bytes(9)).expect("reads go on").expect("it is there").value,
+        value
+    );
+    let raised = as_administrator(&server, &["acme", "--set", "memory_bytes=2MiB"]);
+    assert_eq!(line(&raised, "memory_bytes")[1], "2MiB");
+    acme.put(table, &u64::to_le_bytes(10), &value).expect("the same session has room now");
+    acme.delete(table, &u64::to_le_bytes(10)).expect("deletes go on");
 }
