@@ -1,0 +1,129 @@
+//! What an operator and a tenant see from outside: the metrics port, `splinter stats`, `splinter trace`.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+use client::PackageFile;
+use serde_json::Value;
+use tests::server::{Server, Settings, Tenant, binary};
+
+const MANIFEST: &str = "[package]\nname = \"sample\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
+                        [dependencies]\nsandstorm = { path = \"sandstorm\" }\n";
+
+const SAMPLE: &str = r#"
+#![no_std]
+use sandstorm::{Args, Db, Error, Reply};
+
+sandstorm::extension! { write touch }
+
+/// Writes what it read under the key.
+async fn touch(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    let value = db.get(args.table(), args.key()).await?.ok_or(Error::NotFound)?;
+    db.put(args.table(), args.key(), value).await
+}
+"#;
+
+/// A server that shows metrics, and the address of their port.
+fn server() -> (Server, String) {
+    let wrapper = vec!["env".to_owned(), "SPLINTER_METRICS=127.0.0.1:0".to_owned()];
+    let server = Server::start_with(Settings { wrapper, ..Settings::default() });
+    let ready = fs::read_to_string(server.directory().join("ready")).expect("a ready line");
+    let metrics = ready.split_whitespace().find_map(|word| word.strip_prefix("metrics="));
+    let metrics = metrics.expect("the port is in the ready line").to_owned();
+    (server, metrics)
+}
+
+fn fetch(metrics: &str, path: &str) -> String {
+    let mut socket = TcpStream::connect(metrics).expect("the port is open");
+    socket.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).expect("the server reads");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+fn splinter(server: &Server) -> Command {
+    let mut command = Command::new(binary("splinter"));
+    command.env_clear().env("HOME", server.directory());
+    command.env("SPLINTER_ADDRESS", server.address().to_string()).args(["--output", "json"]);
+    command
+}
+
+fn as_tenant(server: &Server, tenant: &Tenant) -> Command {
+    let mut command = splinter(server);
+    command.env("SPLINTER_TENANT", &tenant.name).env("SPLINTER_SECRET", &tenant.secret);
+    command
+}
+
+#[test]
+fn metrics_and_stats_agree_on_what_a_tenant_did() {
+    let (server, metrics) = server();
+    let ann = server.tenant("ann");
+    let mut client = server.client(&ann);
+    let table = client.table_create("t").expect("a fresh name");
+    for _ in 0..10 {
+        client.get(table, b"k").expect("an answer");
+    }
+    assert!(fetch(&metrics, "/health").ends_with("\r\n\r\nok\n"));
+    let text = fetch(&metrics, "/metrics");
+    let line = text.lines().find_map(|line| line.strip_prefix("splinter_tenant_gets_total{tenant=\"ann\"} "));
+    // What is sent twice on a busy machine counts twice.
+    let gets: u64 = line.expect("the tenant is shown").parse().expect("a number");
+    assert!(gets >= 10, "{gets}");
+    let mut administrator = splinter(&server);
+    administrator.env("SPLINTER_ADMIN_SECRET", server.admin_secret());
+    for command in [administrator.args(["stats", "--tenant", "ann"]), as_tenant(&server, &ann).arg("stats")] {
+        let output = command.output().expect("the command runs");
+        let counters: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(counters["gets"], gets, "{counters}");
+        assert_eq!(counters["tables"], 1);
+    }
+}
+
+#[test]
+fn a_server_whose_metrics_port_is_taken_says_so_and_ends() {
+    let (server, metrics) = server();
+    let data = tempfile::tempdir().expect("a directory");
+    let mut second = Command::new(binary("splinter-server"));
+    second.args(["--listen", "127.0.0.1:0", "--memory", "64MiB", "--metrics", &metrics, "--data"]);
+    let output = second.arg(data.path()).output().expect("the server runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("cannot show metrics on TCP {metrics}")), "{said}");
+    drop(server);
+}
+
+#[test]
+fn a_trace_is_shown_while_the_function_is_invoked() {
+    let (server, _) = server();
+    let ann = server.tenant("ann");
+    let mut client = server.client(&ann);
+    let table = client.table_create("t").expect("a fresh name");
+    client.put(table, b"k", b"value").expect("room");
+    let files = vec![
+        PackageFile { path: "Cargo.toml", bytes: MANIFEST.as_bytes() },
+        PackageFile { path: "src/lib.rs", bytes: SAMPLE.as_bytes() },
+    ];
+    client.extension_install("sample", files).expect("a good extension");
+    let mut command = as_tenant(&server, &ann);
+    command.args(["trace", "sample", "--function", "touch", "--count", "2", "--seconds", "60"]);
+    let mut tracing = command.stdout(Stdio::piped()).spawn().expect("the command runs");
+    while tracing.try_wait().expect("a child").is_none() {
+        client.invoke("sample.touch", table, b"k", b"").expect("it works");
+    }
+    let mut text = String::new();
+    tracing.stdout.take().expect("piped").read_to_string(&mut text).expect("text");
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let (last, traces) = lines.split_last().expect("lines");
+    assert_eq!((last["traces"].as_u64(), traces.len()), (Some(2), 2), "{text}");
+    for trace in traces {
+        assert_eq!((&trace["function"], &trace["status"]), (&"touch".into(), &"Ok".into()), "{trace}");
+        let poll = &trace["polls"][0];
+        assert_eq!((&poll["calls"]["get"]["count"], &poll["calls"]["put"]["count"]), (&1.into(), &1.into()));
+        assert!(
+            poll["commit_ns"].as_u64() > Some(0) && trace["ns"].as_u64() >= poll["ns"].as_u64(),
+            "{trace}"
+        );
+    }
+}
