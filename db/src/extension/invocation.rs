@@ -22,7 +22,6 @@ mod fair;
 mod offer;
 mod overrun;
 mod slot;
-mod tracing;
 
 pub use budget::Budget;
 pub use offer::Offer;
@@ -35,10 +34,10 @@ use wire::Status;
 use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX};
 
 use super::measures::Gauge;
-use super::trace::Recorder;
 use super::{Extension, retirements};
 use crate::limits::{
-    INVOCATIONS_PER_WORKER_MAX, POLLS_PER_READING, SLICES_CHARGED_MAX, SLOTS_KEPT_PER_WORKER, TURN_SLICES,
+    INVOCATIONS_PER_TURN, INVOCATIONS_PER_WORKER_MAX, POLLS_PER_READING, SLICES_CHARGED_MAX,
+    SLOTS_KEPT_PER_WORKER, TURN_SLICES,
 };
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
@@ -76,10 +75,8 @@ pub struct Invocations<O> {
     /// When the deadlines of the parked ones are looked at next, in microseconds.
     parked_look_us: u64,
     pace: Pace,
-    /// How long the last turn was, in cycles.
-    last_turn: u64,
-    /// Lent to the invocation that is traced.
-    recorder: Option<Box<Recorder>>,
+    /// The last turn was long for the few polls that it had.
+    long_polls: bool,
     /// Also keeps this on its thread.
     _guarded: Guarded,
 }
@@ -114,8 +111,7 @@ impl<O> Invocations<O> {
             preemption: Preemption::new(cycles::of_us(pace.slice_us))?,
             parked_look_us: 0,
             pace: Pace { extension: std::ptr::null(), polls: 1 },
-            last_turn: 0,
-            recorder: Some(Box::default()),
+            long_polls: false,
             _guarded: Guarded::new()?,
         })
     }
@@ -127,11 +123,12 @@ impl<O> Invocations<O> {
         self.queue.ready() + self.queue.parked()
     }
 
-    /// Whether the next turn may well be long: then answers that are ready are better sent before it.
+    /// Whether the next turn may well be long for what gets done in it: then answers that are ready are better
+    /// sent before it.
     #[inline]
     #[must_use]
-    pub fn expects_long_turn(&self) -> bool {
-        self.live() > 0 && self.last_turn > self.preemption.slice() / 4
+    pub fn expects_long_polls(&self) -> bool {
+        self.long_polls && self.live() > 0
     }
 
     /// Takes an invocation of `extension.functions()[function]` into the queue. Copies key and arguments.
@@ -176,9 +173,6 @@ impl<O> Invocations<O> {
         let fresh = unsafe { slot.as_mut() };
         fresh.begin(extension, function, origin, environment.now_us, place, self.budget.as_ref());
         fresh.bring_in(table, key, arguments);
-        if extension.account.is_traced() {
-            self.trace(slot, extension, function, environment);
-        }
         self.queue.push(place, slot);
         Ok(())
     }
@@ -198,9 +192,11 @@ impl<O> Invocations<O> {
         self.preemption.begin();
         let began = cycles::now();
         self.end_overdue(environment, on_done);
+        let ready = self.queue.ready();
         let now = self.take_turns(environment, began, on_done);
-        self.last_turn = now.wrapping_sub(began);
-        environment.metrics.add(Counter::InvocationCycles, self.last_turn);
+        let polled = ready.saturating_sub(self.queue.ready());
+        self.long_polls = polled < INVOCATIONS_PER_TURN && now - began > self.preemption.slice() / 2;
+        environment.metrics.add(Counter::InvocationCycles, now.wrapping_sub(began));
         self.preemption.rest(now);
     }
 
@@ -328,11 +324,6 @@ impl<O> Invocations<O> {
         if let Some(origin) = ended.take_origin() {
             on_done(origin, ending.status(), ended.body(&ending));
         }
-        if ended.is_traced() {
-            self.publish(slot, environment, ending.status());
-        }
-        // SAFETY: as above.
-        let ended = unsafe { slot.as_mut() };
         self.queue.leave(ended.place());
         ended.end(environment);
         self.give_slot(slot);

@@ -204,7 +204,10 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         for pending in pending.iter_mut().filter_map(Option::take) {
             self.run(&pending);
         }
-        if self.invocations.live() >= self.run_at && !self.invocations.expects_long_turn() {
+        if self.invocations.live() >= self.run_at {
+            if self.invocations.expects_long_polls() {
+                self.outgoing.flush(self.port, self.environment.metrics);
+            }
             invocation::run(&self.environment, self.invocations, self.port, self.outgoing);
             self.run_at = self.invocations.live() + INVOCATIONS_PER_TURN;
         }

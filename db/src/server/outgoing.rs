@@ -133,7 +133,8 @@ impl Outgoing {
         self.broken.take().map_or(Ok(()), Err)
     }
 
-    fn flush<P: Exits>(&mut self, port: &mut P, metrics: &WorkerMetrics) {
+    /// As [`Outgoing::send`]; whether the port broke, the next call of that says.
+    pub fn flush<P: Exits>(&mut self, port: &mut P, metrics: &WorkerMetrics) {
         if self.outbox.is_empty() {
             return;
         }

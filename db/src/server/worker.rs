@@ -218,7 +218,7 @@ impl<P: SharedPort> Worker<P> {
         for request in self.requests.drain(..) {
             stream_request::serve(&environment, &self.catalog, &mut self.invocations, &request);
         }
-        if self.invocations.expects_long_turn() {
+        if self.invocations.expects_long_polls() {
             self.outgoing.send(&mut self.ports, &self.metrics)?;
         }
         let (neighbours, own) = (&*self.neighbours, self.core.index());

@@ -27,8 +27,8 @@ impl Default for RequesterConfig {
     fn default() -> RequesterConfig {
         RequesterConfig {
             call_timeout_us: 5_000_000,
-            resend_initial_us: 5_000,
-            resend_min_us: 1_000,
+            resend_initial_us: 20_000,
+            resend_min_us: 8_000,
             resend_max_us: 200_000,
             frame_bytes_max: FRAME_BYTES_MAX,
         }
