@@ -46,10 +46,10 @@ fn tenants_share_by_weight_whatever_one_invocation_costs() {
         let accounts = [account(1, weights[0]), account(2, weights[1])];
         for costs in [[10, 10], [10, 900], [900, 10], [3_000, 40]] {
             // Long enough for the smallest quantum to come around many times.
-            let used = saturate(&accounts, 200_000_000, |tenant| random.u64(1..=2 * costs[tenant]));
+            let used = saturate(&accounts, 20_000_000, |tenant| random.u64(1..=2 * costs[tenant]));
             let share = used[0] as f64 / used.iter().sum::<u64>() as f64;
             let due = weights[0] as f64 / weights.iter().sum::<u64>() as f64;
-            assert!((share - due).abs() < 0.01 * due.max(0.02), "{weights:?} {costs:?}: {share} for {due}");
+            assert!((share - due).abs() < 0.03 * due.max(0.02), "{weights:?} {costs:?}: {share} for {due}");
         }
     }
 }
