@@ -35,6 +35,9 @@ pub struct Config {
     pub data_directory: PathBuf,
     /// What a worker does when there is nothing to do.
     pub idle: IdleStrategy,
+    /// Whether invocations are preempted, take turns by share and are accounted for. Only measurements of what
+    /// that costs go without.
+    pub isolation: bool,
 }
 
 /// Why a configuration cannot work.
@@ -64,6 +67,7 @@ impl Config {
             populate: false,
             data_directory,
             idle: IdleStrategy::default(),
+            isolation: true,
         }
     }
 

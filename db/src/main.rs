@@ -67,6 +67,10 @@ struct Arguments {
     #[arg(long, default_value_t = IdleStrategy::default().yield_until_us, value_name = "US")]
     idle_yield: u64,
 
+    /// Preempt invocations, share the workers by weight and keep accounts: on, or off to measure what that costs
+    #[arg(long, default_value = "on", value_parser = ["on", "off"], value_name = "ON|OFF", hide = true)]
+    isolation: String,
+
     /// What to log: error, warn, info, debug, trace, off
     #[arg(long, env = "SPLINTER_LOG", default_value = "info", value_parser = log_level, value_name = "LEVEL")]
     log: LevelFilter,
@@ -121,6 +125,11 @@ fn run(arguments: Arguments) -> Result<(), String> {
         // Whoever waits for the file is not to find that of an earlier server. Not there is as well.
         let _ = fs::remove_file(path);
     }
+    if !config.isolation {
+        tracing::error!(
+            "ISOLATION IS OFF: an extension that loops stops this server; only for measuring what isolation costs"
+        );
+    }
     let secret = config.data_directory.join(administrator::FILE_NAME);
     let server = Server::start(&config).map_err(|error| error.to_string())?;
     eprintln!("the administrator's secret is in {}", secret.display());
@@ -151,6 +160,7 @@ fn config(arguments: Arguments) -> Config {
         populate: arguments.populate,
         data_directory: arguments.data,
         idle: IdleStrategy { spin_us: arguments.idle_spin, yield_until_us: arguments.idle_yield },
+        isolation: arguments.isolation == "on",
     }
 }
 

@@ -21,11 +21,13 @@ mod ending;
 mod fair;
 mod offer;
 mod overrun;
+mod plain;
 mod slot;
 
 pub use budget::Budget;
 pub use offer::Offer;
 
+use std::collections::VecDeque;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -68,6 +70,8 @@ pub struct Invocations<O> {
     slots_made: usize,
     retirements_seen: u64,
     gauge: Gauge,
+    /// Those of a worker without isolation, which uses no other queue.
+    plain: Option<VecDeque<NonNull<Slot<O>>>>,
     /// In place of what accounts allow.
     budget: Option<Budget>,
     parked_max: usize,
@@ -106,6 +110,7 @@ impl<O> Invocations<O> {
             slots_made: 0,
             retirements_seen: retirements(),
             gauge: Gauge::new(),
+            plain: None,
             budget,
             parked_max: pace.parked,
             preemption: Preemption::new(cycles::of_us(pace.slice_us))?,
@@ -120,7 +125,7 @@ impl<O> Invocations<O> {
     #[inline]
     #[must_use]
     pub fn live(&self) -> usize {
-        self.queue.ready() + self.queue.parked()
+        self.queue.ready() + self.queue.parked() + self.plain.as_ref().map_or(0, VecDeque::len)
     }
 
     /// Whether the next turn may well be long for what gets done in it: then answers that are ready are better
@@ -160,6 +165,9 @@ impl<O> Invocations<O> {
         if function >= extension.functions().len() {
             return refuse(Status::UnknownFunction, origin);
         }
+        if self.plain.is_some() {
+            return self.start_plain(environment, extension, (function, table), (key, arguments), origin);
+        }
         let place = self.queue.enter(&extension.account);
         if self.queue.live(place) as u64 > extension.account.limit(TenantLimit::Invocations) {
             self.queue.leave(place);
@@ -188,6 +196,9 @@ impl<O> Invocations<O> {
         self.let_go_of_retired();
         if self.live() == 0 {
             return;
+        }
+        if self.plain.is_some() {
+            return self.run_plain(environment, on_done);
         }
         self.preemption.begin();
         let began = cycles::now();
@@ -295,7 +306,7 @@ impl<O> Invocations<O> {
         environment: &WorkerEnvironment<'_>,
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
-        while let Some(slot) = self.queue.take_any() {
+        while let Some(slot) = self.queue.take_any().or_else(|| self.take_plain()) {
             self.finish(slot, environment, Ending::of(Status::Unavailable), on_done);
         }
     }
@@ -312,7 +323,9 @@ impl<O> Invocations<O> {
         if let Some(counter) = counter_of(ending.status()) {
             environment.metrics.count(counter);
         }
-        ended.measure(environment.core.index(), ending.status(), self.gauge.end());
+        if self.plain.is_none() {
+            ended.measure(environment.core.index(), ending.status(), self.gauge.end());
+        }
         if let Body::Overdrawn(overdrawn) = ending.body()
             && let Some(counter) = budget::counter_of(overdrawn.exceeded.limit)
         {
@@ -324,7 +337,9 @@ impl<O> Invocations<O> {
         if let Some(origin) = ended.take_origin() {
             on_done(origin, ending.status(), ended.body(&ending));
         }
-        self.queue.leave(ended.place());
+        if self.plain.is_none() {
+            self.queue.leave(ended.place());
+        }
         ended.end(environment);
         self.give_slot(slot);
     }
@@ -364,7 +379,9 @@ impl<O> Invocations<O> {
 
 impl<O> Drop for Invocations<O> {
     fn drop(&mut self) {
-        let waiting = std::iter::from_fn(|| self.queue.take_any());
+        let waiting = std::iter::from_fn(|| {
+            self.queue.take_any().or_else(|| self.plain.as_mut().and_then(VecDeque::pop_front))
+        });
         for slot in waiting.chain(self.free.drain(..)) {
             // SAFETY: leaked from a box by `take_slot`; each is in one list.
             drop(unsafe { Box::from_raw(slot.as_ptr()) });

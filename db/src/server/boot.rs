@@ -337,6 +337,7 @@ fn start_workers<P: SharedPort + 'static>(
             clock,
             idle: config.idle,
             view: VIEW,
+            isolation: config.isolation,
         };
         let cpu = config.pin.get(index).copied();
         let thread = thread::Builder::new()

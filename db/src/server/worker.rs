@@ -87,6 +87,8 @@ pub struct WorkerParts<P: SharedPort> {
     pub idle: IdleStrategy,
     /// The server's view.
     pub view: u64,
+    /// Whether invocations are preempted, take turns by share and are accounted for.
+    pub isolation: bool,
 }
 
 impl<P: SharedPort> Worker<P> {
@@ -111,7 +113,11 @@ impl<P: SharedPort> Worker<P> {
             outgoing,
             crowd: Crowd::new(index),
             refusals: RefusalLimit::new(Rate { burst: REFUSALS_BURST, per_second: REFUSALS_PER_SECOND }),
-            invocations: Invocations::new()?,
+            invocations: if parts.isolation {
+                Invocations::new()?
+            } else {
+                Invocations::without_isolation()?
+            },
             requests: Vec::new(),
             stopping: false,
         })

@@ -181,8 +181,9 @@ fn frames_of_a_worker_that_never_comes_back_are_answered_by_another() {
         let ports = Ports::new(own, 1, handles);
         let core = store.core(1);
         let idle = IdleStrategy::default();
+        let (neighbours, metrics, isolation) = (others, counted, true);
         let parts =
-            WorkerParts { core, ports, neighbours: others, changes, metrics: counted, clock, idle, view: 1 };
+            WorkerParts { core, ports, neighbours, changes, metrics, clock, idle, view: 1, isolation };
         Worker::new(parts).expect("stacks").run()
     });
     let mut client = network.port().expect("a port");

@@ -6,6 +6,7 @@ use wire::Status;
 
 use super::world::{TABLE, World, function};
 use crate::extension::Mode;
+use crate::extension::invocation::Invocations;
 use crate::limits::{COMMIT_TRIES_MAX, INVOCATIONS_PER_WORKER_MAX};
 use crate::metrics::Counter;
 use crate::tenant::limit::TenantLimit;
@@ -40,6 +41,24 @@ function!(echoes_after_yields, |db, args, reply| {
     }
     reply.write(args.key())
 });
+
+#[test]
+fn without_isolation_all_end_with_their_answers_in_the_order_in_which_they_came() {
+    let mut world = World::new();
+    world.invocations = Invocations::without_isolation().expect("stacks");
+    let extension = World::extension(echoes_after_yields, Mode::Read);
+    for origin in 0..100_u64 {
+        let turns = (origin % 2) as u32;
+        assert!(world.start(&extension, &origin.to_le_bytes(), &turns.to_le_bytes(), origin));
+    }
+    for turn in 0..2 {
+        let expected: Vec<_> = (0..100).filter(|origin| origin % 2 == turn).collect();
+        assert_eq!(world.turn().iter().map(|(origin, _)| *origin).collect::<Vec<u64>>(), expected);
+    }
+    assert!(world.start(&extension, b"key", &1_u32.to_le_bytes(), 7));
+    assert_eq!(world.end_all(), [Status::Unavailable]);
+    assert_eq!(world.invocations.live(), 0);
+}
 
 #[test]
 fn many_invocations_take_turns_and_keep_apart() {

@@ -1,0 +1,84 @@
+//! Invocations without isolation: in the order in which they came, each polled until it ends or yields.
+//!
+//! No slice, no share, no account of time: what preemption, fairness and accounting cost is measured against
+//! this, on one commit (`scripts/isolation`). Whoever loops here has the worker for good, so nobody serves
+//! tenants this way; the server warns when it is told to. Stacks, arenas, commits and the limits of memory are
+//! the same.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use wire::Status;
+
+use super::budget::Budget;
+use super::fair::PlaceId;
+use super::slot::{Progress, Slot};
+use super::{Invocations, Refused};
+use crate::extension::Extension;
+use crate::limits::INVOCATIONS_PER_WORKER_MAX;
+use crate::ops::WorkerEnvironment;
+
+/// No limit of time.
+const ENDLESS: Budget =
+    Budget { slice_us: u64::MAX, cpu_us: u64::MAX, wall_us: u64::MAX, yields: u32::MAX, parked: 0 };
+
+impl<O> Invocations<O> {
+    /// As [`Invocations::new`], without preemption, shares and accounts.
+    ///
+    /// # Errors
+    /// As [`Invocations::new`].
+    pub fn without_isolation() -> io::Result<Self> {
+        let mut invocations = Self::new()?;
+        invocations.plain = Some(VecDeque::with_capacity(INVOCATIONS_PER_WORKER_MAX));
+        Ok(invocations)
+    }
+
+    /// Queues an invocation whose sizes have been checked.
+    pub(super) fn start_plain(
+        &mut self,
+        environment: &WorkerEnvironment<'_>,
+        extension: &Arc<Extension>,
+        (function, table): (usize, u32),
+        (key, arguments): (&[u8], &[u8]),
+        origin: O,
+    ) -> Result<(), Refused<O>> {
+        let Ok(mut slot) = self.take_slot() else {
+            return Err(Refused { status: Status::Unavailable, origin });
+        };
+        // SAFETY: slots in hand are ours alone and stay where they are.
+        let fresh = unsafe { slot.as_mut() };
+        fresh.begin(extension, function, origin, environment.now_us, PlaceId::NONE, Some(&ENDLESS));
+        fresh.bring_in(table, key, arguments);
+        if let Some(queue) = &mut self.plain {
+            queue.push_back(slot);
+        }
+        Ok(())
+    }
+
+    /// Polls each that waits now once.
+    pub(super) fn run_plain(
+        &mut self,
+        environment: &WorkerEnvironment<'_>,
+        on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
+    ) {
+        for _ in 0..self.live() {
+            let Some(slot) = self.take_plain() else { return };
+            // SAFETY: a slot from the queue is begun, and ours alone until it is put back.
+            match unsafe { Slot::poll(slot, environment, &mut self.stacks, u64::MAX) } {
+                Progress::Ended(ending) => self.finish(slot, environment, ending, on_done),
+                Progress::Pending | Progress::Parked => {
+                    if let Some(queue) = &mut self.plain {
+                        queue.push_back(slot);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The one that came first.
+    pub(super) fn take_plain(&mut self) -> Option<NonNull<Slot<O>>> {
+        self.plain.as_mut().and_then(VecDeque::pop_front)
+    }
+}
