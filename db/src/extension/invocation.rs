@@ -23,6 +23,7 @@ mod offer;
 mod overrun;
 mod plain;
 mod slot;
+mod tracing;
 
 pub use budget::Budget;
 pub use offer::Offer;
@@ -36,6 +37,7 @@ use wire::Status;
 use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX};
 
 use super::measures::Gauge;
+use super::trace::Recorder;
 use super::{Extension, retirements};
 use crate::limits::{
     INVOCATIONS_PER_TURN, INVOCATIONS_PER_WORKER_MAX, POLLS_PER_READING, SLICES_CHARGED_MAX,
@@ -81,6 +83,8 @@ pub struct Invocations<O> {
     pace: Pace,
     /// The last turn was long for the few polls that it had.
     long_polls: bool,
+    /// Lent to the invocation that is traced.
+    recorder: Option<Box<Recorder>>,
     /// Also keeps this on its thread.
     _guarded: Guarded,
 }
@@ -117,6 +121,7 @@ impl<O> Invocations<O> {
             parked_look_us: 0,
             pace: Pace { extension: std::ptr::null(), polls: 1 },
             long_polls: false,
+            recorder: Some(Box::default()),
             _guarded: Guarded::new()?,
         })
     }
@@ -181,6 +186,9 @@ impl<O> Invocations<O> {
         let fresh = unsafe { slot.as_mut() };
         fresh.begin(extension, function, origin, environment.now_us, place, self.budget.as_ref());
         fresh.bring_in(table, key, arguments);
+        if extension.account.is_traced() {
+            self.trace(slot, extension, function, environment);
+        }
         self.queue.push(place, slot);
         Ok(())
     }
@@ -337,6 +345,11 @@ impl<O> Invocations<O> {
         if let Some(origin) = ended.take_origin() {
             on_done(origin, ending.status(), ended.body(&ending));
         }
+        if ended.is_traced() {
+            self.publish(slot, environment, ending.status());
+        }
+        // SAFETY: as above.
+        let ended = unsafe { slot.as_mut() };
         if self.plain.is_none() {
             self.queue.leave(ended.place());
         }

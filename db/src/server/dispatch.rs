@@ -206,7 +206,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         }
         if self.invocations.live() >= self.run_at {
             if self.invocations.expects_long_polls() {
-                self.outgoing.flush(self.port, self.environment.metrics);
+                self.outgoing.send_hurried(self.port, self.environment.metrics);
             }
             invocation::run(&self.environment, self.invocations, self.port, self.outgoing);
             self.run_at = self.invocations.live() + INVOCATIONS_PER_TURN;
@@ -334,6 +334,7 @@ impl<P: Exits> ReplyPlace for FramePlace<'_, P> {
     fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8])) {
         self.page.answered(status, body_bytes);
         let head = (self.sequence_low, status);
+        self.outgoing.hurry();
         self.outgoing.reply(self.port, self.metrics, &self.to, head, body_bytes, fill);
     }
 

@@ -54,6 +54,8 @@ pub struct Outgoing {
     exit: u16,
     view: u64,
     broken: Option<io::Error>,
+    /// Something in it is not to wait.
+    hurries: bool,
 }
 
 impl Outgoing {
@@ -70,6 +72,7 @@ impl Outgoing {
             exit: 0,
             view,
             broken: None,
+            hurries: false,
         }
     }
 
@@ -133,8 +136,22 @@ impl Outgoing {
         self.broken.take().map_or(Ok(()), Err)
     }
 
-    /// As [`Outgoing::send`]; whether the port broke, the next call of that says.
-    pub fn flush<P: Exits>(&mut self, port: &mut P, metrics: &WorkerMetrics) {
+    /// An answer was written that is not to wait for what else this round does.
+    #[inline]
+    pub fn hurry(&mut self) {
+        self.hurries = true;
+    }
+
+    /// As [`Outgoing::send`], if there is an answer that is not to wait. Whether the port broke, the next call of
+    /// that says.
+    pub fn send_hurried<P: Exits>(&mut self, port: &mut P, metrics: &WorkerMetrics) {
+        if self.hurries {
+            self.flush(port, metrics);
+        }
+    }
+
+    fn flush<P: Exits>(&mut self, port: &mut P, metrics: &WorkerMetrics) {
+        self.hurries = false;
         if self.outbox.is_empty() {
             return;
         }

@@ -141,7 +141,7 @@ impl<P: SharedPort> Worker<P> {
                 self.metrics.add(Counter::BusyUs, now_us.saturating_sub(before_us));
             }
             let found = self.look_around(&mut batch, now_us)?;
-            served = self.round(&batch, found, now_us)?;
+            served = self.round(&batch, found, now_us);
             self.outgoing.send(&mut self.ports, &self.metrics)?;
             self.metrics.set(Counter::FramesDropped, self.ports.own().drops());
             let worked = self.background(served);
@@ -192,9 +192,9 @@ impl<P: SharedPort> Worker<P> {
 
     /// Serves a batch, requests of streams, what was found at others, and one poll of each runnable
     /// invocation. False when there was nothing of it.
-    fn round(&mut self, batch: &Batch, found: Found, now_us: u64) -> io::Result<bool> {
+    fn round(&mut self, batch: &Batch, found: Found, now_us: u64) -> bool {
         if batch.is_empty() && found.offering.is_none() && !self.has_work() {
-            return Ok(false);
+            return false;
         }
         let pin = self.core.pin();
         let environment = WorkerEnvironment {
@@ -225,7 +225,7 @@ impl<P: SharedPort> Worker<P> {
             stream_request::serve(&environment, &self.catalog, &mut self.invocations, &request);
         }
         if self.invocations.expects_long_polls() {
-            self.outgoing.send(&mut self.ports, &self.metrics)?;
+            self.outgoing.send_hurried(&mut self.ports, &self.metrics);
         }
         let (neighbours, own) = (&*self.neighbours, self.core.index());
         let mut sharing = Sharing {
@@ -247,7 +247,7 @@ impl<P: SharedPort> Worker<P> {
         } else if sharing.give() && self.outlook.may_wake(now_us) {
             neighbours.wake_one(own);
         }
-        Ok(true)
+        true
     }
 
     fn take_changes(&mut self) {
