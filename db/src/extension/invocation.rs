@@ -208,8 +208,8 @@ impl<O> Invocations<O> {
         if self.plain.is_some() {
             return self.run_plain(environment, on_done);
         }
-        self.preemption.begin();
         let began = cycles::now();
+        self.preemption.begin(began);
         self.end_overdue(environment, on_done);
         let ready = self.queue.ready();
         let now = self.take_turns(environment, began, on_done);

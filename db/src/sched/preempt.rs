@@ -134,7 +134,10 @@ impl Drop for Timer {
 #[derive(Debug)]
 pub struct Preemption {
     slice: u64,
+    /// When the last turn ended.
     last_turn: Cell<u64>,
+    /// Whether this turn began long after that.
+    turns_are_rare: Cell<bool>,
     _timer: Rc<Timer>,
 }
 
@@ -144,7 +147,12 @@ impl Preemption {
     /// # Errors
     /// What the kernel says when it has no timer left.
     pub fn new(slice: u64) -> io::Result<Self> {
-        Ok(Self { slice, last_turn: Cell::new(0), _timer: Timer::of_this_thread()? })
+        Ok(Self {
+            slice,
+            last_turn: Cell::new(0),
+            turns_are_rare: Cell::new(true),
+            _timer: Timer::of_this_thread()?,
+        })
     }
 
     /// The slice in cycles.
@@ -154,10 +162,11 @@ impl Preemption {
         self.slice
     }
 
-    /// A turn of polls begins: from now on until [`Preemption::rest`] the timer is not lost when it fires
-    /// before a poll has begun.
+    /// A turn of polls begins at `now`: until [`Preemption::rest`] the timer is not lost when it fires before a
+    /// poll has begun.
     #[inline]
-    pub fn begin(&self) {
+    pub fn begin(&self, now: u64) {
+        self.turns_are_rare.set(now.wrapping_sub(self.last_turn.get()) > 2 * self.slice);
         ALARM.with(|alarm| alarm.expecting.store(true, Relaxed));
         compiler_fence(SeqCst);
     }
@@ -184,7 +193,8 @@ impl Preemption {
     #[inline]
     pub fn rest(&self, now: u64) {
         ALARM.with(|alarm| alarm.expecting.store(false, Relaxed));
-        if now.wrapping_sub(self.last_turn.replace(now)) > 2 * self.slice {
+        self.last_turn.set(now);
+        if self.turns_are_rare.get() {
             ALARM.with(|alarm| {
                 if alarm.fires_at.load(Relaxed) != 0 {
                     alarm.stop();

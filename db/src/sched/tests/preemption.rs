@@ -37,7 +37,7 @@ impl Preempted {
     }
 
     fn slice_ends(&self) -> u64 {
-        self.preemption.begin();
+        self.preemption.begin(cycles::now());
         let now = cycles::now();
         self.preemption.watch_closely(now);
         now + self.preemption.slice()
