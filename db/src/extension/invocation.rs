@@ -219,8 +219,8 @@ impl<O> Invocations<O> {
         self.preemption.rest(now);
     }
 
-    /// The polls of a turn. The cycle counter is read when the tenant or the extension changes, and now and then;
-    /// when it ended, by that counter.
+    /// The polls of a turn. The cycle counter is read when the tenant or the extension changes, when one yields, and
+    /// now and then; each reading may end the turn. When it ended, by that counter.
     fn take_turns(
         &mut self,
         environment: &WorkerEnvironment<'_>,
@@ -231,7 +231,7 @@ impl<O> Invocations<O> {
         let (ends, mut left) = (began.saturating_add(TURN_SLICES * slice), self.queue.ready());
         let (mut reading, mut polls, mut extension, mut place) = (began, 0, std::ptr::null(), None);
         let mut may_unpark = true;
-        while left > 0 || (may_unpark && self.queue.parked() > 0) {
+        while reading <= ends && (left > 0 || (may_unpark && self.queue.parked() > 0)) {
             let Some(turn) = self.queue.next(may_unpark) else { break };
             if turn.was_parked {
                 may_unpark = false;

@@ -1,14 +1,16 @@
 //! Invocations that take turns: yields, conflicts, many at once, references to what is gone.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use wire::Status;
 
 use super::world::{TABLE, World, function};
 use crate::extension::Mode;
-use crate::extension::invocation::Invocations;
+use crate::extension::invocation::{Budget, Invocations};
 use crate::limits::{COMMIT_TRIES_MAX, INVOCATIONS_PER_WORKER_MAX};
 use crate::metrics::Counter;
+use crate::sched::cycles;
 use crate::tenant::limit::TenantLimit;
 
 function!(holds_a_value_over_yields, |db, args, reply| {
@@ -41,6 +43,35 @@ function!(echoes_after_yields, |db, args, reply| {
     }
     reply.write(args.key())
 });
+
+static LONG_YIELDS: AtomicU32 = AtomicU32::new(0);
+const LONG_YIELD_US: u64 = 500;
+
+function!(works_and_yields_for_ever, |db, args, reply| {
+    loop {
+        LONG_YIELDS.fetch_add(1, Ordering::Relaxed);
+        let until = cycles::now() + cycles::of_us(LONG_YIELD_US);
+        while cycles::now() < until {}
+        db.yield_now().await;
+    }
+});
+
+#[test]
+fn a_turn_ends_after_a_slice_also_when_all_that_it_polls_yield_within_theirs() {
+    const MANY: u64 = 100;
+    let mut world = World::new();
+    let slice_us = MANY * LONG_YIELD_US / 4;
+    let budget = Budget { slice_us, cpu_us: u64::MAX, ..Budget::default() };
+    world.invocations = Invocations::with_budget(budget).expect("stacks");
+    let extension = World::extension(works_and_yields_for_ever, Mode::Read);
+    for origin in 0..MANY {
+        assert!(world.start(&extension, b"key", b"", origin));
+    }
+    assert!(world.turn().is_empty());
+    let polls = u64::from(LONG_YIELDS.load(Ordering::Relaxed));
+    assert!((1..=MANY / 4 + 1).contains(&polls), "{polls} polls of {LONG_YIELD_US} us in one turn");
+    assert_eq!(world.end_all().len() as u64, MANY);
+}
 
 #[test]
 fn without_isolation_all_end_with_their_answers_in_the_order_in_which_they_came() {
