@@ -89,6 +89,7 @@ impl Error {
             Error::Refused { status, .. } => Some(*status),
             Error::ConditionFailed { .. } => Some(Status::ConditionFailed),
             Error::ExtensionFailed { .. } => Some(Status::ExtensionError),
+            Error::Throttled => Some(Status::Throttled),
             _ => None,
         }
     }
@@ -191,6 +192,9 @@ fn next_after(status: Status) -> Option<&'static str> {
         Status::OutOfMemory => "delete objects, or give the server more memory",
         Status::OverQuota => {
             "ask the operator for more, or free some; `splinter tenant limits` shows what may be used"
+        }
+        Status::ReplyForgotten => {
+            "read what it wrote; acknowledge answers, by asking on, before more are kept"
         }
         Status::StorageFull => "free disk space at the server",
         Status::NotPermitted => "ask the owner for a grant, or the operator",
@@ -308,7 +312,7 @@ mod tests {
         for &status in Status::ALL {
             let error = Error::of_answer(status, b"");
             assert!(!error.to_string().is_empty());
-            if !matches!(status, Status::ConditionFailed | Status::ExtensionError) {
+            if !matches!(status, Status::ConditionFailed | Status::ExtensionError | Status::Throttled) {
                 assert_eq!(error.status(), Some(status));
             }
         }

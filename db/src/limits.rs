@@ -44,6 +44,10 @@ pub const STORED_REPLY_BYTES_MAX: usize = wire::limits::REPLY_BYTES_MAX;
 /// gets `Retry` until it acknowledges.
 pub const SESSION_REPLY_BYTES_MAX: usize = 4 << 20;
 
+/// Reply bytes of one session that are kept at the very most, by invocations that were under way when it came
+/// above [`SESSION_REPLY_BYTES_MAX`]. A copy of a request whose reply was not kept is told so.
+pub const SESSION_REPLY_BYTES_STORED_MAX: usize = 2 * SESSION_REPLY_BYTES_MAX;
+
 /// A stored reply keeps its buffer for the next use of its record up to this capacity, in bytes.
 pub const STORED_REPLY_BYTES_KEPT: usize = 2048;
 

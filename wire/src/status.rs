@@ -136,6 +136,8 @@ statuses! {
     Throttled = 44,
     /// A limit of the tenant is used up; nothing was changed.
     OverQuota = 45,
+    /// The request was executed once, as the first answer said; that answer is not kept any more.
+    ReplyForgotten = 46,
 }
 
 impl fmt::Display for Status {

@@ -174,7 +174,9 @@ impl<O> Invocations<O> {
             return self.start_plain(environment, extension, (function, table), (key, arguments), origin);
         }
         let place = self.queue.enter(&extension.account);
-        if self.queue.live(place) as u64 > extension.account.limit(TenantLimit::Invocations) {
+        // However many tenants crowd a worker, there is room for the next one: none has more than is free.
+        let most = (INVOCATIONS_PER_WORKER_MAX - self.live()) as u64;
+        if self.queue.live(place) as u64 > extension.account.limit(TenantLimit::Invocations).min(most) {
             self.queue.leave(place);
             return refuse(Status::Throttled, origin);
         }
@@ -193,7 +195,7 @@ impl<O> Invocations<O> {
         Ok(())
     }
 
-    /// A turn: polls invocations as tenants' shares have it, each that is ready now at most once, up to the first
+    /// A turn: polls invocations as tenants' shares have it, as often as some are ready now, up to the first
     /// slice that is used up and no longer than [`TURN_SLICES`]; tells `on_done` origin, status and body of each
     /// that ended. The body is good for that call.
     pub fn run(

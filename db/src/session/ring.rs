@@ -21,7 +21,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use wire::Status;
 
-use crate::limits::{SESSION_REPLY_BYTES_MAX, STORED_REPLY_BYTES_KEPT, WINDOW_RECORDS};
+use crate::limits::{
+    SESSION_REPLY_BYTES_MAX, SESSION_REPLY_BYTES_STORED_MAX, STORED_REPLY_BYTES_KEPT, WINDOW_RECORDS,
+};
 
 /// Largest sequence: two bits of the state word hold the phase.
 pub const SEQUENCE_MAX: u64 = (1 << 62) - 1;
@@ -150,10 +152,15 @@ impl Ring {
         }
     }
 
-    /// Stores the reply of a claimed request that ran.
+    /// Stores the reply of a claimed request that ran. A long one is not kept when nobody will ask for it any more,
+    /// or when the session keeps too many; then a copy of the request gets `ReplyForgotten`.
     pub fn complete(&self, sequence: u64, status: Status, body: &[u8]) {
         if body.len() > INLINE_BYTES {
-            return self.complete_long(sequence, status, body);
+            let stored = self.long_bytes.load(Ordering::Relaxed) + body.len();
+            if sequence >= self.acknowledged() && stored <= SESSION_REPLY_BYTES_STORED_MAX {
+                return self.complete_long(sequence, status, body);
+            }
+            return self.complete_inline(sequence, Status::ReplyForgotten, 0, [0; 2]);
         }
         let mut words = [0; INLINE_BYTES];
         words[..body.len()].copy_from_slice(body);

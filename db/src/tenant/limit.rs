@@ -49,7 +49,7 @@ limits! {
     /// Native operations and invocations a second, over all cores.
     OperationsPerSecond = "operations_per_second", UNLIMITED, 1, UNLIMITED;
     /// Invocations of one core that have not ended.
-    Invocations = "invocations", INVOCATIONS_PER_WORKER_MAX as u64 / 2, 1, INVOCATIONS_PER_WORKER_MAX as u64;
+    Invocations = "invocations", INVOCATIONS_PER_WORKER_MAX as u64 / 2, 1, INVOCATIONS_PER_WORKER_MAX as u64 / 2;
     /// Bytes of the log that its objects take, heads included.
     MemoryBytes = "memory_bytes", UNLIMITED, 0, UNLIMITED;
     /// Bytes of artefacts of all versions of its extensions that are kept.

@@ -95,6 +95,29 @@ fn stored_replies_are_bounded() {
 }
 
 #[test]
+fn replies_of_requests_that_were_all_claimed_before_the_first_was_stored_are_bounded() {
+    let ring = Ring::new();
+    let body = vec![7; SESSION_REPLY_BYTES_MAX / 4];
+    for sequence in 1..=100 {
+        assert_eq!(ring.claim(sequence), Claim::Execute);
+    }
+    for sequence in 1..=100 {
+        ring.complete(sequence, Status::Ok, &body);
+    }
+    let kept =
+        (1..=100).filter(|sequence| stored(&ring, *sequence) == Some((Status::Ok, body.clone()))).count();
+    assert_eq!(kept, 8);
+    // The others have run, and do not run again.
+    assert_eq!(ring.claim(100), Claim::Replay);
+    assert_eq!(stored(&ring, 100), Some((Status::ReplyForgotten, Vec::new())));
+    ring.acknowledge(101);
+    assert_eq!(ring.claim(101), Claim::Execute);
+    ring.acknowledge(102);
+    ring.complete(101, Status::Ok, &body);
+    assert_eq!(stored(&ring, 101), Some((Status::ReplyForgotten, Vec::new())));
+}
+
+#[test]
 fn of_many_threads_one_executes() {
     let ring = Arc::new(Ring::new());
     let executed: Arc<Vec<AtomicU64>> = Arc::new((0..4000).map(|_| AtomicU64::new(0)).collect());
