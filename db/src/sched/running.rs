@@ -135,8 +135,11 @@ impl Running {
         unsafe { park(self, PARKED_BY_SIGNAL) };
     }
 
+    /// The call counts as in progress until the stack is left: a signal that parked the stack in the middle of this
+    /// would come back to a parked stack pointer that is another stack's by then.
     #[cold]
     fn park_by_call(&self) {
+        self.in_host_call.store(true, Relaxed);
         self.pending.store(false, Relaxed);
         compiler_fence(SeqCst);
         // SAFETY: a host call ends, so this thread is on the stack that it was lent.
