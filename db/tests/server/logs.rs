@@ -11,7 +11,7 @@ pub const TALKER: &str = r#"
 #![no_std]
 use sandstorm::{Args, Db, Error, Level, Reply};
 
-sandstorm::extension! { read say }
+sandstorm::extension! { write say }
 
 /// Logs.
 ///

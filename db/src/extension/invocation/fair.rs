@@ -370,7 +370,8 @@ impl<T> Fair<T> {
         let fresh = Place {
             account: Arc::clone(account),
             ready: VecDeque::new(),
-            parked: VecDeque::new(),
+            // Any invocation can be parked, when its thread loses the core: that is no reason to allocate then.
+            parked: VecDeque::with_capacity(4),
             deficit: quantum_of(self.quantum, account) as i64,
             since_parked: 0,
             rounds: self.rounds,
