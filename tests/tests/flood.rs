@@ -41,6 +41,15 @@ fn flood(session: &RawSession, frame: &[u8], stop: &AtomicBool, sent: &AtomicU64
     }
 }
 
+/// Stops the flood at its end.
+struct Stopping<'s>(&'s AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn statistic(server: &Server, name: &str) -> u64 {
     let statistics = server.admin().statistics().expect("the administrator may");
     statistics.iter().find(|statistic| statistic.name == name).expect("a counter").value
@@ -75,12 +84,15 @@ fn a_flood_of_one_session_does_not_push_the_requests_of_others_out() {
     let dropped = statistic(&server, "frames_dropped");
     let begin = Instant::now();
     thread::scope(|scope| {
+        // Also a test that fails ends the flood.
+        let _stopping = Stopping(&stop);
         scope.spawn(|| flood(&session, &frame, &stop, &sent));
-        latencies("beside the flood", gets(rounds(2_000, 50_000)));
+        // What the kernel drops comes again after milliseconds: a get beside a flood can take that long.
+        latencies("beside the flood", gets(rounds(40, 1_000)));
+        let waits = Instant::now();
         while statistic(&server, "retries") == 0 {
-            assert!(begin.elapsed() < Duration::from_secs(60), "no batch was as large");
+            assert!(waits.elapsed() < Duration::from_secs(60), "no batch was as large");
         }
-        stop.store(true, Ordering::Relaxed);
     });
     let per_second = sent.load(Ordering::Relaxed) * messages * 1_000 / begin.elapsed().as_millis() as u64;
     println!(
