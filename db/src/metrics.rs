@@ -7,32 +7,36 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-macro_rules! counters {
-    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)*) => {
-        /// What a worker counts.
+/// An enum of what is counted, each variant with its name in statistics and its comment as a sentence for people.
+macro_rules! counted {
+    (#[doc = $what:literal] $kind:ident: $($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)*) => {
+        #[doc = $what]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Counter { $($(#[doc = $doc])+ $variant,)* }
+        pub enum $kind { $($(#[doc = $doc])+ $variant,)* }
 
-        impl Counter {
-            /// All counters in the order of their declaration.
-            pub const ALL: &'static [Counter] = &[$(Counter::$variant,)*];
+        impl $kind {
+            /// All of them in the order of their declaration.
+            pub const ALL: &'static [$kind] = &[$($kind::$variant,)*];
 
-            /// The name under which statistics show the counter.
+            /// The name under which statistics show it.
             #[must_use]
             pub const fn name(self) -> &'static str {
-                match self { $(Counter::$variant => $name,)* }
+                match self { $($kind::$variant => $name,)* }
             }
 
             /// One sentence for people.
             #[must_use]
             pub const fn text(self) -> &'static str {
-                match self { $(Counter::$variant => concat!($($doc),+).trim_ascii(),)* }
+                match self { $($kind::$variant => concat!($($doc),+).trim_ascii(),)* }
             }
         }
     };
 }
+pub(crate) use counted;
 
-counters! {
+counted! {
+    /// What a worker counts.
+    Counter:
     /// Frames that arrived.
     FramesReceived = "frames_received",
     /// Frames that were taken from the port of another worker.

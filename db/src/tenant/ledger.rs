@@ -15,33 +15,11 @@ use wire::{Request, Status};
 
 use super::arrivals::Arrivals;
 use crate::limits::CORES_MAX;
+use crate::metrics::counted;
 
-macro_rules! entries {
-    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)*) => {
-        /// What is counted of a tenant.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Entry { $($(#[doc = $doc])+ $variant,)* }
-
-        impl Entry {
-            /// All entries in the order of their declaration.
-            pub const ALL: &'static [Entry] = &[$(Entry::$variant,)*];
-
-            /// The name under which statistics show the entry.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Entry::$variant => $name,)* }
-            }
-
-            /// One sentence for people.
-            #[must_use]
-            pub const fn text(self) -> &'static str {
-                match self { $(Entry::$variant => concat!($($doc),+).trim_ascii(),)* }
-            }
-        }
-    };
-}
-
-entries! {
+counted! {
+    /// What is counted of a tenant.
+    Entry:
     /// Requests of the tenant, over frames and streams, copies included.
     Requests = "requests",
     /// Bytes of the requests' bodies.
