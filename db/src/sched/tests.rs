@@ -2,6 +2,7 @@
 
 mod preemption;
 mod registers;
+mod single_step;
 
 use std::cell::Cell;
 use std::ffi::c_void;
