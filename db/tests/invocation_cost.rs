@@ -1,6 +1,8 @@
 //! What an invocation costs beside dispatch. Run alone, in release:
 //! `cargo test -p db --release --test invocation_cost -- --ignored --nocapture`.
 //!
+//! With `COST_OF=noop` in the environment that function runs alone, long enough for a profiler.
+//!
 //! Each figure is the median of rounds of a few hundred steps, with compiled extensions over a store of some
 //! hundred thousand objects. A native lookup is a hash, an index walk and a comparison of keys.
 
@@ -164,11 +166,18 @@ fn what_an_invocation_costs() {
         worker.put(&key(number), &[7; 100]);
         while worker.lent.core.step() {}
     }
+    if let Ok(function) = std::env::var("COST_OF") {
+        for _ in 0..100 {
+            let cost = invocation_ns(&mut worker, extension, &function, |_| Vec::new(), 64);
+            println!("{function}, 64 to a turn: {cost:.1} ns");
+        }
+        return;
+    }
     for (what, keys) in [("of all keys", OBJECTS), ("of many keys", PER_ROUND * KEYS), ("of one key", 1)] {
         println!("native lookup {what}: {:.1} ns", native_ns(&worker, keys, false));
         println!("native lookup {what}, each after the other: {:.1} ns", native_ns(&worker, keys, true));
     }
-    for batch in [1, 32, 256] {
+    for batch in [1, 64, 256] {
         for function in ["noop", "noop_that_may_write", "get"] {
             let cost = invocation_ns(&mut worker, extension, function, |_| Vec::new(), batch);
             println!("{function}, {batch} to a turn: {cost:.1} ns");

@@ -83,6 +83,7 @@ pub struct Invocations<O> {
     pace: Pace,
     /// The last turn was long for the few polls that it had.
     long_polls: bool,
+    ended_last: bool,
     /// Lent to the invocation that is traced.
     recorder: Option<Box<Recorder>>,
     /// Also keeps this on its thread.
@@ -121,6 +122,7 @@ impl<O> Invocations<O> {
             parked_look_us: 0,
             pace: Pace { extension: std::ptr::null(), polls: 1 },
             long_polls: false,
+            ended_last: false,
             recorder: Some(Box::default()),
             _guarded: Guarded::new()?,
         })
@@ -131,6 +133,14 @@ impl<O> Invocations<O> {
     #[must_use]
     pub fn live(&self) -> usize {
         self.queue.ready() + self.queue.parked() + self.plain.as_ref().map_or(0, VecDeque::len)
+    }
+
+    /// Whether in the last turn one ended whose tenant has no other that can run: nothing more comes soon that its
+    /// answer could go with.
+    #[inline]
+    #[must_use]
+    pub fn answered_a_last_one(&self) -> bool {
+        self.ended_last
     }
 
     /// Whether the next turn may well be long for what gets done in it: then answers that are ready are better
@@ -204,6 +214,7 @@ impl<O> Invocations<O> {
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
         self.let_go_of_retired();
+        self.ended_last = false;
         if self.live() == 0 {
             return;
         }
@@ -353,7 +364,7 @@ impl<O> Invocations<O> {
         // SAFETY: as above.
         let ended = unsafe { slot.as_mut() };
         if self.plain.is_none() {
-            self.queue.leave(ended.place());
+            self.ended_last |= self.queue.leave(ended.place());
         }
         ended.end(environment);
         self.give_slot(slot);

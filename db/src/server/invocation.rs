@@ -128,6 +128,9 @@ pub fn run<P: Exits>(
     invocations.run(environment, &mut |origin, status, reply| {
         finish(environment, port, outgoing, origin, status, reply);
     });
+    if invocations.answered_a_last_one() {
+        outgoing.hurry();
+    }
 }
 
 /// Ends every invocation of the worker, which stops, and answers them.

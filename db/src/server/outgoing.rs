@@ -9,8 +9,9 @@
 //! peers are found through a small direct-mapped table, where a collision costs a frame that could have
 //! been shared and nothing else. Nothing allocates after the start. A reply that fits no frame becomes
 //! `UseStream`. Frames leave when the outbox is full, when a reply has to leave from another port than those
-//! before it, or when the worker's round ends. A port that breaks on the way is reported at the end of the
-//! round, by [`Outgoing::send`].
+//! before it, or when the worker's round ends. At that end answers of invocations wait for more of their kind if
+//! more follow soon, since a frame costs more than what is in it. A port that breaks on the way is reported at
+//! the end of the round.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +21,7 @@ use wire::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, MESSAGE_HEADER_BYTES}
 use wire::{FrameWriter, Status};
 
 use super::ports::Exits;
-use crate::limits::OUTGOING_FRAMES;
+use crate::limits::{GATHER_US, OUTGOING_FRAMES};
 use crate::metrics::{Counter, WorkerMetrics};
 
 const HEADS_BYTES: usize = FRAME_HEADER_BYTES + GROUP_HEADER_BYTES + MESSAGE_HEADER_BYTES;
@@ -56,6 +57,8 @@ pub struct Outgoing {
     broken: Option<io::Error>,
     /// Something in it is not to wait.
     hurries: bool,
+    /// Since when something in it waits, in microseconds.
+    gathers_since_us: Option<u64>,
 }
 
 impl Outgoing {
@@ -73,6 +76,7 @@ impl Outgoing {
             view,
             broken: None,
             hurries: false,
+            gathers_since_us: None,
         }
     }
 
@@ -136,6 +140,28 @@ impl Outgoing {
         self.broken.take().map_or(Ok(()), Err)
     }
 
+    /// As [`Outgoing::send`] at the end of a round, but what is open waits while `more_follows`, nothing in it
+    /// hurries, and none of it has waited for [`GATHER_US`].
+    ///
+    /// # Errors
+    /// As [`Outgoing::send`].
+    #[inline]
+    pub fn send_or_gather<P: Exits>(
+        &mut self,
+        port: &mut P,
+        metrics: &WorkerMetrics,
+        now_us: u64,
+        more_follows: bool,
+    ) -> io::Result<()> {
+        if more_follows && !self.hurries && self.broken.is_none() && !self.outbox.is_empty() {
+            let since_us = *self.gathers_since_us.get_or_insert(now_us);
+            if now_us.saturating_sub(since_us) < GATHER_US {
+                return Ok(());
+            }
+        }
+        self.send(port, metrics)
+    }
+
     /// An answer was written that is not to wait for what else this round does.
     #[inline]
     pub fn hurry(&mut self) {
@@ -152,6 +178,7 @@ impl Outgoing {
 
     fn flush<P: Exits>(&mut self, port: &mut P, metrics: &WorkerMetrics) {
         self.hurries = false;
+        self.gathers_since_us = None;
         if self.outbox.is_empty() {
             return;
         }
@@ -228,4 +255,61 @@ fn slot_of(peer: &SocketAddr) -> usize {
     };
     let mixed = (address ^ u32::from(peer.port()).rotate_left(16)).wrapping_mul(0x9e37_79b1);
     mixed as usize >> 16 & (PEER_SLOTS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::net::SocketAddr;
+
+    use net::Outbox;
+    use wire::Status;
+
+    use super::{Addressee, Outgoing};
+    use crate::limits::GATHER_US;
+    use crate::metrics::WorkerMetrics;
+    use crate::server::ports::Exits;
+
+    /// Counts what leaves.
+    #[derive(Default)]
+    struct Exit {
+        frames: usize,
+    }
+
+    impl Exits for Exit {
+        fn send(&mut self, _: u16, out: &mut Outbox) -> io::Result<usize> {
+            self.frames += out.len();
+            Ok(out.len())
+        }
+    }
+
+    /// An answer to one of two clients.
+    fn answer(outgoing: &mut Outgoing, exit: &mut Exit, metrics: &WorkerMetrics, client: u16) {
+        let peer = SocketAddr::from(([127, 0, 0, 1], client));
+        let to = Addressee { port: 0, peer, token: client.into(), home_core: 0 };
+        outgoing.reply(exit, metrics, &to, (1, Status::Ok), 8, |body| body.fill(1));
+    }
+
+    #[test]
+    fn answers_wait_for_more_of_them_but_not_long_and_not_beside_one_that_hurries() {
+        let (mut outgoing, mut exit, metrics) =
+            (Outgoing::new(1472, 1), Exit::default(), WorkerMetrics::new());
+        let end_round = |outgoing: &mut Outgoing, exit: &mut Exit, now_us, more_follows| {
+            outgoing.send_or_gather(exit, &metrics, now_us, more_follows).expect("a port that works");
+            exit.frames
+        };
+        for round in 0..GATHER_US / 10 {
+            answer(&mut outgoing, &mut exit, &metrics, 1);
+            assert_eq!(end_round(&mut outgoing, &mut exit, 5_000 + 10 * round, true), 0);
+        }
+        assert_eq!(end_round(&mut outgoing, &mut exit, 5_000 + GATHER_US, true), 1, "waited long enough");
+
+        answer(&mut outgoing, &mut exit, &metrics, 1);
+        assert_eq!(end_round(&mut outgoing, &mut exit, 9_000, true), 1, "waits anew");
+        answer(&mut outgoing, &mut exit, &metrics, 2);
+        outgoing.hurry();
+        assert_eq!(end_round(&mut outgoing, &mut exit, 9_010, true), 3, "goes with what hurries");
+        answer(&mut outgoing, &mut exit, &metrics, 1);
+        assert_eq!(end_round(&mut outgoing, &mut exit, 9_020, false), 4, "nothing more follows");
+    }
 }

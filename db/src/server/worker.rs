@@ -5,7 +5,7 @@
 //!           receive a batch                       none and nothing else to do: a loaded neighbour's frames
 //!           dispatch it                           native requests run to completion
 //!           run invocations                       one poll each; what it cannot get to, others may have
-//!           send what is in the outgoing frames
+//!           send what is in the outgoing frames   answers of invocations may wait for more
 //!           a step of the store's background work
 //!           nothing to do at all: spin, yield, then sleep in the port
 //! ```
@@ -142,7 +142,8 @@ impl<P: SharedPort> Worker<P> {
             }
             let found = self.look_around(&mut batch, now_us)?;
             served = self.round(&batch, found, now_us);
-            self.outgoing.send(&mut self.ports, &self.metrics)?;
+            let more_follows = self.invocations.ready() > 0 && !self.stopping;
+            self.outgoing.send_or_gather(&mut self.ports, &self.metrics, now_us, more_follows)?;
             self.metrics.set(Counter::FramesDropped, self.ports.own().drops());
             let worked = self.background(served);
             if served || worked {

@@ -136,10 +136,12 @@ impl<T> Fair<T> {
         self.places[id.0 as usize].live
     }
 
-    /// An invocation of a place has ended.
+    /// An invocation of a place has ended. Whether none of the place can run now.
     #[inline]
-    pub(super) fn leave(&mut self, id: PlaceId) {
-        self.places[id.0 as usize].live -= 1;
+    pub(super) fn leave(&mut self, id: PlaceId) -> bool {
+        let place = &mut self.places[id.0 as usize];
+        place.live -= 1;
+        place.ready.is_empty()
     }
 
     /// Puts one to the end of those of its tenant that can run.
