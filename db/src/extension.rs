@@ -145,9 +145,9 @@ impl Extension {
         self.steadiness.note_short_poll(now_us);
     }
 
-    /// A poll used up its slice: the next ones are watched closely.
-    pub fn note_overrun(&self, now_us: u64) {
-        self.steadiness.note_overrun(now_us);
+    /// A poll used up its slice, and so many in all before it was noticed: the next ones are watched closely.
+    pub fn note_overrun(&self, now_us: u64, slices: u64) {
+        self.steadiness.note_overrun(now_us, slices);
     }
 
     /// Marks this version as kept no longer: workers let go of what they keep of it.

@@ -1,16 +1,19 @@
 //! Whether the polls of an extension have proved to be short, so that the timer need not be kept close to them.
 //!
-//! An extension is steady after some number of polls in a row that ended within their slice, and is watched
-//! closely again from the first that did not. That one is noticed late, so it must not pay to be steady for as
-//! long as it takes, hold the core once, and begin again: each time a steady one overruns, twice as many short
-//! polls are asked of it; after some time without an overrun half as many.
+//! An extension is steady after some number of polls that ended within their slice, and is watched closely again
+//! from the first that did not. That one may be noticed late, so it must not pay to be steady for as long as it
+//! takes, hold the core once, and begin again: each time a steady one overruns by several slices, twice as many
+//! short polls are asked of it; after some time without that half as many.
+//!
+//! A thread also overruns when it loses its core for a moment, to the kernel or to another machine of the same host,
+//! some hundred times a second. Such an overrun is short, and costs the extension only half of the polls counted.
 //!
 //! Shared by the workers without a lock. They may lose each other's counts, which matters to nobody: the number
 //! asked for is changed by an overrun or once in a thousand polls.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::limits::{STEADY_HALVED_US, STEADY_POLLS, STEADY_POLLS_MAX};
+use crate::limits::{LONG_OVERRUN_SLICES, STEADY_HALVED_US, STEADY_POLLS, STEADY_POLLS_MAX};
 
 /// See the file's head.
 #[derive(Debug)]
@@ -50,13 +53,14 @@ impl Steadiness {
         }
     }
 
-    /// A poll used up its slice.
+    /// A poll used up its slice, and so many in all before it was noticed.
     #[cold]
-    pub(super) fn note_overrun(&self, now_us: u64) {
-        let was_steady = self.is_steady();
-        self.short_polls.store(0, Relaxed);
+    pub(super) fn note_overrun(&self, now_us: u64, slices: u64) {
+        let (was_steady, is_long) = (self.is_steady(), slices >= LONG_OVERRUN_SLICES);
+        let kept = if is_long { 0 } else { self.short_polls.load(Relaxed) / 2 };
+        self.short_polls.store(kept, Relaxed);
         self.forgive(now_us);
-        if was_steady {
+        if was_steady && is_long {
             self.asked.store((self.asked.load(Relaxed) * 2).min(STEADY_POLLS_MAX), Relaxed);
             self.changed_us.store(now_us, Relaxed);
         }
@@ -77,7 +81,7 @@ impl Steadiness {
 #[cfg(test)]
 mod tests {
     use super::Steadiness;
-    use crate::limits::{STEADY_HALVED_US, STEADY_POLLS, STEADY_POLLS_MAX};
+    use crate::limits::{LONG_OVERRUN_SLICES, STEADY_HALVED_US, STEADY_POLLS, STEADY_POLLS_MAX};
 
     /// Short polls at `now_us` until it is steady; how many it took.
     fn polls_until_steady(steadiness: &Steadiness, now_us: u64) -> u32 {
@@ -95,10 +99,23 @@ mod tests {
         let mut asked = STEADY_POLLS;
         for now_us in 1..=6 {
             assert_eq!(polls_until_steady(&steadiness, now_us), asked);
-            steadiness.note_overrun(now_us);
+            steadiness.note_overrun(now_us, LONG_OVERRUN_SLICES);
             asked *= 2;
         }
         assert!(!steadiness.is_steady());
+    }
+
+    #[test]
+    fn a_steady_one_whose_core_is_lost_for_a_moment_is_soon_steady_again() {
+        let steadiness = Steadiness::new();
+        polls_until_steady(&steadiness, 1);
+        for now_us in 1..1_000 {
+            steadiness.note_overrun(now_us, LONG_OVERRUN_SLICES - 1);
+            assert!(!steadiness.is_steady());
+            assert_eq!(polls_until_steady(&steadiness, now_us), STEADY_POLLS / 2);
+        }
+        let loops = (0..20).map(|_| steadiness.note_overrun(1_000, 1)).count();
+        assert_eq!((loops, polls_until_steady(&steadiness, 1_000)), (20, STEADY_POLLS));
     }
 
     #[test]
@@ -106,7 +123,7 @@ mod tests {
         let steadiness = Steadiness::new();
         for _ in 0..100 {
             steadiness.note_short_poll(1);
-            steadiness.note_overrun(1);
+            steadiness.note_overrun(1, LONG_OVERRUN_SLICES);
         }
         assert_eq!(polls_until_steady(&steadiness, 1), STEADY_POLLS);
     }
@@ -116,13 +133,13 @@ mod tests {
         let steadiness = Steadiness::new();
         steadiness.asked.store(STEADY_POLLS_MAX, super::Relaxed);
         steadiness.short_polls.store(STEADY_POLLS_MAX, super::Relaxed);
-        steadiness.note_overrun(5);
+        steadiness.note_overrun(5, LONG_OVERRUN_SLICES);
         assert_eq!(steadiness.asked.load(super::Relaxed), STEADY_POLLS_MAX);
         steadiness.note_short_poll(5 + STEADY_HALVED_US);
         assert_eq!(steadiness.asked.load(super::Relaxed), STEADY_POLLS_MAX / 2);
-        steadiness.note_overrun(5 + 3 * STEADY_HALVED_US);
+        steadiness.note_overrun(5 + 3 * STEADY_HALVED_US, LONG_OVERRUN_SLICES);
         assert_eq!(steadiness.asked.load(super::Relaxed), STEADY_POLLS_MAX / 8);
-        steadiness.note_overrun(5 + 300 * STEADY_HALVED_US);
+        steadiness.note_overrun(5 + 300 * STEADY_HALVED_US, LONG_OVERRUN_SLICES);
         assert_eq!(polls_until_steady(&steadiness, 5 + 300 * STEADY_HALVED_US), STEADY_POLLS);
     }
 }

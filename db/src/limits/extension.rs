@@ -160,6 +160,10 @@ pub const SLICES_CHARGED_MAX: u64 = 3;
 /// this many slices since the last such one: a quarter of the tenant's time.
 pub const PARKED_REST_SLICES: u64 = 3;
 
+/// An overrun of so many slices is not a core that was lost for a moment: a steady extension made use of being watched
+/// from afar.
+pub const LONG_OVERRUN_SLICES: u64 = 4;
+
 /// How long a turn of invocations goes on, in slices: then the worker looks at its port. With the last poll,
 /// which may use up a slice, who comes meanwhile waits for twice that.
 pub const TURN_SLICES: u64 = 1;

@@ -69,7 +69,7 @@ impl<O> Invocations<O> {
         let overrunner = unsafe { slot.as_mut() };
         let charged = used.min(overrunner.cycles_charged_max(self.preemption.slice()));
         self.charge_tenant(environment, overrunner.place(), charged);
-        overrunner.note_overrun(environment.now_us);
+        overrunner.note_overrun(environment.now_us, used / self.preemption.slice());
         if let Some(kill) = overrunner.charge(environment, charged) {
             return self.finish(slot, environment, Ending::killed(kill), on_done);
         }

@@ -95,10 +95,10 @@ impl<O> Slot<O> {
         }
     }
 
-    /// A poll of it used up its slice.
-    pub(in crate::extension::invocation) fn note_overrun(&self, now_us: u64) {
+    /// A poll of it used up its slice, and so many in all before it was noticed.
+    pub(in crate::extension::invocation) fn note_overrun(&self, now_us: u64, slices: u64) {
         if let Some(extension) = &self.extension {
-            extension.note_overrun(now_us);
+            extension.note_overrun(now_us, slices);
         }
     }
 }
