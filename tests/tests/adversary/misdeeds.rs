@@ -95,7 +95,7 @@ fn functions<'n>(stage: &mut Stage, names: impl IntoIterator<Item = &'n str>) ->
 
 /// Whether an invocation was ended for its age: where others have the processors for long, any can be.
 fn grew_old(text: &str) -> bool {
-    text.contains("us from start to end was reached")
+    text.contains("the limit invocation_wall_us")
 }
 
 /// Submits `count` misdeeds, `depth` at a time, and checks how each is answered.
