@@ -34,6 +34,12 @@ macro_rules! counted {
 }
 pub(crate) use counted;
 
+/// Adds to a counter that this thread alone writes: no bus lock.
+#[inline]
+pub fn add_alone(counter: &AtomicU64, amount: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+}
+
 counted! {
     /// What a worker counts.
     Counter:
@@ -142,8 +148,7 @@ impl WorkerMetrics {
     /// Adds `amount`. Called by the owning worker alone.
     #[inline]
     pub fn add(&self, counter: Counter, amount: u64) {
-        let value = &self.values[counter as usize];
-        value.store(value.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+        add_alone(&self.values[counter as usize], amount);
     }
 
     /// Adds one. Called by the owning worker alone.

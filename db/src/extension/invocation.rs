@@ -332,6 +332,25 @@ impl<O> Invocations<O> {
         }
     }
 
+    /// Ends those whose origin `ends` picks, with `BadToken`: their session is over. Looks at each once.
+    pub fn end_of_sessions(
+        &mut self,
+        environment: &WorkerEnvironment<'_>,
+        ends: impl Fn(&O) -> bool,
+        on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
+    ) {
+        // SAFETY: what waits in a queue is ours alone.
+        let ends = |slot: &NonNull<Slot<O>>| unsafe { slot.as_ref() }.origin().is_some_and(&ends);
+        let mut over = self.queue.take_all(ends);
+        if let Some(plain) = &mut self.plain {
+            over.extend(plain.iter().copied().filter(ends));
+            plain.retain(|slot| !ends(slot));
+        }
+        for slot in over {
+            self.finish(slot, environment, Ending::of(Status::BadToken), on_done);
+        }
+    }
+
     fn finish(
         &mut self,
         mut slot: NonNull<Slot<O>>,

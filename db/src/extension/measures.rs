@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use wire::Status;
 
 use crate::limits::{CORES_MAX, TIME_CYCLES_MAX, TIME_STEPS_PER_DOUBLING};
+use crate::metrics::add_alone;
 use crate::sched::cycles;
 
 /// How an invocation can end, as counters tell it; the first is the good one.
@@ -118,7 +119,7 @@ impl Measures {
         let Some(end) = end_of(status) else { return };
         let Some(cells) = self.workers.get(worker) else { return };
         let cells = cells.get_or_init(Cells::new);
-        add(&cells.ends[end], 1);
+        add_alone(&cells.ends[end], 1);
         cells.spent.add(spent);
         if let Some(cycles) = cycles {
             cells.time(cycles);
@@ -166,12 +167,12 @@ impl Cells {
     }
 
     fn time(&self, cycles: u64) {
-        add(&self.timed, 1);
-        add(&self.timed_cycles, cycles);
+        add_alone(&self.timed, 1);
+        add_alone(&self.timed_cycles, cycles);
         let calls = self.ends.iter().map(|end| end.load(Ordering::Relaxed)).sum::<u64>();
         let before = self.calls_estimated.load(Ordering::Relaxed);
         self.calls_estimated.store(calls, Ordering::Relaxed);
-        add(&self.cycles_estimated, cycles.saturating_mul(calls.wrapping_sub(before)));
+        add_alone(&self.cycles_estimated, cycles.saturating_mul(calls.wrapping_sub(before)));
         let count = &self.times[step_of(cycles)];
         count.store(count.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
     }
@@ -182,17 +183,17 @@ impl SpentCells {
     #[inline]
     fn add(&self, spent: &Spent) {
         if spent.reads != 0 {
-            add(&self.reads, spent.reads);
-            add(&self.read_bytes, spent.read_bytes);
+            add_alone(&self.reads, spent.reads);
+            add_alone(&self.read_bytes, spent.read_bytes);
         }
         if spent.writes != 0 {
-            add(&self.writes, spent.writes);
-            add(&self.write_bytes, spent.write_bytes);
+            add_alone(&self.writes, spent.writes);
+            add_alone(&self.write_bytes, spent.write_bytes);
         }
         if spent.yields | spent.preemptions | spent.conflicts != 0 {
-            add(&self.yields, spent.yields);
-            add(&self.preemptions, spent.preemptions);
-            add(&self.conflicts, spent.conflicts);
+            add_alone(&self.yields, spent.yields);
+            add_alone(&self.preemptions, spent.preemptions);
+            add_alone(&self.conflicts, spent.conflicts);
         }
     }
 }
@@ -207,12 +208,6 @@ impl Spent {
         self.preemptions += cells.preemptions.load(Ordering::Relaxed);
         self.conflicts += cells.conflicts.load(Ordering::Relaxed);
     }
-}
-
-/// Adds to a counter that this thread alone writes.
-#[inline]
-fn add(counter: &AtomicU64, count: u64) {
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
 
 impl Default for Tally {
@@ -280,7 +275,8 @@ fn end_of(status: Status) -> Option<usize> {
         Status::ExtensionKilled => 5,
         Status::Conflict => 6,
         Status::UnknownFunction => 7,
-        Status::Retry | Status::Unavailable => return None,
+        // What the server does to an invocation says nothing of its code.
+        Status::Retry | Status::Unavailable | Status::BadToken => return None,
         _ => 8,
     })
 }

@@ -42,6 +42,14 @@ pub enum Change {
     Stop,
 }
 
+impl Change {
+    /// Whether sessions are over with it.
+    #[must_use]
+    pub fn ends_sessions(&self) -> bool {
+        matches!(self, Self::SessionClosed(_) | Self::TenantDropped(_))
+    }
+}
+
 /// A data request that came over a stream.
 pub struct StreamRequest {
     /// Whose it is.

@@ -219,14 +219,17 @@ impl Control {
         reserved.next().ok_or_else(|| Status::Internal.into())
     }
 
-    /// Ends a session on every worker. Does nothing when it is over already.
+    /// Ends a session on every worker, with what it has running. Does nothing when it is over already; while another
+    /// thread ends it, waits for the workers like that one.
     ///
     /// # Errors
     /// That workers fail.
     pub fn close_session(&self, token: u64) -> Result<(), Refusal> {
-        let Some(open) = lock(&self.sessions).remove(&token) else { return Ok(()) };
+        let Some(open) = lock(&self.sessions).get(&token).cloned() else { return Ok(()) };
         open.session.close();
-        self.tell(&Change::SessionClosed(token))
+        self.tell(&Change::SessionClosed(token))?;
+        lock(&self.sessions).remove(&token);
+        Ok(())
     }
 
     /// Workers that run no more: each holds on to its counters until then.

@@ -100,7 +100,8 @@ fn refuse_invocation(
     }
 }
 
-/// Takes an invocation that a worker offered; answers why not if that cannot be.
+/// Takes an invocation that a worker offered; answers why not if that cannot be. What was on its way from one worker
+/// to another when its session ended is found here.
 pub fn take<P: Exits>(
     environment: &WorkerEnvironment<'_>,
     invocations: &mut Invocations<Origin>,
@@ -108,6 +109,9 @@ pub fn take<P: Exits>(
     port: &mut P,
     outgoing: &mut Outgoing,
 ) {
+    if offer.origin().session.is_closed() {
+        return finish(environment, port, outgoing, offer.into_origin(), Status::BadToken, &[]);
+    }
     let Err(Refused { status, origin }) = invocations.take(environment, offer) else { return };
     let after_us = RETRY_BUSY_US.to_le_bytes();
     // The tenant had room when the request was accepted, and will have again.
@@ -131,6 +135,19 @@ pub fn run<P: Exits>(
     if invocations.answered_a_last_one() {
         outgoing.hurry();
     }
+}
+
+/// Ends the invocations of sessions that are over and answers them.
+pub fn end_of_closed<P: Exits>(
+    environment: &WorkerEnvironment<'_>,
+    invocations: &mut Invocations<Origin>,
+    port: &mut P,
+    outgoing: &mut Outgoing,
+) {
+    let over = |origin: &Origin| origin.session.is_closed();
+    invocations.end_of_sessions(environment, over, &mut |origin, status, reply| {
+        finish(environment, port, outgoing, origin, status, reply);
+    });
 }
 
 /// Ends every invocation of the worker, which stops, and answers them.

@@ -251,6 +251,7 @@ impl<P: SharedPort> Worker<P> {
         true
     }
 
+    /// Takes what the control plane decided. When it hears that a session is over, nothing of it runs here any more.
     fn take_changes(&mut self) {
         for _ in 0..CHANGES_PER_ROUND {
             let taken = self.changes.take(|change| match change {
@@ -258,7 +259,21 @@ impl<P: SharedPort> Worker<P> {
                 Change::Stop => self.stopping = true,
                 change => {
                     self.metrics.count(Counter::Changes);
+                    let ends_sessions = change.ends_sessions();
                     self.catalog.apply(change);
+                    if ends_sessions && self.invocations.live() > 0 {
+                        let pin = self.core.pin();
+                        let environment = WorkerEnvironment {
+                            core: &self.core,
+                            pin: &pin,
+                            tables: &self.catalog.tables,
+                            metrics: &self.metrics,
+                            now_us: self.clock.now_us(),
+                            wall_ms: self.clock.wall_ms(),
+                        };
+                        let (port, outgoing) = (&mut self.ports, &mut self.outgoing);
+                        invocation::end_of_closed(&environment, &mut self.invocations, port, outgoing);
+                    }
                 }
             });
             if !taken {

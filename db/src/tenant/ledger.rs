@@ -15,7 +15,7 @@ use wire::{Request, Status};
 
 use super::arrivals::Arrivals;
 use crate::limits::CORES_MAX;
-use crate::metrics::counted;
+use crate::metrics::{add_alone, counted};
 
 counted! {
     /// What is counted of a tenant.
@@ -75,13 +75,13 @@ impl Page {
     /// Adds to an entry. Called by the owning worker alone.
     #[inline]
     pub fn add(&self, entry: Entry, amount: u64) {
-        add(&self.entries[entry as usize], amount);
+        add_alone(&self.entries[entry as usize], amount);
     }
 
     /// Counts an answer and the bytes of its body. Called by the owning worker alone.
     #[inline]
     pub fn answered(&self, status: Status, body_bytes: usize) {
-        add(&self.answers[status as usize], 1);
+        add_alone(&self.answers[status as usize], 1);
         self.add(Entry::BytesSent, body_bytes as u64);
     }
 
@@ -93,11 +93,6 @@ impl Page {
             answers: [const { AtomicU64::new(0) }; Status::ALL.len()],
         })
     }
-}
-
-#[inline]
-fn add(counter: &AtomicU64, amount: u64) {
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
 }
 
 /// See the file's head.

@@ -1,9 +1,13 @@
 //! Nobody reaches what is not his: wrong secrets, tokens, tenants, tables, roles.
 
-use wire::{AdminRequest, Body, Condition, OpenRequest, Request, SessionEntry, Statistic, Status, opcode};
+use wire::{
+    AdminRequest, Body, Condition, LimitChange, OpenRequest, Request, SessionEntry, Statistic, Status, opcode,
+};
 
-use super::Site;
 use super::client::{Client, ControlStream};
+use super::extensions::{install, invoke, package};
+use super::stealing::counter;
+use super::{Site, file};
 
 fn refused_opening(site: &Site, request: &OpenRequest<'_>) -> Status {
     match ControlStream::open(site.server.tcp(), request) {
@@ -106,6 +110,65 @@ fn a_revoked_session_is_over_everywhere() {
     assert_eq!(over.expect_err("the stream too").0, Status::BadToken);
     assert_eq!(first.status(&Request::Get { table, key: b"k" }), Status::NotFound);
     assert_eq!(refused_opening(&site, &OpenRequest::Attach { token: second.opened.token }), Status::BadToken);
+}
+
+/// Writes, then goes on until it is ended: one yields, one does not.
+const ENDLESS: &str = r#"
+#![no_std]
+use sandstorm::{Args, Db, Error, Reply};
+
+sandstorm::extension! { write yields, write loops }
+
+/// Yields for ever.
+async fn yields(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    db.put(args.table(), args.key(), b"left behind").await?;
+    loop {
+        db.yield_now().await;
+    }
+}
+
+/// Loops for ever.
+async fn loops(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    db.put(args.table(), args.key(), b"left behind").await?;
+    loop {
+        core::hint::spin_loop();
+    }
+}
+"#;
+
+#[test]
+fn what_a_session_runs_ends_with_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
+    let secret = site.create_tenant("ann");
+    let mut first = site.client("ann", &secret);
+    let table = first.create_table("t");
+    let extension = install(&mut first, "counter", &package(ENDLESS)).expect("a good extension").extension;
+    let most = [("invocation_yields", u64::from(u32::MAX)), ("invocation_cpu_us", 1_000_000)];
+    let changes = most.map(|(limit, value)| LimitChange { limit, value: Some(value) }).to_vec();
+    site.administrator().ask(&AdminRequest::TenantLimitsSet { name: "ann", changes }).expect("a tenant");
+    for function in ["yields", "loops"] {
+        // They end by themselves after a second: on a machine that was busy for so long, once more.
+        loop {
+            let mut second = site.client("ann", &secret);
+            let begun = counter(&site, "invocations");
+            assert!(second.submit(0, &invoke(extension, function, table, b"")));
+            while counter(&site, "invocations") == begun {
+                second.step(&mut |_, ended| panic!("{function} ended with {ended:?}"));
+            }
+            let client_id = second.opened.client_id;
+            first.control.ask(&AdminRequest::SessionRevoke { client_id }).expect("one's own tenant's");
+            let mut answer = None;
+            while answer.is_none() {
+                second.step(&mut |_, (status, _)| answer = Some(status.expect("an answer")));
+            }
+            assert_eq!(first.status(&Request::Get { table, key: b"k" }), Status::NotFound);
+            match answer.expect("it ended") {
+                Status::BadToken => break,
+                status => assert_eq!(status, Status::ExtensionKilled, "{function}"),
+            }
+        }
+    }
 }
 
 #[test]

@@ -17,66 +17,31 @@
 //! A tenant has one place here for all its invocations on a worker. All operations take constant time but the
 //! first push after thousands of other tenants came by; nothing is allocated once the load was seen.
 
-use std::collections::{HashMap, VecDeque};
+mod places;
+
+pub(super) use places::PlaceId;
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::limits::{
-    OFFER_LOOK_TENANTS, PARKED_REST_SLICES, TENANT_DEBT_SLICES_MAX, TENANT_PLACES_KEPT, TENANT_WEIGHT_DEFAULT,
-};
-use crate::tablet::NumberHash;
+use crate::limits::{OFFER_LOOK_TENANTS, PARKED_REST_SLICES, TENANT_DEBT_SLICES_MAX, TENANT_WEIGHT_DEFAULT};
 use crate::tenant::account::Account;
 use crate::tenant::limit::TenantLimit;
-
-/// Where a tenant waits; good until all of its invocations have ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PlaceId(u32);
-
-impl PlaceId {
-    /// Of nobody yet.
-    pub(super) const NONE: Self = Self(u32::MAX);
-}
-
-/// Which list a place is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Listed {
-    No,
-    Fresh,
-    Round,
-}
-
-/// What waits of one tenant.
-#[derive(Debug)]
-struct Place<T> {
-    account: Arc<Account>,
-    ready: VecDeque<T>,
-    parked: VecDeque<T>,
-    /// Cycles that it may still use; negative when it used more.
-    deficit: i64,
-    /// Cycles that its ready ones used since a parked one ran.
-    since_parked: u64,
-    /// [`Fair::rounds`] when it was last given its quantum or left the lists.
-    rounds: u64,
-    listed: Listed,
-    /// Its invocations on this worker that have not ended.
-    live: usize,
-}
+use places::{Listed, Place, Places};
 
 /// See the file's head.
 #[derive(Debug)]
 pub(super) struct Fair<T> {
-    places: Vec<Place<T>>,
-    /// By the number of the tenant.
-    known: HashMap<u32, u32, NumberHash>,
-    vacant: Vec<u32>,
-    fresh: VecDeque<u32>,
-    round: VecDeque<u32>,
+    places: Places<T>,
+    fresh: VecDeque<PlaceId>,
+    round: VecDeque<PlaceId>,
     /// How often every waiting tenant was given its quantum, in parts of 2^16.
     rounds: u64,
     /// What a tenant of the default weight gets in a round, in cycles: a slice.
     quantum: u64,
     ready: usize,
     parked: usize,
-    last: (*const Account, PlaceId),
     /// The first of the lists, if that is known.
     first: Option<PlaceId>,
 }
@@ -96,16 +61,13 @@ impl<T> Fair<T> {
     /// Nobody waits. `slice` in cycles.
     pub(super) fn new(slice: u64) -> Self {
         Self {
-            places: Vec::new(),
-            known: HashMap::default(),
-            vacant: Vec::new(),
+            places: Places::new(),
             fresh: VecDeque::new(),
             round: VecDeque::new(),
             rounds: 0,
             quantum: slice.clamp(1, u32::MAX.into()),
             ready: 0,
             parked: 0,
-            last: (std::ptr::null(), PlaceId(0)),
             first: None,
         }
     }
@@ -125,21 +87,21 @@ impl<T> Fair<T> {
     /// A tenant gets one more invocation: its place.
     #[inline]
     pub(super) fn enter(&mut self, account: &Arc<Account>) -> PlaceId {
-        let id = if self.last.0 == Arc::as_ptr(account) { self.last.1 } else { self.place_of(account) };
-        self.places[id.0 as usize].live += 1;
+        let id = self.places.of(account, || (quantum_of(self.quantum, account) as i64, self.rounds));
+        self.places[id].live += 1;
         id
     }
 
     /// How many invocations of a place have not ended.
     #[inline]
     pub(super) fn live(&self, id: PlaceId) -> usize {
-        self.places[id.0 as usize].live
+        self.places[id].live
     }
 
     /// An invocation of a place has ended. Whether none of the place can run now.
     #[inline]
     pub(super) fn leave(&mut self, id: PlaceId) -> bool {
-        let place = &mut self.places[id.0 as usize];
+        let place = &mut self.places[id];
         place.live -= 1;
         place.ready.is_empty()
     }
@@ -148,14 +110,14 @@ impl<T> Fair<T> {
     #[inline]
     pub(super) fn push(&mut self, id: PlaceId, item: T) {
         self.ready += 1;
-        self.places[id.0 as usize].ready.push_back(item);
+        self.places[id].ready.push_back(item);
         self.list(id);
     }
 
     /// Puts one to the end of those of its tenant that used up a slice.
     pub(super) fn park(&mut self, id: PlaceId, item: T) {
         self.parked += 1;
-        let place = &mut self.places[id.0 as usize];
+        let place = &mut self.places[id];
         if place.parked.is_empty() {
             place.since_parked = 0;
         }
@@ -163,12 +125,12 @@ impl<T> Fair<T> {
         self.list(id);
     }
 
-    /// Whose turn it is. `may_unpark` says whether a parked one may run; without it a tenant that has nothing
-    /// else keeps its place.
+    /// Whose turn it is. `may_unpark` says whether a parked one may run; without it `None` also says that whoever
+    /// is first has nothing else, and keeps its place.
     #[inline(always)]
     pub(super) fn next(&mut self, may_unpark: bool) -> Option<Turn<T>> {
         if let Some(first) = self.first {
-            let place = &mut self.places[first.0 as usize];
+            let place = &mut self.places[first];
             if place.deficit > 0
                 && place.parked.is_empty()
                 && let Some(item) = place.ready.pop_front()
@@ -182,25 +144,23 @@ impl<T> Fair<T> {
 
     #[inline(never)]
     fn next_in_order(&mut self, may_unpark: bool) -> Option<Turn<T>> {
-        let mut passed = 0;
-        while passed <= self.round.len() {
+        loop {
             let (id, from_fresh) = match self.fresh.front() {
                 Some(id) => (*id, true),
                 None => (*self.round.front()?, false),
             };
-            self.first = Some(PlaceId(id));
+            self.first = Some(id);
             let rest = PARKED_REST_SLICES * self.quantum;
-            let place = &mut self.places[id as usize];
+            let place = &mut self.places[id];
             if place.deficit <= 0 {
-                self.pass_on(id, from_fresh);
                 // A debt is repaid in a bounded number of rounds.
-                passed = 0;
+                self.pass_on(id, from_fresh);
                 continue;
             }
             let parked_first = may_unpark && place.since_parked >= rest && !place.parked.is_empty();
             if !parked_first && let Some(item) = place.ready.pop_front() {
                 self.ready -= 1;
-                return Some(Turn { place: PlaceId(id), item, was_parked: false });
+                return Some(Turn { place: id, item, was_parked: false });
             }
             if place.parked.is_empty() {
                 self.unlist(id, from_fresh);
@@ -208,19 +168,18 @@ impl<T> Fair<T> {
                 place.since_parked = 0;
                 let item = place.parked.pop_front()?;
                 self.parked -= 1;
-                return Some(Turn { place: PlaceId(id), item, was_parked: true });
+                return Some(Turn { place: id, item, was_parked: true });
             } else {
-                // Not now: the next in the ring, once around.
-                passed += 1;
-                self.send_back(id, from_fresh);
+                // Sent back instead, it would lose its place without its quantum whenever its function outlasts a
+                // slice, and with it its share.
+                return None;
             }
         }
-        None
     }
 
     /// Gives back what was taken and not run.
     pub(super) fn put_back(&mut self, turn: Turn<T>) {
-        let place = &mut self.places[turn.place.0 as usize];
+        let place = &mut self.places[turn.place];
         if turn.was_parked {
             self.parked += 1;
             place.parked.push_front(turn.item);
@@ -237,7 +196,7 @@ impl<T> Fair<T> {
     #[inline]
     pub(super) fn charge(&mut self, id: PlaceId, cycles: u64) -> &Account {
         let debt_max = (TENANT_DEBT_SLICES_MAX * self.quantum) as i64;
-        let place = &mut self.places[id.0 as usize];
+        let place = &mut self.places[id];
         place.deficit = (place.deficit - cycles as i64).max(-debt_max);
         if !place.parked.is_empty() {
             place.since_parked = place.since_parked.saturating_add(cycles);
@@ -245,11 +204,15 @@ impl<T> Fair<T> {
         &place.account
     }
 
-    /// Takes the newest parked one of the tenant that has most of them.
+    /// Takes the newest parked one of the tenant that has most of them; of several that have as many, of the one with
+    /// the largest debt.
     pub(super) fn take_newest_of_most_parked(&mut self) -> Option<T> {
         let listed = self.fresh.iter().chain(&self.round);
-        let most = *listed.max_by_key(|id| self.places[**id as usize].parked.len())?;
-        let item = self.places[most as usize].parked.pop_back()?;
+        let most = *listed.max_by_key(|id| {
+            let place = &self.places[**id];
+            (place.parked.len(), Reverse(place.deficit))
+        })?;
+        let item = self.places[most].parked.pop_back()?;
         self.parked -= 1;
         Some(item)
     }
@@ -260,7 +223,7 @@ impl<T> Fair<T> {
             return None;
         }
         for id in self.fresh.iter().chain(&self.round) {
-            let parked = &mut self.places[*id as usize].parked;
+            let parked = &mut self.places[*id].parked;
             if let Some(item) = parked.iter().position(&mut ends).and_then(|at| parked.remove(at)) {
                 self.parked -= 1;
                 return Some(item);
@@ -269,11 +232,33 @@ impl<T> Fair<T> {
         None
     }
 
+    /// Takes out all that `ends` picks, ready or parked. Looks at each once.
+    pub(super) fn take_all(&mut self, mut ends: impl FnMut(&T) -> bool) -> Vec<T> {
+        let mut taken = Vec::new();
+        for id in self.fresh.iter().chain(&self.round) {
+            let place = &mut self.places[*id];
+            for waiting in [&mut place.ready, &mut place.parked] {
+                // Once around, so that the others keep their order.
+                for _ in 0..waiting.len() {
+                    match waiting.pop_front() {
+                        Some(item) if ends(&item) => taken.push(item),
+                        item => waiting.extend(item),
+                    }
+                }
+            }
+        }
+        let left = |of: fn(&Place<T>) -> usize| {
+            self.fresh.iter().chain(&self.round).map(|id| of(&self.places[*id])).sum()
+        };
+        (self.ready, self.parked) = (left(|place| place.ready.len()), left(|place| place.parked.len()));
+        taken
+    }
+
     /// Takes the last of those that can run and `may_go` lets go, of the tenant whose turn is farthest. Looks at a
     /// few tenants only.
     pub(super) fn take_farthest(&mut self, may_go: impl Fn(&T) -> bool) -> Option<T> {
         for id in self.round.iter().rev().chain(self.fresh.iter().rev()).take(OFFER_LOOK_TENANTS) {
-            let ready = &mut self.places[*id as usize].ready;
+            let ready = &mut self.places[*id].ready;
             if ready.back().is_some_and(&may_go) {
                 self.ready -= 1;
                 return ready.pop_back();
@@ -285,7 +270,7 @@ impl<T> Fair<T> {
     /// Takes any that waits, whoever's turn it is.
     pub(super) fn take_any(&mut self) -> Option<T> {
         for id in self.fresh.iter().chain(&self.round) {
-            let place = &mut self.places[*id as usize];
+            let place = &mut self.places[*id];
             if let Some(item) = place.ready.pop_front() {
                 self.ready -= 1;
                 return Some(item);
@@ -301,14 +286,14 @@ impl<T> Fair<T> {
     /// Lists a place that has something to run.
     #[inline]
     fn list(&mut self, id: PlaceId) {
-        if self.places[id.0 as usize].listed == Listed::No {
-            self.list_anew(id.0);
+        if self.places[id].listed == Listed::No {
+            self.list_anew(id);
         }
     }
 
-    fn list_anew(&mut self, id: u32) {
+    fn list_anew(&mut self, id: PlaceId) {
         let rounds = self.rounds;
-        let place = &mut self.places[id as usize];
+        let place = &mut self.places[id];
         let quantum = quantum_of(self.quantum, &place.account) as i64;
         let missed = (rounds - place.rounds) / ROUND;
         place.rounds += missed * ROUND;
@@ -325,84 +310,34 @@ impl<T> Fair<T> {
         }
     }
 
-    fn unlist(&mut self, id: u32, from_fresh: bool) {
+    fn unlist(&mut self, id: PlaceId, from_fresh: bool) {
         self.first = None;
         let list = if from_fresh { &mut self.fresh } else { &mut self.round };
         list.pop_front();
-        let place = &mut self.places[id as usize];
+        let place = &mut self.places[id];
         place.listed = Listed::No;
         place.rounds = place.rounds.max(self.rounds);
     }
 
     /// Gives the first of the ring its quantum and sends it to the end.
-    fn pass_on(&mut self, id: u32, from_fresh: bool) {
+    fn pass_on(&mut self, id: PlaceId, from_fresh: bool) {
         if !from_fresh {
             self.rounds += ROUND / self.round.len().max(1) as u64;
-            let place = &mut self.places[id as usize];
+            let place = &mut self.places[id];
             place.deficit += quantum_of(self.quantum, &place.account) as i64;
         }
         self.send_back(id, from_fresh);
     }
 
-    fn send_back(&mut self, id: u32, from_fresh: bool) {
+    fn send_back(&mut self, id: PlaceId, from_fresh: bool) {
         self.first = None;
         if from_fresh {
             self.fresh.pop_front();
-            self.places[id as usize].listed = Listed::Round;
+            self.places[id].listed = Listed::Round;
         } else {
             self.round.pop_front();
         }
         self.round.push_back(id);
-    }
-
-    #[cold]
-    fn place_of(&mut self, account: &Arc<Account>) -> PlaceId {
-        let id = match self.known.get(&account.tenant.0) {
-            Some(id) => PlaceId(*id),
-            None => self.make_place(account),
-        };
-        self.last = (Arc::as_ptr(account), id);
-        id
-    }
-
-    fn make_place(&mut self, account: &Arc<Account>) -> PlaceId {
-        if self.known.len() >= TENANT_PLACES_KEPT && self.vacant.is_empty() {
-            self.vacate();
-        }
-        let fresh = Place {
-            account: Arc::clone(account),
-            ready: VecDeque::new(),
-            // Any invocation can be parked, when its thread loses the core: that is no reason to allocate then.
-            parked: VecDeque::with_capacity(4),
-            deficit: quantum_of(self.quantum, account) as i64,
-            since_parked: 0,
-            rounds: self.rounds,
-            listed: Listed::No,
-            live: 0,
-        };
-        let id = if let Some(id) = self.vacant.pop() {
-            self.places[id as usize] = fresh;
-            id
-        } else {
-            self.places.push(fresh);
-            (self.places.len() - 1) as u32
-        };
-        self.known.insert(account.tenant.0, id);
-        PlaceId(id)
-    }
-
-    /// Makes the places free of tenants that have nothing here now.
-    fn vacate(&mut self) {
-        self.last = (std::ptr::null(), PlaceId(0));
-        let (places, vacant) = (&self.places, &mut self.vacant);
-        self.known.retain(|_, id| {
-            let place = &places[*id as usize];
-            let stays = place.live > 0 || place.listed != Listed::No;
-            if !stays {
-                vacant.push(*id);
-            }
-            stays
-        });
     }
 }
 

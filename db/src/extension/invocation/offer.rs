@@ -47,6 +47,20 @@ impl<O> Offer<O> {
     }
 }
 
+impl<O> Offer<O> {
+    /// Where its answer goes.
+    #[must_use]
+    pub fn origin(&self) -> &O {
+        &self.origin
+    }
+
+    /// Gives up the invocation.
+    #[must_use]
+    pub fn into_origin(self) -> O {
+        self.origin
+    }
+}
+
 impl<O> fmt::Debug for Offer<O> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter

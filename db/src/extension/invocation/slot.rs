@@ -316,6 +316,11 @@ impl<O> Slot<O> {
         }
     }
 
+    /// The way back of the answer, of one that has not ended.
+    pub(super) fn origin(&self) -> Option<&O> {
+        self.origin.as_ref()
+    }
+
     /// Takes the way back of the answer out.
     #[inline]
     pub(super) fn take_origin(&mut self) -> Option<O> {

@@ -46,6 +46,52 @@ function!(echoes_after_yields, |db, args, reply| {
     reply.write(args.key())
 });
 
+function!(writes_then_yields, |db, args, reply| {
+    db.put(args.table(), args.key(), b"written").await?;
+    for _ in 0..3 {
+        db.yield_now().await;
+    }
+    Ok(())
+});
+
+#[test]
+fn with_a_session_all_ends_that_it_runs_and_leaves_nothing_behind() {
+    for isolation in [true, false] {
+        let mut world = World::new();
+        if !isolation {
+            world.invocations = Invocations::without_isolation().expect("stacks");
+        }
+        let extension = World::extension(writes_then_yields, Mode::Write);
+        let keys: Vec<String> = (0..6).map(|number| format!("key{number}")).collect();
+        for (key, origin) in keys.iter().zip(0..4) {
+            assert!(world.start(&extension, key.as_bytes(), b"", origin));
+        }
+        assert!(world.turn().is_empty(), "all have begun and yield");
+        for (key, origin) in keys.iter().zip(0..).skip(4) {
+            assert!(world.start(&extension, key.as_bytes(), b"", origin));
+        }
+        let mut over = world.end_of_sessions(|origin| origin % 2 == 0);
+        over.sort_unstable_by_key(|(origin, _)| *origin);
+        assert_eq!(over, [0, 2, 4].map(|origin| (origin, Status::BadToken)));
+        assert_eq!(world.invocations.live(), 3);
+        let mut well = Vec::new();
+        while world.invocations.live() > 0 {
+            well.extend(world.turn().into_iter().map(|(origin, (status, _))| (origin, status)));
+        }
+        well.sort_unstable_by_key(|(origin, _)| *origin);
+        assert_eq!(well, [1, 3, 5].map(|origin| (origin, Status::Ok)));
+        for (key, origin) in keys.iter().zip(0..) {
+            let written = world.value(TABLE, key.as_bytes()).is_some();
+            assert_eq!(written, origin % 2 == 1, "{key}");
+        }
+        assert_eq!(world.end_of_sessions(|_| true), []);
+        if isolation {
+            let tally = extension.measures.tally();
+            assert_eq!((tally.calls(), tally.errors()), (3, 0), "nothing of it is the code's doing");
+        }
+    }
+}
+
 static LONG_YIELDS: AtomicU32 = AtomicU32::new(0);
 const LONG_YIELD_US: u64 = 500;
 

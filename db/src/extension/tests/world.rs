@@ -159,6 +159,21 @@ impl World {
         statuses
     }
 
+    /// Ends those that have not ended and whose origin `ends` picks; their origins and statuses.
+    pub(super) fn end_of_sessions(&mut self, ends: impl Fn(u64) -> bool) -> Vec<(u64, Status)> {
+        let pin = self.lent.core.pin();
+        let environment = self.lent.environment(&pin);
+        let mut ended = Vec::new();
+        self.invocations.end_of_sessions(
+            &environment,
+            |origin| ends(*origin),
+            &mut |origin, status, _: &[u8]| {
+                ended.push((origin, status));
+            },
+        );
+        ended
+    }
+
     /// Runs one invocation to its end.
     pub(super) fn call(&mut self, extension: &Arc<Extension>, key: &[u8], arguments: &[u8]) -> Answer {
         assert!(self.start(extension, key, arguments, 7));

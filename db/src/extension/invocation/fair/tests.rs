@@ -146,6 +146,43 @@ fn parked_ones_run_when_nothing_else_does_and_get_a_part_of_their_tenants_time()
 }
 
 #[test]
+fn functions_longer_than_a_slice_lose_nothing_of_their_tenants_share() {
+    // A turn runs one parked invocation; what comes back in a turn runs in the next, as in the worker.
+    let accounts = [account(1, 100), account(2, 300)];
+    let mut fair = Fair::new(SLICE);
+    let (short, long) = (fair.enter(&accounts[0]), fair.enter(&accounts[1]));
+    for _ in 0..8 {
+        fair.push(short, SLICE / 3);
+        fair.push(long, 4 * SLICE);
+    }
+    let mut used = [0, 0];
+    while used[0] + used[1] < 10_000 * SLICE {
+        let (mut may_unpark, mut left) = (true, fair.ready());
+        while left > 0 || (may_unpark && fair.parked() > 0) {
+            let Some(turn) = fair.next(may_unpark) else { break };
+            if turn.was_parked {
+                may_unpark = false;
+            } else if left == 0 {
+                fair.put_back(turn);
+                break;
+            } else {
+                left -= 1;
+            }
+            let cycles = turn.item.min(SLICE);
+            used[usize::from(turn.place == long)] += cycles;
+            fair.charge(turn.place, cycles);
+            match turn.item - cycles {
+                0 if turn.place == short => fair.push(short, SLICE / 3),
+                0 => fair.push(long, 4 * SLICE),
+                rest => fair.park(turn.place, rest),
+            }
+        }
+    }
+    let share = used[0] as f64 / (used[0] + used[1]) as f64;
+    assert!((share - 0.25).abs() < 0.01, "{share} of the time, a quarter is due");
+}
+
+#[test]
 fn the_newest_parked_one_of_whoever_has_most_is_taken() {
     let mut fair = Fair::new(SLICE);
     let (one, many) = (fair.enter(&account(1, 100)), fair.enter(&account(2, 100)));
@@ -158,6 +195,18 @@ fn the_newest_parked_one_of_whoever_has_most_is_taken() {
     assert_eq!(fair.take_parked(|item| *item == 9), None);
     assert_eq!((fair.parked(), fair.ready()), (2, 0));
     assert_eq!([fair.take_any(), fair.take_any(), fair.take_any()], [Some(0), Some(1), None]);
+}
+
+#[test]
+fn of_those_that_have_as_many_parked_who_used_most_loses_one() {
+    let mut fair = Fair::new(SLICE);
+    let places: Vec<_> = (0..3).map(|tenant| fair.enter(&account(tenant, 100))).collect();
+    for (place, used) in places.iter().zip([SLICE, 5 * SLICE, 2 * SLICE]) {
+        fair.park(*place, used);
+        fair.charge(*place, used);
+    }
+    assert_eq!(fair.take_newest_of_most_parked(), Some(5 * SLICE));
+    assert_eq!(fair.take_newest_of_most_parked(), Some(2 * SLICE));
 }
 
 #[test]
@@ -182,7 +231,7 @@ fn nothing_is_lost_in_a_random_order_of_everything() {
                     fair.charge(turn.place, random.u64(..5 * SLICE));
                     fair.leave(turn.place);
                 }
-                None => assert!(fair.ready() == 0 && (fair.parked() == 0 || !may_unpark)),
+                None => assert!(!may_unpark || fair.ready() + fair.parked() == 0),
             }
         }
         assert_eq!(fair.ready() + fair.parked(), waiting.len());
@@ -191,6 +240,24 @@ fn nothing_is_lost_in_a_random_order_of_everything() {
         assert!(waiting.remove(&turn.item));
     }
     assert!(waiting.is_empty());
+}
+
+#[test]
+fn all_that_are_picked_are_taken_and_the_others_keep_their_order() {
+    let mut fair = Fair::new(SLICE);
+    for tenant in 0..3 {
+        let place = fair.enter(&account(tenant, 100));
+        for item in 0..4 {
+            fair.push(place, 10 * tenant + item);
+        }
+        fair.park(place, 10 * tenant + 4);
+        fair.park(place, 10 * tenant + 5);
+    }
+    let taken = fair.take_all(|item| item / 10 == 1 || item % 2 == 0);
+    assert_eq!(taken, [0, 2, 4, 10, 11, 12, 13, 14, 15, 20, 22, 24]);
+    assert_eq!((fair.ready(), fair.parked()), (4, 2));
+    let left: Vec<_> = std::iter::from_fn(|| fair.next(true)).map(|turn| turn.item).collect();
+    assert_eq!(left, [1, 3, 5, 21, 23, 25]);
 }
 
 #[test]

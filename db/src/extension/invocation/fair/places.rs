@@ -1,0 +1,144 @@
+//! Where tenants wait on a worker: one place each, made when a tenant is first seen, used again for another one when
+//! it has nothing here and thousands of others came by.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::{Index, IndexMut};
+use std::sync::Arc;
+
+use crate::limits::TENANT_PLACES_KEPT;
+use crate::tablet::NumberHash;
+use crate::tenant::account::Account;
+
+/// Where a tenant waits; good until all of its invocations have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::extension::invocation) struct PlaceId(u32);
+
+impl PlaceId {
+    /// Of nobody yet.
+    pub(in crate::extension::invocation) const NONE: Self = Self(u32::MAX);
+}
+
+/// Which list a place is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listed {
+    No,
+    Fresh,
+    Round,
+}
+
+/// What waits of one tenant.
+#[derive(Debug)]
+pub(super) struct Place<T> {
+    pub(super) account: Arc<Account>,
+    pub(super) ready: VecDeque<T>,
+    pub(super) parked: VecDeque<T>,
+    /// Cycles that it may still use; negative when it used more.
+    pub(super) deficit: i64,
+    /// Cycles that its ready ones used since a parked one ran.
+    pub(super) since_parked: u64,
+    /// The rounds that there were when it was last given its quantum or left the lists.
+    pub(super) rounds: u64,
+    pub(super) listed: Listed,
+    /// Its invocations on this worker that have not ended.
+    pub(super) live: usize,
+}
+
+/// See the file's head.
+#[derive(Debug)]
+pub(super) struct Places<T> {
+    places: Vec<Place<T>>,
+    /// By the number of the tenant.
+    known: HashMap<u32, u32, NumberHash>,
+    vacant: Vec<u32>,
+    last: (*const Account, PlaceId),
+}
+
+impl<T> Places<T> {
+    /// None yet.
+    pub(super) fn new() -> Self {
+        Self {
+            places: Vec::new(),
+            known: HashMap::default(),
+            vacant: Vec::new(),
+            last: (std::ptr::null(), PlaceId(0)),
+        }
+    }
+
+    /// The place of a tenant; a new one gets the deficit and the rounds that `standing` says.
+    #[inline]
+    pub(super) fn of(&mut self, account: &Arc<Account>, standing: impl FnOnce() -> (i64, u64)) -> PlaceId {
+        if self.last.0 == Arc::as_ptr(account) { self.last.1 } else { self.look_up(account, standing) }
+    }
+
+    #[cold]
+    fn look_up(&mut self, account: &Arc<Account>, standing: impl FnOnce() -> (i64, u64)) -> PlaceId {
+        let id = match self.known.get(&account.tenant.0) {
+            Some(id) => PlaceId(*id),
+            None => self.make(account, standing()),
+        };
+        self.last = (Arc::as_ptr(account), id);
+        id
+    }
+
+    fn make(&mut self, account: &Arc<Account>, (deficit, rounds): (i64, u64)) -> PlaceId {
+        if self.known.len() >= TENANT_PLACES_KEPT && self.vacant.is_empty() {
+            self.vacate();
+        }
+        let fresh = Place {
+            account: Arc::clone(account),
+            ready: VecDeque::new(),
+            // Any invocation can be parked, when its thread loses the core: that is no reason to allocate then.
+            parked: VecDeque::with_capacity(4),
+            deficit,
+            since_parked: 0,
+            rounds,
+            listed: Listed::No,
+            live: 0,
+        };
+        let id = if let Some(id) = self.vacant.pop() {
+            self.places[id as usize] = fresh;
+            id
+        } else {
+            self.places.push(fresh);
+            (self.places.len() - 1) as u32
+        };
+        self.known.insert(account.tenant.0, id);
+        PlaceId(id)
+    }
+
+    /// Makes the places free of tenants that have nothing here now.
+    fn vacate(&mut self) {
+        self.last = (std::ptr::null(), PlaceId(0));
+        let (places, vacant) = (&self.places, &mut self.vacant);
+        self.known.retain(|_, id| {
+            let place = &places[*id as usize];
+            let stays = place.live > 0 || place.listed != Listed::No;
+            if !stays {
+                vacant.push(*id);
+            }
+            stays
+        });
+    }
+
+    /// How many there are, used or not.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+}
+
+impl<T> Index<PlaceId> for Places<T> {
+    type Output = Place<T>;
+
+    #[inline]
+    fn index(&self, id: PlaceId) -> &Place<T> {
+        &self.places[id.0 as usize]
+    }
+}
+
+impl<T> IndexMut<PlaceId> for Places<T> {
+    #[inline]
+    fn index_mut(&mut self, id: PlaceId) -> &mut Place<T> {
+        &mut self.places[id.0 as usize]
+    }
+}
