@@ -34,7 +34,8 @@ pub enum Command {
         #[command(flatten)]
         data: DataSettings,
     },
-    /// Run a workload and print its figures.
+    /// Run a workload and print its figures; extensions that it names are installed before, with
+    /// `splinter ext install ext/NAME`.
     Run {
         /// The workload.
         workload: Workload,

@@ -38,13 +38,13 @@ pub enum Workload {
     YcsbB,
     /// Gets alone.
     YcsbC,
-    /// Invokes a function that does nothing.
+    /// Invokes a function that does nothing, of the extension noop.
     Noop,
-    /// Invokes a function that reads one object.
+    /// Invokes a function that reads one object, of the extension get.
     InvokeGet,
-    /// Invokes a function that sums several objects.
+    /// Invokes a function that sums several objects, of the extension aggregate.
     Aggregate,
-    /// Invokes the read mix of the ATC'13 paper over a graph of as many objects.
+    /// Invokes the read mix of the ATC'13 paper over a graph of as many objects, of the extension tao.
     Tao,
 }
 

@@ -114,7 +114,7 @@ impl Client {
         administer(&mut self.session, &AdminRequest::ExtensionList)
     }
 
-    /// Describes an extension.
+    /// Describes an extension; one that was granted, `tenant/name`, without its versions and what they cost.
     ///
     /// # Errors
     /// `UnknownExtension`, another refusal, or no answer.

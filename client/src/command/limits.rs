@@ -37,18 +37,26 @@ fn table(limits: &[TenantLimitEntry]) -> Answer {
 }
 
 fn row(limit: &TenantLimitEntry) -> Vec<String> {
-    let of_bytes = limit.name.ends_with("_bytes");
-    let text = |amount: u64| match amount {
-        UNLIMITED => "unlimited".to_owned(),
-        amount if of_bytes => with_unit(amount),
-        amount => thousands(amount),
-    };
+    let text = |amount: u64| text_of(&limit.name, amount);
     let range = format!("{} to {}", text(limit.least), text(limit.most));
     vec![limit.name.clone(), text(limit.value), text(limit.default), range]
 }
 
+/// What people read for the amount of a limit.
+pub fn text_of(limit: &str, amount: u64) -> String {
+    match amount {
+        UNLIMITED => "unlimited".to_owned(),
+        amount if limit.ends_with("_bytes") => with_unit(amount),
+        amount => thousands(amount),
+    }
+}
+
+/// What programs read for the amount of a limit.
+pub fn number(amount: u64) -> Option<u64> {
+    (amount != UNLIMITED).then_some(amount)
+}
+
 fn value(limit: &TenantLimitEntry) -> Value {
-    let number = |amount: u64| (amount != UNLIMITED).then_some(amount);
     json!({
         "limit": limit.name, "value": number(limit.value), "default": number(limit.default),
         "least": limit.least, "most": number(limit.most),

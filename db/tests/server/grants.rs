@@ -1,7 +1,8 @@
 //! Grants through the whole server: what is granted works, all else is refused, and the end of a grant is at once.
 
 use wire::{
-    AdminRequest, Body, Condition, ExtensionResolved, GrantEntry, Request, Right, Status, Subject, TableId,
+    AdminRequest, Body, Condition, ExtensionDescription, ExtensionResolved, GrantEntry, Request, Right,
+    Status, Subject, TableId,
 };
 
 use super::client::{Client, Refused};
@@ -247,6 +248,15 @@ fn a_granted_extension_reaches_what_its_caller_has_and_nothing_of_its_owner() {
         );
     }
     assert_eq!(resolve(&mut eve, "ann/reacher"), Err(Status::UnknownExtension));
+    let describe = |client: &mut Client, name: &str| {
+        let answer =
+            client.control.ask(&AdminRequest::ExtensionDescribe { name }).map_err(|(status, _)| status);
+        answer.map(|body| ExtensionDescription::decode(&body).expect("a description"))
+    };
+    let seen = describe(&mut bob, "ann/reacher").expect("granted");
+    assert_eq!((seen.extension, seen.name.as_str(), seen.versions.len()), (granted, "ann/reacher", 0));
+    assert_eq!(seen.functions, describe(&mut ann, "reacher").expect("its own").functions);
+    assert_eq!(describe(&mut eve, "ann/reacher"), Err(Status::UnknownExtension));
 
     revoke(&mut ann, Subject::Extension, "reacher", "bob").expect("granted");
     assert_eq!(look(&mut bob, granted, 0, b"t").0, Status::UnknownExtension, "the end is at once");

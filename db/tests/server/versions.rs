@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use wire::{
-    Actor, AdminRequest, AuditEntry, Body, ExtensionDescription, ExtensionEntry, Placement, Request,
-    Standing, Status,
+    Actor, AdminRequest, AuditEntry, Body, ExtensionDescription, ExtensionEntry, LimitChange, Placement,
+    Request, Standing, Status,
 };
 
 use super::client::{Client, Refused};
@@ -154,7 +154,13 @@ fn a_description_counts_calls_and_errors_of_each_version() {
     }
     let described = describe(&mut client, "counter");
     assert_eq!((described.extension, described.standing.current), (extension, 2));
-    assert!(described.limits.iter().any(|limit| limit.name == "stack_bytes" && limit.value == 65_536));
+    let limit = |described: &ExtensionDescription, name: &str| {
+        described.limits.iter().find(|limit| limit.name == name).expect("a limit of this name").value
+    };
+    assert_eq!((limit(&described, "stack_bytes"), limit(&described, "cpu_us")), (65_536, 100_000));
+    let changes = vec![LimitChange { limit: "invocation_cpu_us", value: Some(7_000) }];
+    site.administrator().ask(&AdminRequest::TenantLimitsSet { name: "ann", changes }).expect("a tenant");
+    assert_eq!(limit(&describe(&mut client, "counter"), "cpu_us"), 7_000, "what is in force");
     let ends = |index: usize| -> Vec<(&str, u64)> {
         let ends = &described.versions[index].measured.ends;
         ends.iter().map(|end| (end.name.as_str(), end.value)).collect()

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use benches::machine;
 use builder::Package;
 use client::{Client, Completion, Error, PackageFile, Status};
 use tests::server::{Server, Settings, Tenant};
@@ -72,12 +73,7 @@ impl Stage {
 
     /// Bytes of memory that the server has in use.
     pub fn resident_bytes(&self) -> u64 {
-        let path = format!("/proc/{}/status", self.server.process());
-        let status = fs::read_to_string(path).expect("the server runs");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("Linux says so");
-        let kilobytes: u64 =
-            line.split_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a number");
-        kilobytes << 10
+        machine::resident_bytes(self.server.process()).expect("the server runs")
     }
 }
 

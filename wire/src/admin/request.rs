@@ -300,7 +300,7 @@ impl<'a> AdminRequest<'a> {
                 AdminRequest::ExtensionInstall { name, files, placement: Placement::read(&mut reader)? }
             }
             opcode::EXTENSION_LIST => AdminRequest::ExtensionList,
-            opcode::EXTENSION_DESCRIBE => AdminRequest::ExtensionDescribe { name: reader.name()? },
+            opcode::EXTENSION_DESCRIBE => AdminRequest::ExtensionDescribe { name: reader.qualified_name()? },
             opcode::EXTENSION_REMOVE => {
                 AdminRequest::ExtensionRemove { name: reader.name()?, version: reader.u32()? }
             }

@@ -1,6 +1,7 @@
 //! `splinter ext describe`: functions with what they take, limits, versions with what they cost so far.
 
 use super::super::failure::Failure;
+use super::super::limits;
 use super::super::output::{Answer, columns, moment, thousands};
 use client::{Client, FunctionEntry, FunctionMode, Measured, Standing, Statistic, VersionDescription};
 use serde_json::{Map, Value, json};
@@ -16,20 +17,27 @@ pub fn describe(client: &mut Client, name: &str) -> Result<Answer, Failure> {
             text.push_str(&format!("{:32}arguments: {arguments}\n", ""));
         }
     }
-    text.push_str(&format!("\n{}", columns(&versions(&found.versions, &found.standing))));
+    if found.versions.is_empty() {
+        text.push_str(&format!(
+            "\nversion {}; what it costs is shown to its owner\n",
+            found.standing.current
+        ));
+    } else {
+        text.push_str(&format!("\n{}", columns(&versions(&found.versions, &found.standing))));
+    }
     for version in &found.versions {
         if let Some(errors) = errors_of(&version.measured) {
             text.push_str(&format!("version {}: {errors}\n", version.version));
         }
     }
-    let limits: Vec<String> =
-        found.limits.iter().map(|limit| format!("{} {}", limit.name, thousands(limit.value))).collect();
-    text.push_str(&format!("\nlimits of an invocation: {}\n", limits.join(", ")));
+    let shown = |limit: &Statistic| format!("{} {}", limit.name, limits::text_of(&limit.name, limit.value));
+    let shown: Vec<String> = found.limits.iter().map(shown).collect();
+    text.push_str(&format!("\nlimits of an invocation: {}\n", shown.join(", ")));
     let functions: Vec<Value> = found.functions.iter().map(function_value).collect();
     let json = json!({
         "extension": found.name, "id": found.extension, "current": found.standing.current,
         "canary": found.standing.canary, "canary_percent": found.standing.canary_percent,
-        "pinned": found.standing.pinned, "functions": functions, "limits": named(&found.limits),
+        "pinned": found.standing.pinned, "functions": functions, "limits": limits_of(&found.limits),
         "versions": found.versions.iter().map(version_value).collect::<Vec<_>>(),
     });
     Ok(Answer::new(text, json))
@@ -107,6 +115,11 @@ fn version_value(found: &VersionDescription) -> Value {
         "timed": measured.timed, "ns_p50": measured.ns_p50, "ns_p99": measured.ns_p99,
         "ns_p999": measured.ns_p999,
     })
+}
+
+fn limits_of(limits: &[Statistic]) -> Value {
+    let one = |limit: &Statistic| (limit.name.clone(), Value::from(limits::number(limit.value)));
+    Value::Object(limits.iter().map(one).collect::<Map<_, _>>())
 }
 
 fn named(statistics: &[Statistic]) -> Value {

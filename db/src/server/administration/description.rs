@@ -1,34 +1,54 @@
-//! The description of an extension: functions, limits in force, versions and what their invocations came to.
+//! The description of an extension: functions, limits in force, versions and what their invocations came to. Whom it
+//! is granted to sees its functions, and the limits of its own invocations; what it costs is its owner's to know.
 
-use wire::{Body, ExtensionDescription, Measured, Standing, Statistic, VersionDescription};
+use wire::{Body, ExtensionDescription, Measured, Standing, Statistic, Subject, VersionDescription};
 
 use super::extensions::{functions, milliseconds, unknown};
+use super::grants;
 use crate::cluster::metadata::MetadataError;
 use crate::extension::measures::{ENDS, Tally};
 use crate::extension::registry::Installed;
 use crate::limits::{
-    ARENA_BYTES, COMMIT_TRIES_MAX, EXTENSION_LOG_LINES_MAX, EXTENSION_STACK_BYTES, INVOCATION_CPU_US_MAX,
-    INVOCATION_READS_MAX, INVOCATION_WALL_US_MAX, INVOCATION_YIELDS_MAX, TRANSACTION_BYTES,
-    TRANSACTION_READS_MAX, TRANSACTION_WRITES_MAX,
+    COMMIT_TRIES_MAX, EXTENSION_LOG_LINES_MAX, EXTENSION_STACK_BYTES, TRANSACTION_READS_MAX,
 };
 use crate::server::control::{Control, Refusal, lock};
 use crate::tenant::TenantId;
+use crate::tenant::account::Account;
+use crate::tenant::limit::TenantLimit;
 
 pub(super) fn describe(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
     // What is shown is in force: a switch that is under way comes to its end first.
     let _changing = lock(&control.changing);
-    let row = control.metadata.extension_find(tenant, name)?;
+    let limits = limits(&control.accounts.of(tenant));
+    let description = match grants::find(control, tenant, Subject::Extension, name) {
+        Some(grant) => {
+            let mut description = described(control, grant.row.owner, &grant.row.name, limits)?;
+            (description.extension, description.name) = (grant.row.id, name.to_owned());
+            description.versions.clear();
+            description
+        }
+        None => described(control, tenant, name, limits)?,
+    };
+    Ok(description.encode())
+}
+
+fn described(
+    control: &Control,
+    owner: TenantId,
+    name: &str,
+    limits: Vec<Statistic>,
+) -> Result<ExtensionDescription, Refusal> {
+    let row = control.metadata.extension_find(owner, name)?;
     let row = row.ok_or(MetadataError::NotFound).map_err(|_| unknown(name))?;
-    let lineage = control.registry.lineage(tenant, name).ok_or_else(|| unknown(name))?;
-    let description = ExtensionDescription {
+    let lineage = control.registry.lineage(owner, name).ok_or_else(|| unknown(name))?;
+    Ok(ExtensionDescription {
         extension: row.id,
         name: row.name,
         standing: Standing::from(&row.standing),
         functions: lineage.current().map_or_else(Vec::new, |installed| functions(installed)),
-        limits: limits(),
+        limits,
         versions: lineage.versions.values().map(|installed| version(installed)).collect(),
-    };
-    Ok(description.encode())
+    })
 }
 
 fn version(installed: &Installed) -> VersionDescription {
@@ -55,20 +75,21 @@ fn measured(tally: &Tally) -> Measured {
     }
 }
 
-/// What one invocation may use.
-fn limits() -> Vec<Statistic> {
+/// What one invocation of a tenant may use now.
+fn limits(account: &Account) -> Vec<Statistic> {
     let limits = [
-        ("cpu_us", INVOCATION_CPU_US_MAX),
-        ("wall_us", INVOCATION_WALL_US_MAX),
+        ("cpu_us", account.limit(TenantLimit::InvocationCpuUs)),
+        ("wall_us", account.limit(TenantLimit::InvocationWallUs)),
         ("stack_bytes", EXTENSION_STACK_BYTES as u64),
-        ("memory_bytes", ARENA_BYTES as u64),
-        ("reply_bytes", wire::limits::REPLY_BYTES_MAX as u64),
-        ("reads", u64::from(INVOCATION_READS_MAX)),
+        ("memory_bytes", account.limit(TenantLimit::InvocationArenaBytes)),
+        ("reply_bytes", account.limit(TenantLimit::InvocationReplyBytes)),
+        ("reads", account.limit(TenantLimit::InvocationReads)),
+        ("read_bytes", account.limit(TenantLimit::InvocationReadBytes)),
         ("validated_reads", TRANSACTION_READS_MAX as u64),
-        ("writes", TRANSACTION_WRITES_MAX as u64),
-        ("written_bytes", TRANSACTION_BYTES as u64),
+        ("writes", account.limit(TenantLimit::InvocationWrites)),
+        ("written_bytes", account.limit(TenantLimit::InvocationWriteBytes)),
         ("commit_tries", u64::from(COMMIT_TRIES_MAX)),
-        ("yields", u64::from(INVOCATION_YIELDS_MAX)),
+        ("yields", account.limit(TenantLimit::InvocationYields)),
         ("log_lines", u64::from(EXTENSION_LOG_LINES_MAX)),
     ];
     limits.map(|(name, value)| Statistic { name: name.to_owned(), value }).into()
