@@ -9,7 +9,10 @@ use std::path::PathBuf;
 
 use net::IdleStrategy;
 
-use crate::limits::{CORES_MAX, MEMORY_BYTES_MIN};
+use crate::limits::{
+    CORES_MAX, DESCRIPTORS_BESIDE_STREAMS, DESCRIPTORS_PER_CORE, DESCRIPTORS_PER_STREAM, MEMORY_BYTES_MIN,
+    STREAMS_LEAVING_MAX, STREAMS_MAX, STREAMS_RESERVE, TENANT_STREAMS_MAX,
+};
 
 /// What a server is started with.
 #[derive(Clone, Debug)]
@@ -35,9 +38,57 @@ pub struct Config {
     pub data_directory: PathBuf,
     /// What a worker does when there is nothing to do.
     pub idle: IdleStrategy,
+    /// How many streams of clients there may be.
+    pub streams: StreamLimits,
     /// Whether invocations are preempted, take turns by share and are accounted for. Only measurements of what
     /// that costs go without.
     pub isolation: bool,
+}
+
+/// How many streams there may be at a time, and for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamLimits {
+    /// All together.
+    pub places: usize,
+    /// Those of one tenant.
+    pub of_tenant: usize,
+    /// What tenants together leave to operators.
+    pub reserve: usize,
+}
+
+impl Default for StreamLimits {
+    fn default() -> Self {
+        Self { places: STREAMS_MAX, of_tenant: TENANT_STREAMS_MAX, reserve: STREAMS_RESERVE }
+    }
+}
+
+impl StreamLimits {
+    /// Descriptors that a server of so many cores needs for these and for everything else.
+    #[must_use]
+    pub const fn descriptors(&self, cores: usize) -> usize {
+        DESCRIPTORS_BESIDE_STREAMS
+            + cores * DESCRIPTORS_PER_CORE
+            + (self.places + STREAMS_LEAVING_MAX) * DESCRIPTORS_PER_STREAM
+    }
+
+    /// As many of these as a server of so many cores can have with so many descriptors; a tenant gets the same
+    /// part of fewer.
+    #[must_use]
+    pub fn within(self, descriptors: usize, cores: usize) -> Self {
+        let others = Self { places: 0, ..self }.descriptors(cores);
+        let places = descriptors.saturating_sub(others) / DESCRIPTORS_PER_STREAM;
+        if places >= self.places {
+            return self;
+        }
+        let of_tenant = (self.of_tenant * places / self.places).max(1);
+        Self { places, of_tenant, reserve: self.reserve.min(places / 4) }
+    }
+
+    /// Whether a tenant and an operator get in beside each other.
+    #[must_use]
+    pub const fn leave_room(&self) -> bool {
+        self.of_tenant > 0 && self.reserve > 0 && self.of_tenant + self.reserve <= self.places
+    }
 }
 
 /// Why a configuration cannot work.
@@ -67,6 +118,7 @@ impl Config {
             populate: false,
             data_directory,
             idle: IdleStrategy::default(),
+            streams: StreamLimits::default(),
             isolation: true,
         }
     }
@@ -88,6 +140,9 @@ impl Config {
                 "{} bytes of memory: at least {MEMORY_BYTES_MIN} are needed",
                 self.memory_bytes
             ));
+        }
+        if !self.streams.leave_room() {
+            return refuse(format!("{:?}: a tenant and an operator have to have room", self.streams));
         }
         let last_port = usize::from(self.listen.port()) + self.cores - 1;
         if self.listen.port() != 0 && last_port > usize::from(u16::MAX) {
@@ -149,7 +204,7 @@ pub fn parse_cpus(text: &str) -> Result<Vec<usize>, ConfigError> {
 mod tests {
     use std::path::PathBuf;
 
-    use super::{Config, parse_bytes, parse_cpus};
+    use super::{Config, StreamLimits, parse_bytes, parse_cpus};
 
     #[test]
     fn bytes_are_read_as_people_write_them() {
@@ -179,6 +234,23 @@ mod tests {
         assert!(Config { cores: 0, ..good.clone() }.check().is_err());
         assert!(Config { cores: 2, pin: vec![1], ..good.clone() }.check().is_err());
         assert!(Config { memory_bytes: 4096, ..good.clone() }.check().is_err());
+        let crowded = StreamLimits { places: 4, of_tenant: 4, reserve: 1 };
+        assert!(Config { streams: crowded, ..good.clone() }.check().is_err());
         assert!(Config { listen: ([127, 0, 0, 1], 65_535).into(), cores: 2, ..good }.check().is_err());
+    }
+
+    #[test]
+    fn streams_get_by_with_the_descriptors_there_are() {
+        let asked = StreamLimits::default();
+        assert_eq!(asked.within(asked.descriptors(4), 4), asked);
+        assert_eq!(asked.within(usize::MAX, 4), asked);
+        for descriptors in 0..asked.descriptors(1) {
+            let fewer = asked.within(descriptors, 1);
+            assert!(fewer.places < asked.places && fewer.of_tenant <= fewer.places / 4 + 1);
+            assert!(fewer.places == 0 || fewer.descriptors(1) <= descriptors);
+            assert!(fewer.places < 4 || fewer.leave_room(), "{fewer:?}");
+        }
+        let usual = asked.within(1024, 1);
+        assert!(usual.places > 350 && usual.reserve == asked.reserve, "{usual:?}");
     }
 }

@@ -111,8 +111,31 @@ pub const EXTENSION_VERSIONS_KEPT_MAX: usize = 5;
 /// Bytes of the name of a tenant, table or extension: the protocol's limit.
 pub const NAME_BYTES_MAX: usize = wire::limits::NAME_BYTES_MAX;
 
-/// TCP connections at a time, each served by a control thread.
-pub const CONNECTIONS_MAX: usize = 2048;
+/// Streams at a time, each served by a control thread. Fewer if the process may open fewer files.
+pub const STREAMS_MAX: usize = 2048;
+
+/// Streams of one tenant, so that no tenant takes all of them. A session does without a stream while it moves
+/// nothing large.
+pub const TENANT_STREAMS_MAX: usize = 512;
+
+/// Streams that tenants together leave to operators: a few commands at a time.
+pub const STREAMS_RESERVE: usize = 16;
+
+/// Streams that were closed to make room and whose threads have not ended yet: they do so at once, unless the
+/// machine is busy. Beyond them whoever comes waits.
+pub const STREAMS_LEAVING_MAX: usize = 32;
+
+/// How long whoever comes waits for those, in milliseconds.
+pub const STREAM_ROOM_MS: u64 = 1_000;
+
+/// Descriptors of a stream: its own, and one to close it by.
+pub const DESCRIPTORS_PER_STREAM: usize = 2;
+
+/// Descriptors of a worker: its socket, and what it sleeps in and is woken by, with room.
+pub const DESCRIPTORS_PER_CORE: usize = 8;
+
+/// Descriptors of everything else: readers of metrics, metadata, pipes of compilers, libraries being opened.
+pub const DESCRIPTORS_BESIDE_STREAMS: usize = 128;
 
 /// Stack of a control thread, in bytes. Its record buffers are on the heap.
 pub const CONTROL_STACK_BYTES: usize = 512 << 10;
@@ -297,6 +320,8 @@ const _: () = assert!(SESSION_BATCH_MESSAGES <= TENANT_BATCH_MESSAGES && CORES_M
 const _: () = assert!(STORED_REPLY_BYTES_MAX <= SESSION_REPLY_BYTES_MAX);
 const _: () = assert!(STORED_REPLY_BYTES_KEPT * WINDOW_RECORDS <= SESSION_REPLY_BYTES_MAX);
 const _: () = assert!(SESSIONS_PER_TENANT_MAX <= SESSIONS_MAX);
+const _: () = assert!(TENANT_STREAMS_MAX + STREAMS_RESERVE <= STREAMS_MAX);
+const _: () = assert!(METRICS_CONNECTIONS_MAX * DESCRIPTORS_PER_STREAM < DESCRIPTORS_BESIDE_STREAMS);
 const _: () = assert!(
     AUDIT_ENTRIES_READ_MAX as usize * (AUDIT_ACT_BYTES_MAX + 2 * NAME_BYTES_MAX + 256)
         <= wire::limits::STREAM_BODY_BYTES_MAX

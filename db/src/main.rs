@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser};
-use db::config::{Config, ConfigError, parse_bytes, parse_cpus};
+use db::config::{Config, ConfigError, StreamLimits, parse_bytes, parse_cpus};
 use db::server::administrator;
 use db::server::boot::Server;
 use db::server::process::{self, EndSignals};
@@ -130,6 +130,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
             "ISOLATION IS OFF: an extension that loops stops this server; only for measuring what isolation costs"
         );
     }
+    raise_descriptors(&config);
     let secret = config.data_directory.join(administrator::FILE_NAME);
     let server = Server::start(&config).map_err(|error| error.to_string())?;
     eprintln!("the administrator's secret is in {}", secret.display());
@@ -160,7 +161,20 @@ fn config(arguments: Arguments) -> Config {
         populate: arguments.populate,
         data_directory: arguments.data,
         idle: IdleStrategy { spin_us: arguments.idle_spin, yield_until_us: arguments.idle_yield },
+        streams: StreamLimits::default(),
         isolation: arguments.isolation == "on",
+    }
+}
+
+/// Asks for the descriptors of all streams; the server has fewer streams without them, and says so.
+fn raise_descriptors(config: &Config) {
+    let (before, wanted) = (process::descriptors(), config.streams.descriptors(config.cores));
+    match (before, process::raise_descriptors(wanted)) {
+        (Ok(before), Ok(now)) if now > before => {
+            tracing::info!(before, now, "the limit of open files was raised");
+        }
+        (_, Ok(_)) => {}
+        (_, Err(error)) => tracing::warn!(%error, "the limit of open files could not be raised"),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Workers, one per core: [`worker`] loops over [`dispatch`], which runs [`native`] requests and starts
 //! [`invocation`]s; replies go into [`outgoing`] frames. Control threads: [`listening`] accepts streams,
-//! each served by [`connection`], which opens sessions ([`opening`]), administers ([`administration`]) and
+//! as many as [`streams`] has places for, each served by [`connection`], which opens sessions ([`opening`]), administers ([`administration`]) and
 //! hands data requests to workers ([`stream_request`]). What control threads decide reaches the workers as
 //! [`change`]s to their [`catalog`]; what tenants let each other do is a [`grant`]. Workers
 //! know of each other by [`neighbours`], help out at each other's [`ports`]
@@ -33,4 +33,5 @@ pub mod process;
 pub mod refusal;
 pub mod sharing;
 pub mod stream_request;
+pub mod streams;
 pub mod worker;

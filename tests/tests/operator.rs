@@ -1,10 +1,10 @@
-//! What an operator meets: starts that are refused and say why, sessions that come and go.
+//! What an operator meets: starts that are refused and say why, few files that may be open, sessions that come and go.
 
 use std::process::{Command, Output};
 use std::time::Instant;
 
-use tests::raw::PATIENCE;
-use tests::server::{Server, binary};
+use tests::raw::{PATIENCE, RawStream};
+use tests::server::{Server, Settings, binary};
 
 /// Runs a server that is not to start.
 fn refused(arguments: &[&str]) -> Output {
@@ -42,6 +42,33 @@ fn a_log_in_a_file_has_no_colours() {
     server.stop();
     let log = server.log();
     assert!(log.contains("stopping") && !log.contains('\x1b'), "{log}");
+}
+
+/// A server whose process may open so many files, as `prlimit` writes it.
+fn with_files(files: &str) -> Server {
+    let wrapper = vec!["prlimit".into(), format!("--nofile={files}")];
+    Server::start_with(Settings { wrapper, ..Settings::default() })
+}
+
+#[test]
+fn where_few_files_may_be_open_there_are_fewer_streams_and_strangers_keep_nobody_out() {
+    let server = with_files("256:256");
+    assert!(server.log().contains("fewer streams than"), "{}", server.log());
+    let acme = server.tenant("acme");
+    let silent = || (0..200).map(|_| RawStream::connect(server.address()).expect("a listener"));
+    let mut held: Vec<RawStream> = silent().collect();
+    let mut client = server.client(&acme);
+    held.extend(silent());
+    let table = client.table_create("data").expect("the stream was left in peace");
+    client.put(table, b"k", b"v").expect("room");
+    server.admin().tenant_create("other").expect("the administrator is let in");
+    assert!(!server.log().contains("cannot accept"), "there were descriptors enough: {}", server.log());
+}
+
+#[test]
+fn the_limit_of_open_files_is_raised_as_far_as_it_may_be() {
+    let server = with_files("512:");
+    assert!(server.log().contains("the limit of open files was raised"), "{}", server.log());
 }
 
 #[test]

@@ -7,7 +7,11 @@
 //! What fails on the way up is a [`BootError`] and leaves no thread behind. On the way down streams end
 //! first, then workers, which answer what they hold.
 
-use std::fmt;
+mod error;
+mod workers;
+
+pub use error::BootError;
+
 use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +27,7 @@ use store::Store;
 
 use super::administration;
 use super::administrator;
-use super::change::{Change, ChangeSender, change_queue};
+use super::change::Change;
 use super::connection;
 use super::control::Control;
 use super::exposition;
@@ -31,16 +35,14 @@ use super::homes::Homes;
 use super::listening::{self, Reception};
 use super::neighbours::Neighbours;
 use super::populate;
-use super::ports::Ports;
-use super::process::pin_thread;
+use super::process;
 use super::refusal::{Rate, RefusalLimit};
-use super::worker::{Worker, WorkerParts};
+use super::streams::Streams;
 use crate::clock::Clock;
 use crate::cluster::metadata::Metadata;
-use crate::config::Config;
+use crate::config::{Config, StreamLimits};
 use crate::extension::registry::{Prepare, Registry};
 use crate::limits::{ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, HOUSEKEEPING_MS};
-use crate::metrics::WorkerMetrics;
 use crate::sched::watchdog::Watchdog;
 use crate::tenant::account::Accounts;
 
@@ -52,34 +54,6 @@ const VIEW: u64 = 1;
 
 /// Mode of directories that are made: what is in them is loaded as code, or opens sessions.
 const DIRECTORY_MODE: u32 = 0o700;
-
-/// Why a server did not start.
-#[derive(Debug)]
-pub struct BootError(String);
-
-impl BootError {
-    fn new(what: &str, error: impl fmt::Display) -> Self {
-        Self(format!("{what}: {error}"))
-    }
-
-    fn listening(place: &str, error: &io::Error) -> Self {
-        let next = match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                "; another server may run there: choose a port with --listen, 0 for a free one"
-            }
-            _ => "",
-        };
-        Self(format!("cannot listen on {place}: {error}{next}"))
-    }
-}
-
-impl fmt::Display for BootError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BootError {}
 
 /// What a server works on besides memory and threads.
 pub struct Devices<P: Port> {
@@ -144,6 +118,7 @@ impl Server {
     ) -> Result<Self, BootError> {
         let Devices { listener, ports, metadata, prepare } = devices;
         let clock = Clock::new();
+        let streams = Streams::new(stream_limits(config)?);
         let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
         let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
         let administrator = administrator::open(&config.data_directory)
@@ -164,7 +139,7 @@ impl Server {
         let frame_ports = ports.iter().map(|port| port.local().port()).collect();
         let neighbours = Arc::new(Neighbours::new(ports.iter().map(Port::waker)));
         let watchdog = start_watchdog(&neighbours, clock)?;
-        let started = start_workers(config, &store, ports, clock, &neighbours)?;
+        let started = workers::start(config, &store, ports, clock, &neighbours)?;
         let control = Arc::new(Control {
             clock,
             metadata,
@@ -176,6 +151,7 @@ impl Server {
             ports: frame_ports,
             view: VIEW,
             administrator,
+            streams,
             attempts: Mutex::new(RefusalLimit::new(ATTEMPTS)),
             sessions: Mutex::default(),
             tables: Mutex::default(),
@@ -296,6 +272,30 @@ fn no_thread(error: io::Error) -> BootError {
     BootError::new("cannot start a thread", error)
 }
 
+/// As many streams as the process may open files for.
+fn stream_limits(config: &Config) -> Result<StreamLimits, BootError> {
+    let descriptors =
+        process::descriptors().map_err(|error| BootError::new("the limit of open files", error))?;
+    let (asked, limits) = (config.streams, config.streams.within(descriptors, config.cores));
+    if !limits.leave_room() {
+        let wanted = asked.descriptors(config.cores);
+        let text = format!("{descriptors}, too few for any stream; {wanted} are wanted: raise `ulimit -n`");
+        return Err(BootError::new("the limit of open files", text));
+    }
+    if limits != asked {
+        let StreamLimits { places, of_tenant, reserve } = limits;
+        tracing::warn!(
+            descriptors,
+            streams = places,
+            of_tenant,
+            reserve,
+            "fewer streams than {}: the process may open too few files",
+            asked.places
+        );
+    }
+    Ok(limits)
+}
+
 /// The listener of the metrics port and its address.
 fn listen_for_readers(address: SocketAddr) -> Result<(Listener, SocketAddr), BootError> {
     Listener::bind(address)
@@ -303,70 +303,8 @@ fn listen_for_readers(address: SocketAddr) -> Result<(Listener, SocketAddr), Boo
         .map_err(|error| BootError::new(&format!("cannot show metrics on TCP {address}"), error))
 }
 
-struct StartedWorkers {
-    senders: Vec<ChangeSender>,
-    metrics: Vec<Arc<WorkerMetrics>>,
-    threads: Vec<JoinHandle<()>>,
-}
-
 fn start_watchdog(neighbours: &Arc<Neighbours>, clock: Clock) -> Result<Watchdog, BootError> {
     let neighbours = Arc::clone(neighbours);
     Watchdog::start(move || neighbours.help_the_absent(clock.now_us()))
         .map_err(|error| BootError::new("cannot start the watchdog", error))
-}
-
-fn start_workers<P: SharedPort + 'static>(
-    config: &Config,
-    store: &Arc<Store>,
-    ports: Vec<P>,
-    clock: Clock,
-    neighbours: &Arc<Neighbours>,
-) -> Result<StartedWorkers, BootError> {
-    let mut started = StartedWorkers { senders: Vec::new(), metrics: Vec::new(), threads: Vec::new() };
-    let handles: Arc<[P::Handle]> = ports.iter().map(P::handle).collect();
-    for (index, port) in ports.into_iter().enumerate() {
-        let (sender, changes) = change_queue(port.waker());
-        let metrics = Arc::new(WorkerMetrics::new());
-        let core = store.core(index);
-        let parts = WorkerParts {
-            core,
-            ports: Ports::new(port, index, Arc::clone(&handles)),
-            neighbours: Arc::clone(neighbours),
-            changes,
-            metrics: Arc::clone(&metrics),
-            clock,
-            idle: config.idle,
-            view: VIEW,
-            isolation: config.isolation,
-        };
-        let cpu = config.pin.get(index).copied();
-        let thread = thread::Builder::new()
-            .name(format!("worker-{index}"))
-            .spawn(move || run_worker(index, cpu, parts))
-            .map_err(|error| BootError::new("cannot start a worker", error));
-        started.senders.push(sender);
-        started.metrics.push(metrics);
-        match thread {
-            Ok(thread) => started.threads.push(thread),
-            Err(error) => {
-                for sender in &started.senders {
-                    sender.send(Change::Stop);
-                }
-                return Err(error);
-            }
-        }
-    }
-    Ok(started)
-}
-
-fn run_worker<P: SharedPort>(index: usize, cpu: Option<usize>, parts: WorkerParts<P>) {
-    if let Some(cpu) = cpu
-        && let Err(error) = pin_thread(cpu)
-    {
-        tracing::warn!(worker = index, cpu, %error, "the worker runs unpinned");
-    }
-    let result: io::Result<()> = Worker::new(parts).and_then(Worker::run);
-    if let Err(error) = result {
-        tracing::error!(worker = index, %error, "the worker ended");
-    }
 }

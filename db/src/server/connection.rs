@@ -18,9 +18,8 @@ use super::change::{Change, StreamRequest, answer_channel};
 use super::control::{Control, Refusal};
 use super::listening::Reception;
 use super::opening::{self, Role};
-use crate::limits::{
-    CONNECTIONS_MAX, OPENING_BYTES_MAX, OPENING_TIMEOUT_MS, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS,
-};
+use super::streams::Place;
+use crate::limits::{OPENING_BYTES_MAX, OPENING_TIMEOUT_MS, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS};
 use crate::session::{Answer, Session};
 
 /// Bytes of a record's header behind the length.
@@ -32,15 +31,15 @@ pub fn reception(control: &Arc<Control>, stopping: &Arc<AtomicBool>) -> Receptio
     let (control, stopping) = (Arc::clone(control), Arc::clone(stopping));
     Reception {
         name: "stream",
-        connections_max: CONNECTIONS_MAX,
-        serve: Box::new(move |stream, peer| serve(&control, stream, peer, &stopping)),
+        streams: Arc::clone(&control.streams),
+        serve: Box::new(move |stream, peer, place| serve(&control, stream, (peer, place), &stopping)),
         turn_away,
     }
 }
 
 /// Serves a stream until its peer leaves, its session ends, or the server stops.
-fn serve(control: &Control, mut stream: Stream, peer: SocketAddr, stopping: &AtomicBool) {
-    let Some(role) = open(control, &mut stream, peer) else { return };
+fn serve(control: &Control, mut stream: Stream, from: (SocketAddr, &Place), stopping: &AtomicBool) {
+    let Some(role) = open(control, &mut stream, from) else { return };
     match role {
         Role::Administrator => converse(control, &mut stream, &Role::Administrator, stopping),
         Role::Tenant(session) => {
@@ -53,17 +52,17 @@ fn serve(control: &Control, mut stream: Stream, peer: SocketAddr, stopping: &Ato
 
 /// Tells a peer that there are as many streams as may be, and closes. The answer fits the socket's buffer.
 fn turn_away(mut stream: Stream) {
-    answer_record(&mut stream, 0, Status::LimitExceeded, b"the server has as many connections as it may");
+    answer_record(&mut stream, 0, Status::LimitExceeded, b"the server has as many streams as it may");
 }
 
-fn open(control: &Control, stream: &mut Stream, peer: SocketAddr) -> Option<Role> {
+fn open(control: &Control, stream: &mut Stream, (peer, place): (SocketAddr, &Place)) -> Option<Role> {
     let mut record = Vec::new();
     let timeout = Duration::from_millis(OPENING_TIMEOUT_MS);
     let limit = HEAD_BYTES + OPENING_BYTES_MAX;
     let opened = match stream.read_record(&mut record, timeout, limit) {
         Ok(()) => RecordHeader::split(&record)
             .map_err(Refusal::from)
-            .and_then(|(header, body)| opening::open(control, header.code, body, peer)),
+            .and_then(|(header, body)| opening::open(control, place, (header.code, body), peer)),
         Err(StreamError::TooLarge { .. }) => Err(Status::Malformed.into()),
         Err(_) => return None,
     };

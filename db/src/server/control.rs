@@ -18,6 +18,7 @@ use super::change::{Change, ChangeSender, broadcast};
 use super::grant::Grant;
 use super::homes::{Homes, Look, Move};
 use super::refusal::RefusalLimit;
+use super::streams::Streams;
 use crate::clock::Clock;
 use crate::cluster::metadata::{Metadata, MetadataError, StandingError};
 use crate::extension::log::ExtensionLog;
@@ -138,6 +139,8 @@ pub struct Control {
     pub view: u64,
     /// What is kept of the administrator's secret.
     pub administrator: SecretHash,
+    /// Who has a stream of clients.
+    pub streams: Arc<Streams>,
     /// How often a source may be wrong.
     pub attempts: Mutex<RefusalLimit>,
     /// Open sessions by token.
@@ -238,10 +241,15 @@ impl Control {
         self.metrics.iter().filter(|metrics| Arc::strong_count(metrics) == 1).count()
     }
 
-    /// What is done now and then: ends idle sessions, unloads code that nobody uses any more.
+    /// What is done now and then: ends idle sessions, unloads code that nobody uses any more, says what streams
+    /// were closed or refused.
     pub fn tidy(&self) {
         self.close_idle_sessions();
         self.registry.collect();
+        if let Some(counts) = self.streams.news() {
+            let (closed, turned_away, refused) = (counts.evicted, counts.turned_away, counts.refused);
+            tracing::warn!(closed, turned_away, refused, "more streams were asked for than there may be");
+        }
     }
 
     /// Moves the home of one tenant if the load asks for it.

@@ -14,6 +14,7 @@ mod cores;
 mod extensions;
 mod http;
 mod store;
+mod streams;
 mod tenants;
 mod text;
 
@@ -24,6 +25,8 @@ use std::sync::{Arc, Mutex};
 use super::control::{Control, Refusal, lock};
 use super::listening::Reception;
 use super::refusal::{Rate, RefusalLimit};
+use super::streams::{Holder, Place, Streams};
+use crate::config::StreamLimits;
 use crate::limits::{METRICS_CONNECTIONS_MAX, METRICS_REQUESTS_BURST, METRICS_REQUESTS_PER_SECOND};
 use extensions::Versions;
 use http::{Answer, Fault, Request};
@@ -39,12 +42,15 @@ pub fn reception(control: &Arc<Control>) -> Reception {
     let control = Arc::clone(control);
     let rate = Rate { burst: METRICS_REQUESTS_BURST, per_second: METRICS_REQUESTS_PER_SECOND };
     let requests = Mutex::new(RefusalLimit::new(rate));
+    // Nobody here is a tenant.
+    let places = METRICS_CONNECTIONS_MAX;
+    let streams = Streams::new(StreamLimits { places, of_tenant: 0, reserve: places });
     Reception {
         name: "metrics",
-        connections_max: METRICS_CONNECTIONS_MAX,
-        serve: Box::new(move |stream, peer| {
+        streams,
+        serve: Box::new(move |stream, peer, place| {
             // Who leaves before it has its answer gets none.
-            let _ = serve(&control, &requests, stream.into_socket(), peer);
+            let _ = serve(&control, &requests, stream.into_socket(), (peer, place));
         }),
         turn_away: |stream| http::turn_away(stream.into_socket()),
     }
@@ -55,7 +61,7 @@ fn serve(
     control: &Control,
     requests: &Mutex<RefusalLimit>,
     mut socket: TcpStream,
-    peer: SocketAddr,
+    (peer, place): (SocketAddr, &Place),
 ) -> io::Result<()> {
     let request = match Request::read(&mut socket) {
         Ok(request) => request,
@@ -64,6 +70,10 @@ fn serve(
     };
     if !lock(requests).take_for(peer, control.clock.now_us()) {
         return Answer::refuse(socket, "429 Too Many Requests");
+    }
+    if place.take(Holder::Operator).is_err() {
+        // Its place was wanted before it had said anything.
+        return Ok(());
     }
     match request.path.as_str() {
         "/metrics" => metrics(control, &request, socket),
@@ -128,6 +138,7 @@ impl Snapshot {
         text.sample(&[("of", "versions")], self.versions.left_out)?;
         cores::write(control, text)?;
         store::write(control, text)?;
+        streams::write(control, text)?;
         self.tenants.write(text)?;
         self.versions.write(text)
     }

@@ -3,7 +3,8 @@
 //! A tenant proves itself by its secret, a further stream by the token of its session, the administrator by
 //! the secret in the data directory. Whoever fails gets one typed refusal and is cut off; whoever fails too
 //! often from one source prefix hears `Retry` until his bucket fills again. A right secret is never turned
-//! away for the wrong ones of a neighbour.
+//! away for the wrong ones of a neighbour. Who proved himself takes the stream's place before anything is made
+//! for him.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use wire::{Body, OpenRequest, Opened, SessionLimits, Status, VersionRange};
 
 use super::control::{Control, Refusal, lock};
+use super::streams::{Holder, NoPlace, Place};
 use crate::limits::SESSION_CREDITS;
 use crate::session::Session;
 
@@ -29,20 +31,21 @@ pub enum Role {
 /// The refusal to answer before the stream is closed.
 pub fn open(
     control: &Control,
-    opcode: u8,
-    body: &[u8],
+    place: &Place,
+    (opcode, body): (u8, &[u8]),
     peer: SocketAddr,
 ) -> Result<(Role, Vec<u8>), Refusal> {
     let (version, request) = OpenRequest::decode(opcode, body)?;
     match request {
         OpenRequest::Session { tenant, secret } => {
-            let session = open_session(control, tenant, secret, peer)?;
+            let session = open_session(control, place, (tenant, secret), peer)?;
             let answer = opened(control, &session, version, 1).encode();
             Ok((Role::Tenant(session), answer))
         }
         OpenRequest::Attach { token } => {
             let open = lock(&control.sessions).get(&token).cloned();
             let Some(open) = open else { return Err(wrong(control, peer, Status::BadToken)) };
+            place.take(Holder::Tenant(open.session.tenant))?;
             let answer = opened(control, &open.session, version, open.session.ring.next_sequence()).encode();
             Ok((Role::Tenant(open.session), answer))
         }
@@ -50,6 +53,7 @@ pub fn open(
             if !control.administrator.matches(secret.as_bytes()) {
                 return Err(wrong(control, peer, Status::BadSecret));
             }
+            place.take(Holder::Operator)?;
             Ok((Role::Administrator, Vec::new()))
         }
     }
@@ -67,8 +71,8 @@ pub fn refusal_body(refusal: &Refusal) -> Vec<u8> {
 
 fn open_session(
     control: &Control,
-    tenant: &str,
-    secret: &str,
+    place: &Place,
+    (tenant, secret): (&str, &str),
     peer: SocketAddr,
 ) -> Result<Arc<Session>, Refusal> {
     let Some(row) = control.metadata.tenant_find(tenant)? else {
@@ -77,7 +81,21 @@ fn open_session(
     if !row.secret.matches(secret.as_bytes()) {
         return Err(wrong(control, peer, Status::BadSecret));
     }
+    place.take(Holder::Tenant(row.id))?;
     control.open_session(row.id, tenant, peer)
+}
+
+impl From<NoPlace> for Refusal {
+    fn from(refused: NoPlace) -> Self {
+        match refused {
+            NoPlace::OfTenant => Self::new(Status::LimitExceeded, "the tenant has as many streams as it may"),
+            NoPlace::OfTenants => {
+                Self::new(Status::LimitExceeded, "the server has as many streams of tenants as it may")
+            }
+            // Nobody hears it.
+            NoPlace::Closed => Status::Unavailable.into(),
+        }
+    }
 }
 
 fn wrong(control: &Control, peer: SocketAddr, status: Status) -> Refusal {

@@ -1,4 +1,4 @@
-//! What a server asks of the operating system as a process: signals, CPUs.
+//! What a server asks of the operating system as a process: signals, CPUs, descriptors.
 //!
 //! Signals are blocked before any thread starts and waited for by the main thread, so that no handler runs
 //! anywhere. Pinning is a wish: where it is refused the server runs unpinned and says so.
@@ -69,6 +69,38 @@ pub fn machine_memory_bytes() -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
+/// Lets the process open as many files as `wanted`, or as the hard limit allows; gives how many it may open now.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn raise_descriptors(wanted: usize) -> io::Result<usize> {
+    let mut limit = descriptor_limit()?;
+    let raised = (wanted as libc::rlim_t).min(limit.rlim_max);
+    if raised > limit.rlim_cur {
+        limit.rlim_cur = raised;
+        // SAFETY: the limit is live, and read alone.
+        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    descriptors()
+}
+
+/// How many files the process may open.
+///
+/// # Errors
+/// When the kernel does not say.
+pub fn descriptors() -> io::Result<usize> {
+    descriptor_limit().map(|limit| usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
+}
+
+fn descriptor_limit() -> io::Result<libc::rlimit> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is live and ours to be written.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    if result == 0 { Ok(limit) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Keeps the calling thread on one CPU.
 ///
 /// # Errors
@@ -88,7 +120,16 @@ pub fn pin_thread(cpu: usize) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{machine_memory_bytes, pin_thread};
+    use super::{descriptors, machine_memory_bytes, pin_thread, raise_descriptors};
+
+    #[test]
+    fn descriptors_are_raised_as_far_as_they_may_and_never_lowered() {
+        let before = descriptors().expect("a limit");
+        assert_eq!(raise_descriptors(1).expect("nothing to do"), before);
+        let raised = raise_descriptors(before + 1).expect("the kernel allows what it said it would");
+        assert!(raised == before || raised == before + 1);
+        assert_eq!(descriptors().expect("a limit"), raised);
+    }
 
     #[test]
     fn the_memory_of_the_machine_is_known() {

@@ -8,6 +8,25 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::limits::SOURCE_BUCKETS;
 
+/// Where something comes from, as far as sources are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SourcePrefix(u64);
+
+impl SourcePrefix {
+    /// The prefix of an address.
+    #[must_use]
+    pub fn of(source: IpAddr) -> Self {
+        Self(match source.to_canonical() {
+            IpAddr::V4(address) => u64::from(address.to_bits() >> 8),
+            IpAddr::V6(address) => (address.to_bits() >> 80) as u64 | 1 << 63,
+        })
+    }
+
+    fn bucket(self) -> usize {
+        (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % SOURCE_BUCKETS
+    }
+}
+
 /// Rate of one kind of answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
@@ -43,7 +62,7 @@ impl RefusalLimit {
 
     /// Takes one answer for `source` if there is one.
     pub fn take(&mut self, source: IpAddr, now_us: u64) -> bool {
-        let bucket = &mut self.buckets[prefix_hash(source) % SOURCE_BUCKETS];
+        let bucket = &mut self.buckets[SourcePrefix::of(source).bucket()];
         let full = u64::from(self.rate.burst) * WHOLE;
         let elapsed_us = now_us.saturating_sub(bucket.filled_us);
         let gained = elapsed_us.saturating_mul(u64::from(self.rate.per_second));
@@ -60,14 +79,6 @@ impl RefusalLimit {
     pub fn take_for(&mut self, peer: SocketAddr, now_us: u64) -> bool {
         self.take(peer.ip(), now_us)
     }
-}
-
-fn prefix_hash(source: IpAddr) -> usize {
-    let prefix = match source.to_canonical() {
-        IpAddr::V4(address) => u64::from(address.to_bits() >> 8),
-        IpAddr::V6(address) => (address.to_bits() >> 80) as u64 | 1 << 63,
-    };
-    (prefix.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
 }
 
 #[cfg(test)]

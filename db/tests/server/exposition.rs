@@ -185,13 +185,15 @@ fn connections_that_say_nothing_are_limited_in_number_and_time() {
     let directory = tempfile::tempdir().expect("a directory");
     let site = Site::start(directory.path(), 1, 1);
     let (mut ann, table) = site.tenant_with_table("ann");
-    let mut silent: Vec<TcpStream> = (0..METRICS_CONNECTIONS_MAX).map(|_| connect(&site)).collect();
-    silent[0].write_all(b"GET /metrics HT").expect("the server reads");
-    let further = answer(connect(&site));
-    assert!(further.is_empty() || status(&further) == "503", "{further}");
+    let mut silent: Vec<TcpStream> = (0..3 * METRICS_CONNECTIONS_MAX).map(|_| connect(&site)).collect();
+    let last = silent.len() - 1;
+    silent[last].write_all(b"GET /metrics HT").expect("the server reads");
     assert_eq!(ann.status(&Request::Get { table, key: b"k" }), Status::NotFound);
+    // Who asks something gets a place, for which the oldest of them is closed.
+    scrape(&site);
+    // Of the others some stay until their time is over.
     for socket in silent {
-        assert_eq!(status(&answer(socket)), "408");
+        assert!(["none", "408"].contains(&status(&answer(socket))));
     }
     scrape(&site);
 }

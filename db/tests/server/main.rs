@@ -14,6 +14,7 @@ mod installing;
 mod isolation;
 mod limits;
 mod logs;
+mod places;
 mod rates;
 mod restart;
 mod stealing;
@@ -27,7 +28,7 @@ use std::sync::OnceLock;
 
 use builder::{BuildError, Toolchain};
 use db::cluster::metadata::Metadata;
-use db::config::Config;
+use db::config::{Config, StreamLimits};
 use db::extension::registry::Prepare;
 use db::server::administrator;
 use db::server::boot::{Devices, Server};
@@ -57,22 +58,26 @@ impl Site {
         Self::start_with(directory, seed, 1, metadata, Box::new(|| Ok(toolchain())))
     }
 
+    /// A server with so few streams.
+    fn start_crowded(directory: &Path, streams: StreamLimits) -> Self {
+        let no_toolchain = || Err(BuildError::ToolchainMissing { why: "this test needs none".to_owned() });
+        let config = Config { streams, ..config(directory, 1) };
+        Self::start_config(&config, 1, file(directory), Box::new(no_toolchain))
+    }
+
     fn start_with(directory: &Path, seed: u64, cores: usize, metadata: Metadata, prepare: Prepare) -> Self {
+        Self::start_config(&config(directory, cores), seed, metadata, prepare)
+    }
+
+    fn start_config(config: &Config, seed: u64, metadata: Metadata, prepare: Prepare) -> Self {
         let network = LoopbackNetwork::new(seed, Faults::default(), LoopbackClock::Real);
-        let ports: Vec<LoopbackPort> = (0..cores).map(|_| network.port().expect("a port")).collect();
+        let ports: Vec<LoopbackPort> = (0..config.cores).map(|_| network.port().expect("a port")).collect();
         let addresses = ports.iter().map(LoopbackPort::local).collect();
         let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a listener");
-        let config = Config {
-            cores,
-            memory_bytes: 64 << 20,
-            segment_bytes: 4 << 20,
-            huge_pages: false,
-            metrics: Some(([127, 0, 0, 1], 0).into()),
-            ..Config::new(directory.to_owned())
-        };
         let devices = Devices { listener, ports, metadata, prepare };
-        let server = Server::start_over(&config, devices).expect("a server");
-        let secret = std::fs::read_to_string(directory.join(administrator::FILE_NAME)).expect("the secret");
+        let server = Server::start_over(config, devices).expect("a server");
+        let secret = std::fs::read_to_string(config.data_directory.join(administrator::FILE_NAME));
+        let secret = secret.expect("the secret");
         Self { server, network, cores: addresses, administrator: secret.trim().to_owned() }
     }
 
@@ -105,6 +110,18 @@ impl Site {
         let table = client.create_table("t");
         let other = self.client(tenant, &secret);
         (client, other, table)
+    }
+}
+
+/// Of a small server.
+fn config(directory: &Path, cores: usize) -> Config {
+    Config {
+        cores,
+        memory_bytes: 64 << 20,
+        segment_bytes: 4 << 20,
+        huge_pages: false,
+        metrics: Some(([127, 0, 0, 1], 0).into()),
+        ..Config::new(directory.to_owned())
     }
 }
 

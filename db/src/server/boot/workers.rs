@@ -1,0 +1,84 @@
+//! Starts the threads of the workers, each over its part of the store and its port.
+//!
+//! A worker that does not start takes those before it along. One that ends with an error says so; the main thread
+//! sees that it ended.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use net::SharedPort;
+use store::Store;
+
+use super::{BootError, VIEW};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::metrics::WorkerMetrics;
+use crate::server::change::{Change, ChangeSender, change_queue};
+use crate::server::neighbours::Neighbours;
+use crate::server::ports::Ports;
+use crate::server::process::pin_thread;
+use crate::server::worker::{Worker, WorkerParts};
+
+/// Workers that run, in the order of their cores.
+pub(super) struct Started {
+    pub(super) senders: Vec<ChangeSender>,
+    pub(super) metrics: Vec<Arc<WorkerMetrics>>,
+    pub(super) threads: Vec<JoinHandle<()>>,
+}
+
+pub(super) fn start<P: SharedPort + 'static>(
+    config: &Config,
+    store: &Arc<Store>,
+    ports: Vec<P>,
+    clock: Clock,
+    neighbours: &Arc<Neighbours>,
+) -> Result<Started, BootError> {
+    let mut started = Started { senders: Vec::new(), metrics: Vec::new(), threads: Vec::new() };
+    let handles: Arc<[P::Handle]> = ports.iter().map(P::handle).collect();
+    for (index, port) in ports.into_iter().enumerate() {
+        let (sender, changes) = change_queue(port.waker());
+        let metrics = Arc::new(WorkerMetrics::new());
+        let core = store.core(index);
+        let parts = WorkerParts {
+            core,
+            ports: Ports::new(port, index, Arc::clone(&handles)),
+            neighbours: Arc::clone(neighbours),
+            changes,
+            metrics: Arc::clone(&metrics),
+            clock,
+            idle: config.idle,
+            view: VIEW,
+            isolation: config.isolation,
+        };
+        let cpu = config.pin.get(index).copied();
+        let thread = thread::Builder::new()
+            .name(format!("worker-{index}"))
+            .spawn(move || run_worker(index, cpu, parts))
+            .map_err(|error| BootError::new("cannot start a worker", error));
+        started.senders.push(sender);
+        started.metrics.push(metrics);
+        match thread {
+            Ok(thread) => started.threads.push(thread),
+            Err(error) => {
+                for sender in &started.senders {
+                    sender.send(Change::Stop);
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(started)
+}
+
+fn run_worker<P: SharedPort>(index: usize, cpu: Option<usize>, parts: WorkerParts<P>) {
+    if let Some(cpu) = cpu
+        && let Err(error) = pin_thread(cpu)
+    {
+        tracing::warn!(worker = index, cpu, %error, "the worker runs unpinned");
+    }
+    let result: io::Result<()> = Worker::new(parts).and_then(Worker::run);
+    if let Err(error) = result {
+        tracing::error!(worker = index, %error, "the worker ended");
+    }
+}

@@ -1,0 +1,260 @@
+//! Who has a stream of the server, so that nobody keeps others out.
+//!
+//! ```text
+//!                    right secret or token               ┌─▶ Tenant     within its own bound, beside a reserve
+//!   accepted ──▶ Unopened ─────────── take ──────────────┤
+//!                    │                                   └─▶ Operator   always
+//!                    └── closed to make room ──▶ Leaving ──▶ gone when its thread ends
+//! ```
+//! A stranger has a place as long as nobody else wants it: when all are taken, the oldest unopened stream of the
+//! source prefix that has most of those is closed for the one that comes. Tenants have a bound each, and together
+//! leave a reserve, in which operators open their streams whatever tenants do. Places come back by themselves.
+//!
+//! One lock, held for a look over all places: some microseconds, on control threads alone.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use net::StreamCloser;
+
+use super::refusal::SourcePrefix;
+use crate::config::StreamLimits;
+use crate::limits::STREAMS_LEAVING_MAX;
+use crate::tenant::TenantId;
+
+/// All streams of one listener.
+pub struct Streams {
+    limits: StreamLimits,
+    state: Mutex<State>,
+    /// Raised when a stream is gone.
+    gone: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// By number, which is by age.
+    held: BTreeMap<u64, (StreamCloser, Standing)>,
+    latest: u64,
+    counts: Counts,
+    reported: Counts,
+}
+
+/// What a stream has shown so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Nothing; it came from there.
+    Unopened(SourcePrefix),
+    /// Nothing, and it was closed for another one.
+    Leaving,
+    /// That it is a tenant's.
+    Tenant(TenantId),
+    /// That it is an operator's.
+    Operator,
+}
+
+/// Whose a stream turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A tenant's.
+    Tenant(TenantId),
+    /// An operator's: the administrator's, or that of a reader of metrics.
+    Operator,
+}
+
+/// Why a stream was not given to its holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoPlace {
+    /// The tenant has as many as it may.
+    OfTenant,
+    /// Tenants together have as many as they may.
+    OfTenants,
+    /// It was closed for another one meanwhile.
+    Closed,
+}
+
+/// What became of streams since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Closed before they had opened anything, for one that came.
+    pub evicted: u64,
+    /// Turned away, since there was no place and nobody to be closed.
+    pub turned_away: u64,
+    /// Refused to a tenant by a bound.
+    pub refused: u64,
+}
+
+/// Streams there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Of whoever has opened nothing yet.
+    pub unopened: usize,
+    /// Closed, their threads about to end.
+    pub leaving: usize,
+    /// Of tenants.
+    pub tenants: usize,
+    /// Of operators.
+    pub operators: usize,
+    /// What became of others.
+    pub counts: Counts,
+}
+
+/// The place of one stream, for as long as its thread lives.
+pub struct Place {
+    streams: Arc<Streams>,
+    number: u64,
+}
+
+impl Streams {
+    /// No streams yet.
+    #[must_use]
+    pub fn new(limits: StreamLimits) -> Arc<Self> {
+        Arc::new(Self { limits, state: Mutex::default(), gone: Condvar::new() })
+    }
+
+    /// Gives a fresh stream a place; `None` when all are held by tenants and operators. Waits at most `patience`
+    /// for the thread of a stream that was closed, and only when many of those have not ended yet.
+    pub fn enter(
+        self: &Arc<Self>,
+        closer: StreamCloser,
+        from: SourcePrefix,
+        patience: Duration,
+    ) -> Option<Place> {
+        let mut state = self.lock();
+        if state.held.len() - state.leaving() >= self.limits.places && !state.evict() {
+            state.counts.turned_away += 1;
+            return None;
+        }
+        let threads_max = self.limits.places + STREAMS_LEAVING_MAX;
+        let is_full = |state: &mut State| state.held.len() >= threads_max;
+        let waited = self.gone.wait_timeout_while(state, patience, is_full);
+        (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if is_full(&mut state) {
+            state.counts.turned_away += 1;
+            return None;
+        }
+        state.latest += 1;
+        let number = state.latest;
+        state.held.insert(number, (closer, Standing::Unopened(from)));
+        Some(Place { streams: Arc::clone(self), number })
+    }
+
+    /// Closes all.
+    pub fn close_all(&self) {
+        for (closer, _) in self.lock().held.values() {
+            closer.close();
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        let state = self.lock();
+        let mut census = Census { counts: state.counts, ..Census::default() };
+        for (_, standing) in state.held.values() {
+            match standing {
+                Standing::Unopened(_) => census.unopened += 1,
+                Standing::Leaving => census.leaving += 1,
+                Standing::Tenant(_) => census.tenants += 1,
+                Standing::Operator => census.operators += 1,
+            }
+        }
+        census
+    }
+
+    /// What became of streams if it was not said yet: called now and then, so that a crowd fills no log.
+    pub fn news(&self) -> Option<Counts> {
+        let mut state = self.lock();
+        let counts = state.counts;
+        (std::mem::replace(&mut state.reported, counts) != counts).then_some(counts)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn leaving(&self) -> usize {
+        self.held.values().filter(|(_, standing)| *standing == Standing::Leaving).count()
+    }
+
+    /// Closes the oldest unopened stream of the prefix that has most of them; false when there is none.
+    fn evict(&mut self) -> bool {
+        let mut prefixes: HashMap<SourcePrefix, (usize, u64)> = HashMap::new();
+        for (number, (_, standing)) in &self.held {
+            if let Standing::Unopened(from) = standing {
+                prefixes.entry(*from).or_insert((0, *number)).0 += 1;
+            }
+        }
+        // Of prefixes with as many the one that was there first.
+        let most = prefixes.into_values().max_by_key(|(streams, oldest)| (*streams, u64::MAX - *oldest));
+        let Some((closer, standing)) = most.and_then(|(_, oldest)| self.held.get_mut(&oldest)) else {
+            return false;
+        };
+        closer.close();
+        *standing = Standing::Leaving;
+        self.counts.evicted += 1;
+        true
+    }
+
+    /// Whether a tenant may have one more.
+    fn admit(&self, tenant: TenantId, limits: StreamLimits) -> Result<(), NoPlace> {
+        let (mut own, mut all) = (0, 0);
+        for (_, standing) in self.held.values() {
+            if let Standing::Tenant(holder) = standing {
+                all += 1;
+                own += usize::from(*holder == tenant);
+            }
+        }
+        if own >= limits.of_tenant {
+            return Err(NoPlace::OfTenant);
+        }
+        if all + limits.reserve >= limits.places { Err(NoPlace::OfTenants) } else { Ok(()) }
+    }
+}
+
+impl Place {
+    /// Number of the stream; later ones have larger ones.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Gives the stream to whose it turned out to be, before anything is made for him.
+    ///
+    /// # Errors
+    /// Why not; the stream is to end then.
+    pub fn take(&self, holder: Holder) -> Result<(), NoPlace> {
+        let mut state = self.streams.lock();
+        let is_leaving =
+            state.held.get(&self.number).is_none_or(|(_, standing)| *standing == Standing::Leaving);
+        if is_leaving {
+            return Err(NoPlace::Closed);
+        }
+        let fresh = match holder {
+            Holder::Operator => Standing::Operator,
+            Holder::Tenant(tenant) => match state.admit(tenant, self.streams.limits) {
+                Ok(()) => Standing::Tenant(tenant),
+                Err(refused) => {
+                    state.counts.refused += 1;
+                    return Err(refused);
+                }
+            },
+        };
+        if let Some((_, standing)) = state.held.get_mut(&self.number) {
+            *standing = fresh;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.streams.lock().held.remove(&self.number);
+        self.streams.gone.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! Places against a plain model of the rules, by random steps, over real sockets; and what the model has no word for.
+
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use net::{Stream, StreamCloser};
+
+use super::{Census, Counts, Holder, NoPlace, Place, Streams};
+use crate::config::StreamLimits;
+use crate::limits::STREAMS_LEAVING_MAX;
+use crate::server::refusal::SourcePrefix;
+use crate::tenant::TenantId;
+
+const LIMITS: StreamLimits = StreamLimits { places: 12, of_tenant: 4, reserve: 3 };
+
+/// Long enough for whatever ends at all.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A connection: the peer's end, and what closes the server's.
+fn connection(listener: &TcpListener) -> (TcpStream, StreamCloser) {
+    let peer = TcpStream::connect(listener.local_addr().expect("an address")).expect("a listener");
+    let (socket, _) = listener.accept().expect("a connection");
+    let stream = Stream::over(socket, PATIENCE).expect("a working socket");
+    (peer, stream.closer().expect("a descriptor"))
+}
+
+fn listener() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").expect("a listener")
+}
+
+fn prefix(number: u8) -> SourcePrefix {
+    SourcePrefix::of(IpAddr::V4(Ipv4Addr::new(192, 0, number, 7)))
+}
+
+/// Whether the server's end is open, or will be closed in a moment, as it is said to be.
+fn is_open(peer: &mut TcpStream, expected: bool) -> bool {
+    peer.set_nonblocking(expected).expect("a working socket");
+    peer.set_read_timeout(Some(PATIENCE)).expect("a working socket");
+    match peer.read(&mut [0]) {
+        Ok(0) => false,
+        Ok(_) => panic!("nobody wrote"),
+        Err(error) => {
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+            true
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Unopened(u8),
+    Leaving,
+    Tenant(u32),
+    Operator,
+}
+
+/// A stream as the model and as the server have it.
+struct Entry {
+    kind: Kind,
+    place: Place,
+    peer: TcpStream,
+}
+
+/// The streams in the order of their age.
+struct Model {
+    streams: Arc<Streams>,
+    listener: TcpListener,
+    entries: Vec<Entry>,
+    counts: Counts,
+}
+
+impl Model {
+    fn count(&self, is_so: impl Fn(Kind) -> bool) -> usize {
+        self.entries.iter().filter(|entry| is_so(entry.kind)).count()
+    }
+
+    fn staying(&self) -> usize {
+        self.count(|kind| kind != Kind::Leaving)
+    }
+
+    /// Whom the rules send away: of the prefixes with most unopened streams the one that was there first, of its
+    /// streams the oldest.
+    fn victim(&self) -> Option<usize> {
+        let strength = |entry: &Entry| match entry.kind {
+            Kind::Unopened(_) => self.count(|kind| kind == entry.kind),
+            _ => 0,
+        };
+        let most = self.entries.iter().map(strength).max().filter(|most| *most > 0)?;
+        self.entries.iter().position(|entry| strength(entry) == most)
+    }
+
+    fn enter(&mut self, from: u8) {
+        let (peer, closer) = connection(&self.listener);
+        let place = self.streams.enter(closer, prefix(from), Duration::ZERO);
+        let is_full = self.staying() == LIMITS.places;
+        let victim = self.victim().filter(|_| is_full);
+        if let Some(victim) = victim {
+            self.entries[victim].kind = Kind::Leaving;
+            self.counts.evicted += 1;
+        }
+        let has_room =
+            (!is_full || victim.is_some()) && self.entries.len() < LIMITS.places + STREAMS_LEAVING_MAX;
+        assert_eq!(place.is_some(), has_room);
+        match place {
+            Some(place) => self.entries.push(Entry { kind: Kind::Unopened(from), place, peer }),
+            None => self.counts.turned_away += 1,
+        }
+    }
+
+    fn take(&mut self, index: usize, holder: Holder) {
+        let own = |kind| matches!((kind, holder), (Kind::Tenant(own), Holder::Tenant(it)) if own == it.0);
+        let expected = match (self.entries[index].kind, holder) {
+            (Kind::Leaving, _) => Err(NoPlace::Closed),
+            (_, Holder::Operator) => Ok(Kind::Operator),
+            _ if self.count(own) >= LIMITS.of_tenant => Err(NoPlace::OfTenant),
+            _ if self.count(|kind| matches!(kind, Kind::Tenant(_))) >= LIMITS.places - LIMITS.reserve => {
+                Err(NoPlace::OfTenants)
+            }
+            (_, Holder::Tenant(tenant)) => Ok(Kind::Tenant(tenant.0)),
+        };
+        assert_eq!(self.entries[index].place.take(holder), expected.map(drop));
+        match expected {
+            Ok(kind) => self.entries[index].kind = kind,
+            Err(NoPlace::Closed) => {}
+            Err(_) => self.counts.refused += 1,
+        }
+    }
+
+    fn check(&mut self) {
+        let census = Census {
+            unopened: self.count(|kind| matches!(kind, Kind::Unopened(_))),
+            leaving: self.count(|kind| kind == Kind::Leaving),
+            tenants: self.count(|kind| matches!(kind, Kind::Tenant(_))),
+            operators: self.count(|kind| kind == Kind::Operator),
+            counts: self.counts,
+        };
+        assert_eq!(self.streams.census(), census);
+        assert!(self.staying() <= LIMITS.places);
+        for entry in &mut self.entries {
+            let expected = entry.kind != Kind::Leaving;
+            assert_eq!(is_open(&mut entry.peer, expected), expected, "{:?}", entry.kind);
+        }
+    }
+}
+
+#[test]
+fn random_steps_do_what_the_rules_say() {
+    let given = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("SPLINTER_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (streams, listener) = (Streams::new(LIMITS), listener());
+    let mut model = Model { streams, listener, entries: Vec::new(), counts: Counts::default() };
+    for _ in 0..2_000 {
+        // Who leaves comes in bursts, so that closed streams pile up now and then.
+        let ends = if random.u8(..) < 8 { model.entries.len() } else { usize::from(random.u8(..) < 48) };
+        for _ in 0..ends.min(model.entries.len()) {
+            model.entries.remove(random.usize(0..model.entries.len()));
+        }
+        model.enter(random.u8(0..4));
+        // One that was closed may hear of it late.
+        let is_late = random.u8(0..8) == 0;
+        let is_asking =
+            |kind| if is_late { kind == Kind::Leaving } else { matches!(kind, Kind::Unopened(_)) };
+        let asking: Vec<usize> =
+            (0..model.entries.len()).filter(|index| is_asking(model.entries[*index].kind)).collect();
+        let chosen = random.choice(asking);
+        match (random.u8(0..6), chosen) {
+            (0, Some(index)) => model.take(index, Holder::Operator),
+            (1..4, Some(index)) => model.take(index, Holder::Tenant(TenantId(random.u32(0..3)))),
+            _ => {}
+        }
+        model.check();
+    }
+    let Counts { evicted, turned_away, refused } = model.counts;
+    assert!(evicted > 0 && turned_away > 0 && refused > 0, "{:?}", model.counts);
+    assert_eq!(model.streams.news(), Some(model.counts));
+    assert_eq!(model.streams.news(), None, "said once");
+    model.entries.clear();
+    assert_eq!(model.streams.census(), Census { counts: model.counts, ..Census::default() });
+}
+
+#[test]
+fn who_comes_waits_for_the_thread_of_one_that_was_closed() {
+    let (streams, listener) = (Streams::new(LIMITS), listener());
+    let enter = |patience| {
+        let (peer, closer) = connection(&listener);
+        streams.enter(closer, prefix(1), patience).map(|place| (place, peer))
+    };
+    let mut held: Vec<_> = (0..LIMITS.places + STREAMS_LEAVING_MAX)
+        .map(|_| enter(Duration::ZERO).expect("a place, or somebody to close"))
+        .collect();
+    assert!(enter(Duration::ZERO).is_none(), "their threads have not ended");
+    let first = held.remove(0);
+    let ending = thread::spawn(move || drop(first));
+    assert!(enter(PATIENCE).is_some());
+    ending.join().expect("no panic");
+}
+
+#[test]
+fn all_streams_close_with_their_listener() {
+    let (streams, listener) = (Streams::new(LIMITS), listener());
+    let mut held: Vec<_> = (0..LIMITS.places)
+        .map(|_| {
+            let (peer, closer) = connection(&listener);
+            (streams.enter(closer, prefix(1), Duration::ZERO).expect("a place"), peer)
+        })
+        .collect();
+    held[0].0.take(Holder::Operator).expect("always");
+    held[1].0.take(Holder::Tenant(TenantId(1))).expect("the first");
+    streams.close_all();
+    assert!(held.iter_mut().all(|(_, peer)| !is_open(peer, false)));
+}
