@@ -146,11 +146,11 @@ fn cores_may_be_reached_elsewhere_than_the_server_says() {
 }
 
 #[test]
-fn wrong_secrets_tenants_and_addresses_are_told_apart() {
+fn wrong_secrets_names_and_addresses_are_told_apart() {
     let server = server();
     let wrong = |tenant, secret| Client::connect(&server.address, tenant, secret).map(drop);
     assert_eq!(refusal(wrong(TENANT, "wrong")), Status::BadSecret);
-    assert_eq!(refusal(wrong("nobody", SECRET)), Status::UnknownTenant);
+    assert_eq!(refusal(wrong("nobody", SECRET)), Status::BadSecret);
     assert_eq!(refusal(wrong("no/body", SECRET)), Status::NameInvalid);
     let address = server.address.clone();
     drop(server);

@@ -152,8 +152,7 @@ impl Shared {
         let mut world = self.world.lock().unwrap();
         *token = match OpenRequest::decode(code, body) {
             Ok((_, OpenRequest::Session { tenant: TENANT, secret: SECRET })) => world.open_session(),
-            Ok((_, OpenRequest::Session { tenant: TENANT, .. })) => return (Status::BadSecret, vec![]),
-            Ok((_, OpenRequest::Session { .. })) => return (Status::UnknownTenant, vec![]),
+            Ok((_, OpenRequest::Session { .. })) => return (Status::BadSecret, vec![]),
             Ok((_, OpenRequest::Attach { token })) if world.knows(token) => token,
             Ok((_, OpenRequest::Attach { .. })) => return (Status::BadToken, vec![]),
             Ok((_, OpenRequest::Admin { secret: ADMIN_SECRET })) => return (Status::Ok, vec![]),

@@ -45,6 +45,7 @@ use crate::extension::registry::{Prepare, Registry};
 use crate::limits::{ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, HOUSEKEEPING_MS};
 use crate::sched::watchdog::Watchdog;
 use crate::tenant::account::Accounts;
+use crate::tenant::secret::SecretHash;
 
 /// How often a source may be wrong about a secret.
 const ATTEMPTS: Rate = Rate { burst: ATTEMPTS_BURST, per_second: ATTEMPTS_PER_SECOND };
@@ -121,8 +122,7 @@ impl Server {
         let streams = Streams::new(stream_limits(config)?);
         let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
         let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
-        let administrator = administrator::open(&config.data_directory)
-            .map_err(|error| BootError::new("the administrator's secret", error))?;
+        let (administrator, nobody) = secrets(config)?;
         let store = Store::new(store::Config {
             memory_bytes: config.memory_bytes,
             segment_bytes: config.segment_bytes,
@@ -151,6 +151,7 @@ impl Server {
             ports: frame_ports,
             view: VIEW,
             administrator,
+            nobody,
             streams,
             attempts: Mutex::new(RefusalLimit::new(ATTEMPTS)),
             sessions: Mutex::default(),
@@ -270,6 +271,14 @@ impl Drop for Server {
 
 fn no_thread(error: io::Error) -> BootError {
     BootError::new("cannot start a thread", error)
+}
+
+/// The administrator's secret, and one that nobody has.
+fn secrets(config: &Config) -> Result<(SecretHash, SecretHash), BootError> {
+    let administrator = administrator::open(&config.data_directory)
+        .map_err(|error| BootError::new("the administrator's secret", error))?;
+    let nobody = SecretHash::nobodys().map_err(|error| BootError::new("a fresh secret", error))?;
+    Ok((administrator, nobody))
 }
 
 /// As many streams as the process may open files for.

@@ -139,6 +139,8 @@ pub struct Control {
     pub view: u64,
     /// What is kept of the administrator's secret.
     pub administrator: SecretHash,
+    /// What is kept of a secret that nobody has: what is compared for a tenant that there is not.
+    pub nobody: SecretHash,
     /// Who has a stream of clients.
     pub streams: Arc<Streams>,
     /// How often a source may be wrong.

@@ -25,6 +25,9 @@ pub enum Role {
     Administrator,
 }
 
+/// What a tenant's opening hears of a name or a secret that is wrong.
+const WRONG: &str = "no such tenant, or not its secret";
+
 /// Decides over the first record of a stream: the role, and the body of the answer.
 ///
 /// # Errors
@@ -44,14 +47,14 @@ pub fn open(
         }
         OpenRequest::Attach { token } => {
             let open = lock(&control.sessions).get(&token).cloned();
-            let Some(open) = open else { return Err(wrong(control, peer, Status::BadToken)) };
+            let Some(open) = open else { return Err(wrong(control, peer, Status::BadToken.into())) };
             place.take(Holder::Tenant(open.session.tenant))?;
             let answer = opened(control, &open.session, version, open.session.ring.next_sequence()).encode();
             Ok((Role::Tenant(open.session), answer))
         }
         OpenRequest::Admin { secret } => {
             if !control.administrator.matches(secret.as_bytes()) {
-                return Err(wrong(control, peer, Status::BadSecret));
+                return Err(wrong(control, peer, Status::BadSecret.into()));
             }
             place.take(Holder::Operator)?;
             Ok((Role::Administrator, Vec::new()))
@@ -75,14 +78,17 @@ fn open_session(
     (tenant, secret): (&str, &str),
     peer: SocketAddr,
 ) -> Result<Arc<Session>, Refusal> {
-    let Some(row) = control.metadata.tenant_find(tenant)? else {
-        return Err(wrong(control, peer, Status::UnknownTenant));
-    };
-    if !row.secret.matches(secret.as_bytes()) {
-        return Err(wrong(control, peer, Status::BadSecret));
+    let row = control.metadata.tenant_find(tenant)?;
+    // Compared in any case, so that neither the answer nor the time it takes says who is a tenant here.
+    let hash = row.as_ref().map_or(&control.nobody, |row| &row.secret);
+    let is_right = hash.matches(secret.as_bytes());
+    match row {
+        Some(row) if is_right => {
+            place.take(Holder::Tenant(row.id))?;
+            control.open_session(row.id, tenant, peer)
+        }
+        _ => Err(wrong(control, peer, Refusal::new(Status::BadSecret, WRONG))),
     }
-    place.take(Holder::Tenant(row.id))?;
-    control.open_session(row.id, tenant, peer)
 }
 
 impl From<NoPlace> for Refusal {
@@ -98,9 +104,10 @@ impl From<NoPlace> for Refusal {
     }
 }
 
-fn wrong(control: &Control, peer: SocketAddr, status: Status) -> Refusal {
+/// The refusal of who is wrong, or of who is wrong too often.
+fn wrong(control: &Control, peer: SocketAddr, refusal: Refusal) -> Refusal {
     let now_us = control.clock.now_us();
-    if lock(&control.attempts).take_for(peer, now_us) { status.into() } else { Status::Retry.into() }
+    if lock(&control.attempts).take_for(peer, now_us) { refusal } else { Status::Retry.into() }
 }
 
 fn opened(control: &Control, session: &Session, version: u8, next_sequence: u64) -> Opened {

@@ -72,6 +72,14 @@ impl SecretHash {
         Ok(Self { salt, digest: digest(&salt, secret) })
     }
 
+    /// The hash of a secret that nobody has.
+    ///
+    /// # Errors
+    /// When the kernel has no random bytes to give.
+    pub fn nobodys() -> Result<Self, RandomnessMissing> {
+        Self::of(&random_bytes::<SECRET_BYTES>()?)
+    }
+
     /// Whether `candidate` is the secret; takes as long for a near miss as for a far one.
     #[must_use]
     pub fn matches(&self, candidate: &[u8]) -> bool {

@@ -4,15 +4,19 @@ use wire::{
     AdminRequest, Body, Condition, LimitChange, OpenRequest, Request, SessionEntry, Statistic, Status, opcode,
 };
 
-use super::client::{Client, ControlStream};
+use super::client::{Client, ControlStream, Refused};
 use super::extensions::{install, invoke, package};
 use super::stealing::counter;
 use super::{Site, file};
 
 fn refused_opening(site: &Site, request: &OpenRequest<'_>) -> Status {
+    answer_to_opening(site, request).0
+}
+
+fn answer_to_opening(site: &Site, request: &OpenRequest<'_>) -> Refused {
     match ControlStream::open(site.server.tcp(), request) {
-        Ok(_) => Status::Ok,
-        Err((status, _)) => status,
+        Ok(_) => (Status::Ok, Vec::new()),
+        Err(refused) => refused,
     }
 }
 
@@ -25,10 +29,25 @@ fn wrong_secrets_tenants_and_tokens_open_nothing() {
     let session = |tenant, secret| OpenRequest::Session { tenant, secret };
     assert_eq!(refused_opening(&site, &session("ann", &bob)), Status::BadSecret);
     assert_eq!(refused_opening(&site, &session("ann", "")), Status::BadSecret);
-    assert_eq!(refused_opening(&site, &session("carl", &ann)), Status::UnknownTenant);
+    assert_eq!(refused_opening(&site, &session("carl", &ann)), Status::BadSecret);
     assert_eq!(refused_opening(&site, &OpenRequest::Attach { token: 7 }), Status::BadToken);
     assert_eq!(refused_opening(&site, &OpenRequest::Admin { secret: &ann }), Status::BadSecret);
     assert_eq!(refused_opening(&site, &session("ann", &ann)), Status::Ok);
+}
+
+#[test]
+fn an_opening_does_not_tell_who_is_a_tenant() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let secret = site.create_tenant("ann");
+    let answer = |tenant, secret| answer_to_opening(&site, &OpenRequest::Session { tenant, secret });
+    let guessed = answer("ann", "guessed");
+    assert_eq!(guessed.0, Status::BadSecret);
+    for (tenant, secret) in [("carl", "guessed"), ("carl", ""), ("carl", secret.as_str()), ("ann", "")] {
+        assert_eq!(answer(tenant, secret), guessed, "{tenant} {secret}");
+    }
+    site.administrator().ask(&AdminRequest::TenantDrop { name: "ann" }).expect("a tenant");
+    assert_eq!(answer("ann", &secret), guessed, "nor who was one");
 }
 
 #[test]
