@@ -37,6 +37,15 @@ impl Admin {
         self.call::<TenantCreated>(&AdminRequest::TenantCreate { name }).map(|created| created.secret)
     }
 
+    /// Gives a tenant a new secret, which is returned this once; the one before opens nothing any more. Sessions
+    /// that are open go on.
+    ///
+    /// # Errors
+    /// `UnknownTenant`, another refusal, or no answer.
+    pub fn tenant_rotate(&mut self, name: &str) -> Result<String, Error> {
+        self.call::<TenantCreated>(&AdminRequest::TenantRotate { name }).map(|created| created.secret)
+    }
+
     /// Lists the tenants.
     ///
     /// # Errors

@@ -169,8 +169,8 @@ fn next_after(status: Status) -> Option<&'static str> {
             "check the name; the administrator lists tenants with `splinter tenant list`"
         }
         Status::BadSecret => {
-            "check name and secret: `splinter tenant create` gave the tenant's, the administrator's is in the file \
-             admin.secret of the server's data directory"
+            "check name and secret: `splinter tenant create` gave the tenant's and `splinter tenant rotate` gives \
+             another one, the administrator's is in the file admin.secret of the server's data directory"
         }
         Status::UnknownTable => {
             "create it with `splinter table create`, or list with `splinter table list`; those of others with \

@@ -1,10 +1,13 @@
 //! What an operator meets: starts that are refused and say why, few files that may be open, sessions that come and go.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 use std::time::Instant;
 
+use client::Client;
 use tests::raw::{PATIENCE, RawStream};
-use tests::server::{Server, Settings, binary};
+use tests::server::{Server, Settings, Tenant, binary};
 
 /// Runs a server that is not to start.
 fn refused(arguments: &[&str]) -> Output {
@@ -94,25 +97,45 @@ fn a_session_ends_with_its_client_and_leaves_no_trace_in_the_audit_log() {
     assert_eq!(admin.audit(0, 100).expect("the audit log").len(), acts);
 }
 
+/// Runs the command as the administrator.
+fn administer(server: &Server, arguments: &[&str]) -> Output {
+    let mut command = Command::new(binary("splinter"));
+    command.env_clear().env("HOME", server.directory());
+    command.env("SPLINTER_ADDRESS", server.address().to_string());
+    command.env("SPLINTER_ADMIN_SECRET", server.admin_secret());
+    command.args(arguments).output().expect("the command runs")
+}
+
+#[test]
+fn the_command_gives_a_tenant_that_lost_its_secret_another_one() {
+    let server = Server::start();
+    let acme = server.tenant("acme");
+    let path = server.directory().join("acme.secret");
+    let file = path.to_str().expect("a path of letters");
+    let rotated = administer(&server, &["tenant", "rotate", "acme", "--secret-file", file]);
+    assert_eq!(rotated.status.code(), Some(0), "{}", said(&rotated));
+    let secret = fs::read_to_string(&path).expect("the file").trim().to_owned();
+    assert_eq!(fs::metadata(&path).expect("the file").permissions().mode() & 0o777, 0o600);
+    server.client(&Tenant { secret, ..acme.clone() }).ping().expect("an answer");
+    let address = server.address().to_string();
+    let lost = Client::connect(&address, &acme.name, &acme.secret).map(drop).expect_err("it was rotated");
+    assert!(lost.to_string().contains("splinter tenant rotate"), "{lost}");
+    let nobody = administer(&server, &["tenant", "rotate", "nobody"]);
+    assert_eq!(nobody.status.code(), Some(3), "{}", said(&nobody));
+}
+
 #[test]
 fn the_command_lists_sessions_and_ends_them() {
     let server = Server::start();
     let acme = server.tenant("acme");
     let mut client = server.client(&acme);
     let id = client.session().client_id().to_string();
-    let splinter = |arguments: &[&str]| {
-        let mut command = Command::new(binary("splinter"));
-        command.env_clear().env("HOME", server.directory());
-        command.env("SPLINTER_ADDRESS", server.address().to_string());
-        command.env("SPLINTER_ADMIN_SECRET", server.admin_secret());
-        command.arg("session").args(arguments).output().expect("the command runs")
-    };
-    let listed = splinter(&["list"]);
+    let listed = administer(&server, &["session", "list"]);
     let text = String::from_utf8_lossy(&listed.stdout).into_owned();
     let line = text.lines().find(|line| line.split_whitespace().next() == Some(id.as_str()));
     assert!(line.is_some_and(|line| line.contains("acme")), "{text}");
-    assert_eq!(splinter(&["revoke", &id]).status.code(), Some(0));
-    let gone = splinter(&["revoke", &id]);
+    assert_eq!(administer(&server, &["session", "revoke", &id]).status.code(), Some(0));
+    let gone = administer(&server, &["session", "revoke", &id]);
     assert_eq!(gone.status.code(), Some(3));
     assert!(said(&gone).contains("there is no session of client"), "{}", said(&gone));
     client.ping().expect("a client whose session was ended opens another one");

@@ -35,6 +35,8 @@ pub const TENANT_DROP: u8 = 66;
 pub const TENANT_LIMITS: u8 = 67;
 /// Changes limits of a tenant. Administrator alone.
 pub const TENANT_LIMITS_SET: u8 = 68;
+/// Gives a tenant a new secret. Administrator alone.
+pub const TENANT_ROTATE: u8 = 69;
 /// Creates a table.
 pub const TABLE_CREATE: u8 = 72;
 /// Lists the tables.

@@ -199,6 +199,15 @@ pub enum TenantCommand {
         #[arg(long)]
         secret_file: Option<PathBuf>,
     },
+    /// Give a tenant a new secret and print it, this once. The one before opens nothing any more; sessions that are
+    /// open go on.
+    Rotate {
+        /// Its name.
+        name: String,
+        /// Write the secret to this file (mode 0600) instead of printing it.
+        #[arg(long)]
+        secret_file: Option<PathBuf>,
+    },
     /// List the tenants.
     List,
     /// Drop a tenant with all its tables and extensions.

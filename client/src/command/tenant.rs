@@ -16,18 +16,11 @@ pub fn run(settings: &Settings, command: TenantCommand) -> Result<Answer, Failur
     match command {
         TenantCommand::Create { name, secret_file } => {
             let secret = settings.connect_admin()?.tenant_create(&name)?;
-            let Some(path) = secret_file else {
-                let text = format!("{secret}\n");
-                return Ok(Answer::new(text, json!({ "tenant": name, "secret": secret })));
-            };
-            write_secret(&path, &secret).map_err(|error| {
-                let what =
-                    format!("tenant {name} is created, but {} cannot be written: {error}", path.display());
-                Failure::new(Kind::Local, what)
-                    .next(format!("drop it with `splinter tenant drop {name}` and create it again"))
-            })?;
-            let text = format!("created {name}; its secret is in {}", path.display());
-            Ok(Answer::new(text, json!({ "tenant": name, "secret_file": path })))
+            hand_over("created", &name, &secret, secret_file.as_deref())
+        }
+        TenantCommand::Rotate { name, secret_file } => {
+            let secret = settings.connect_admin()?.tenant_rotate(&name)?;
+            hand_over("gave a new secret to", &name, &secret, secret_file.as_deref())
         }
         TenantCommand::List => {
             let tenants = settings.connect_admin()?.tenant_list()?;
@@ -52,6 +45,19 @@ pub fn run(settings: &Settings, command: TenantCommand) -> Result<Answer, Failur
         }
         TenantCommand::Limits { name, set, reset } => limits::run(settings, name.as_deref(), &set, &reset),
     }
+}
+
+/// Shows a fresh secret, or puts it into a file.
+fn hand_over(done: &str, name: &str, secret: &str, file: Option<&Path>) -> Result<Answer, Failure> {
+    let Some(path) = file else {
+        return Ok(Answer::new(format!("{secret}\n"), json!({ "tenant": name, "secret": secret })));
+    };
+    write_secret(path, secret).map_err(|error| {
+        let what = format!("{done} {name}, but {} cannot be written: {error}", path.display());
+        Failure::new(Kind::Local, what).next(format!("`splinter tenant rotate {name}` makes another one"))
+    })?;
+    let text = format!("{done} {name}; the secret is in {}", path.display());
+    Ok(Answer::new(text, json!({ "tenant": name, "secret_file": path })))
 }
 
 /// Writes a secret where its owner alone can read it.

@@ -19,25 +19,32 @@ mod traces;
 
 use wire::{AdminRequest, Status};
 
-use super::control::{Control, Refusal};
+use super::control::{Control, Refusal, lock};
 use super::opening::Role;
-use crate::cluster::metadata::{Standing, StandingError};
+use crate::cluster::metadata::{ExtensionRow, Standing, StandingError};
 use crate::session::Session;
 
-/// Brings back what the metadata has: called once, before anybody is let in. An extension that cannot be
-/// built any more is reported and left out.
+/// Brings back what the metadata has, and says what that was: called once, before anybody is let in. An extension
+/// that cannot be built any more is reported and left out.
 ///
 /// # Errors
 /// When the metadata cannot be read or workers fail.
 pub fn restore(control: &Control) -> Result<(), Refusal> {
     limits::restore(control)?;
-    for row in control.metadata.tables()? {
+    let (tenants, tables) = (control.metadata.tenants()?.len(), control.metadata.tables()?);
+    for row in &tables {
         control.publish_table(row.id, row.tenant, &row.name)?;
     }
-    for row in control.metadata.extensions()? {
-        extensions::restore(control, &row)?;
+    let extensions = control.metadata.extensions()?;
+    for row in &extensions {
+        extensions::restore(control, row)?;
     }
-    grants::restore(control)
+    grants::restore(control)?;
+    let available = |row: &&ExtensionRow| control.registry.lineage(row.tenant, &row.name).is_some();
+    let (tables, live) = (tables.len(), extensions.iter().filter(available).count());
+    let (missing, grants) = (extensions.len() - live, lock(&control.grants).len());
+    tracing::info!(tenants, tables, extensions = live, missing, grants, "restored");
+    Ok(())
 }
 
 /// Ends canaries that fail, and records it: called now and then.
@@ -98,6 +105,7 @@ fn serve_role(
 ) -> Result<Vec<u8>, Refusal> {
     match (request, role) {
         (AdminRequest::TenantCreate { name }, Role::Administrator) => tenants::create(control, name),
+        (AdminRequest::TenantRotate { name }, Role::Administrator) => tenants::rotate(control, name),
         (AdminRequest::TenantList, Role::Administrator) => tenants::list(control),
         (AdminRequest::TenantDrop { name }, Role::Administrator) => tenants::drop(control, name),
         (AdminRequest::TenantLimits { name }, role) => limits::read(control, role, *name),

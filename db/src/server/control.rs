@@ -20,7 +20,7 @@ use super::homes::{Homes, Look, Move};
 use super::refusal::RefusalLimit;
 use super::streams::Streams;
 use crate::clock::Clock;
-use crate::cluster::metadata::{Metadata, MetadataError, StandingError};
+use crate::cluster::metadata::{Metadata, MetadataError, StandingError, TenantRow};
 use crate::extension::log::ExtensionLog;
 use crate::extension::registry::Registry;
 use crate::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
@@ -177,28 +177,21 @@ impl Control {
     /// Opens a session for a tenant whose secret was checked.
     ///
     /// # Errors
-    /// `LimitExceeded`, or that numbers or workers fail.
-    pub fn open_session(
-        &self,
-        tenant: TenantId,
-        tenant_name: &str,
-        peer: SocketAddr,
-    ) -> Result<Arc<Session>, Refusal> {
+    /// `LimitExceeded`, `BadSecret` when the tenant or its secret has gone meanwhile, or that numbers or workers fail.
+    pub fn open_session(&self, checked: TenantRow, peer: SocketAddr) -> Result<Arc<Session>, Refusal> {
         let _changing = lock(&self.changing);
-        if self.metadata.tenant_find(tenant_name)?.is_none_or(|row| row.id != tenant) {
-            return Err(Status::UnknownTenant.into());
+        if self.metadata.tenant_find(&checked.name)?.as_ref() != Some(&checked) {
+            let text = "the tenant has just been dropped, or got a new secret";
+            return Err(Refusal::new(Status::BadSecret, text));
         }
+        let TenantRow { id: tenant, name, .. } = checked;
         self.check_session_limits(tenant)?;
         let token = random_token().map_err(|error| Refusal::new(Status::Internal, error.to_string()))?;
         let client_id = self.next_client_id()?;
         let session = Arc::new(Session::new(token, client_id, self.accounts.of(tenant), self.clock.now_us()));
         self.tell(&Change::SessionOpened(Arc::clone(&session)))?;
-        let open = OpenSession {
-            session: Arc::clone(&session),
-            tenant: tenant_name.to_owned(),
-            peer,
-            opened_ms: self.clock.wall_ms(),
-        };
+        let opened_ms = self.clock.wall_ms();
+        let open = OpenSession { session: Arc::clone(&session), tenant: name, peer, opened_ms };
         lock(&self.sessions).insert(token, open);
         Ok(session)
     }

@@ -85,7 +85,7 @@ fn open_session(
     match row {
         Some(row) if is_right => {
             place.take(Holder::Tenant(row.id))?;
-            control.open_session(row.id, tenant, peer)
+            control.open_session(row, peer)
         }
         _ => Err(wrong(control, peer, Refusal::new(Status::BadSecret, WRONG))),
     }

@@ -44,4 +44,7 @@ fn acts_are_recorded_with_author_and_outcome_and_survive_a_restart() {
     site.create_tenant("carl");
     let newest = read(&mut site.administrator(), all[4].sequence);
     assert_eq!((newest.len(), newest[0].sequence), (1, all[4].sequence + 1));
+    site.administrator().ask(&AdminRequest::TenantRotate { name: "carl" }).expect("a tenant");
+    let newest = read(&mut site.administrator(), newest[0].sequence);
+    assert_eq!((newest[0].act.as_str(), newest[0].outcome), ("tenant rotate carl", Status::Ok as u8));
 }

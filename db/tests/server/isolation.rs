@@ -1,7 +1,8 @@
 //! Nobody reaches what is not his: wrong secrets, tokens, tenants, tables, roles.
 
 use wire::{
-    AdminRequest, Body, Condition, LimitChange, OpenRequest, Request, SessionEntry, Statistic, Status, opcode,
+    AdminRequest, Body, Condition, LimitChange, OpenRequest, Request, SessionEntry, Statistic, Status,
+    TenantCreated, opcode,
 };
 
 use super::client::{Client, ControlStream, Refused};
@@ -102,6 +103,7 @@ fn tenants_do_not_administer_tenants_nor_the_administrator_tables() {
         AdminRequest::TenantCreate { name: "eve" },
         AdminRequest::TenantList,
         AdminRequest::TenantDrop { name: "ann" },
+        AdminRequest::TenantRotate { name: "ann" },
     ] {
         assert_eq!(ann.control.ask(&request).expect_err("a tenant asked").0, Status::NotPermitted);
     }
@@ -200,6 +202,33 @@ fn a_tenant_sees_and_revokes_no_session_of_another() {
     assert!(list.expect("entries").iter().all(|entry| entry.tenant == "bob"));
     let request = AdminRequest::SessionRevoke { client_id: ann.opened.client_id };
     assert_eq!(bob.control.ask(&request).expect_err("not bob's").0, Status::NotFound);
+}
+
+#[test]
+fn a_tenant_that_lost_its_secret_gets_another_one_and_keeps_what_it_has() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let lost = site.create_tenant("ann");
+    let mut ann = site.client("ann", &lost);
+    let table = ann.create_table("t");
+    let put = Request::Put { table, key: b"k", value: b"v", condition: Condition::Always };
+    assert_eq!(ann.status(&put), Status::Ok);
+    let mut administrator = site.administrator();
+    let nobody = administrator.ask(&AdminRequest::TenantRotate { name: "eve" });
+    assert_eq!(nobody.expect_err("there is none").0, Status::UnknownTenant);
+    let answer = administrator.ask(&AdminRequest::TenantRotate { name: "ann" }).expect("a tenant");
+    let fresh = TenantCreated::decode(&answer).expect("a secret").secret;
+    assert_ne!(fresh, lost);
+    let session = |secret| OpenRequest::Session { tenant: "ann", secret };
+    assert_eq!(refused_opening(&site, &session(&lost)), Status::BadSecret);
+    let mut again = site.client("ann", &fresh);
+    assert_eq!(again.status(&Request::Get { table, key: b"k" }), Status::Ok);
+    assert_eq!(ann.status(&Request::Get { table, key: b"k" }), Status::Ok, "an open session goes on");
+    drop((ann, again, administrator));
+    site.server.stop();
+    let site = Site::start(directory.path(), 1, 1);
+    assert_eq!(refused_opening(&site, &session(&lost)), Status::BadSecret);
+    assert_eq!(refused_opening(&site, &session(&fresh)), Status::Ok);
 }
 
 #[test]

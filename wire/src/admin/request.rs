@@ -37,6 +37,11 @@ pub enum AdminRequest<'a> {
         /// What changes.
         changes: Vec<LimitChange<'a>>,
     },
+    /// Gives a tenant a new secret: [`crate::TenantCreated`].
+    TenantRotate {
+        /// Its name.
+        name: &'a str,
+    },
     /// Creates a table: [`crate::TableId`].
     TableCreate {
         /// Its name.
@@ -180,6 +185,7 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::TenantDrop { .. } => opcode::TENANT_DROP,
             AdminRequest::TenantLimits { .. } => opcode::TENANT_LIMITS,
             AdminRequest::TenantLimitsSet { .. } => opcode::TENANT_LIMITS_SET,
+            AdminRequest::TenantRotate { .. } => opcode::TENANT_ROTATE,
             AdminRequest::TableCreate { .. } => opcode::TABLE_CREATE,
             AdminRequest::TableList => opcode::TABLE_LIST,
             AdminRequest::TableDrop { .. } => opcode::TABLE_DROP,
@@ -222,6 +228,7 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::Statistics { tenant: Some(name) }
             | AdminRequest::TenantCreate { name }
             | AdminRequest::TenantDrop { name }
+            | AdminRequest::TenantRotate { name }
             | AdminRequest::TableCreate { name }
             | AdminRequest::TableDrop { name }
             | AdminRequest::TableStat { name }
@@ -290,6 +297,7 @@ impl<'a> AdminRequest<'a> {
             opcode::TENANT_LIMITS_SET => {
                 AdminRequest::TenantLimitsSet { name: reader.name()?, changes: read_changes(&mut reader)? }
             }
+            opcode::TENANT_ROTATE => AdminRequest::TenantRotate { name: reader.name()? },
             opcode::TABLE_CREATE => AdminRequest::TableCreate { name: reader.name()? },
             opcode::TABLE_LIST => AdminRequest::TableList,
             opcode::TABLE_DROP => AdminRequest::TableDrop { name: reader.name()? },

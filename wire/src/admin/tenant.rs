@@ -1,11 +1,11 @@
 //! Answers about tenants, for the administrator.
 //!
-//! A secret is shown once, when its tenant is created; the server keeps a hash.
+//! A secret is shown once, when it is made; the server keeps a hash.
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
 
-/// The answer to the creation of a tenant.
+/// The answer to the creation of a tenant, and to what gives it a new secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TenantCreated {
     /// The secret that opens its sessions: printable, 256 bits of randomness.

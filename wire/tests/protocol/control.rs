@@ -29,6 +29,7 @@ pub fn admin_requests() -> Vec<AdminRequest<'static>> {
             ],
         },
         AdminRequest::TenantLimitsSet { name, changes: Vec::new() },
+        AdminRequest::TenantRotate { name },
         AdminRequest::TableCreate { name },
         AdminRequest::TableList,
         AdminRequest::TableDrop { name },

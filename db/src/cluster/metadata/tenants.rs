@@ -47,6 +47,22 @@ impl Metadata {
         })
     }
 
+    /// Gives a tenant another secret.
+    ///
+    /// # Errors
+    /// `NotFound`, or that it cannot be stored.
+    pub fn tenant_rotate(&self, name: &str, secret: SecretHash) -> Result<TenantId, MetadataError> {
+        self.write(|transaction| {
+            let mut tenants = transaction.open_table(TENANTS)?;
+            let id = match tenants.get(name)? {
+                Some(row) => row.value().0,
+                None => return Err(MetadataError::NotFound),
+            };
+            tenants.insert(name, (id, secret.salt, secret.digest))?;
+            Ok(TenantId(id))
+        })
+    }
+
     /// Finds a tenant by its name.
     ///
     /// # Errors

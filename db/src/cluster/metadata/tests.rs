@@ -49,6 +49,21 @@ fn everything_survives_a_restart() {
 }
 
 #[test]
+fn a_tenant_gets_another_secret_and_stays_the_same() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("metadata.redb");
+    let metadata = Metadata::open(&path).expect("a fresh file");
+    let ann = metadata.tenant_create("ann", SECRET).expect("room");
+    let other = SecretHash { salt: [3; 16], digest: [4; 32] };
+    assert_eq!(metadata.tenant_rotate("bob", other), Err(MetadataError::NotFound));
+    assert_eq!(metadata.tenant_rotate("ann", other), Ok(ann));
+    drop(metadata);
+    let metadata = Metadata::open(&path).expect("the file");
+    let row = metadata.tenant_find("ann").expect("a row").expect("ann");
+    assert_eq!((row.id, row.secret), (ann, other));
+}
+
+#[test]
 fn a_file_of_the_first_layout_is_brought_over() {
     const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
     type Row = (u32, u32, u64, &'static [u8]);

@@ -35,6 +35,7 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
     Some(match request {
         AdminRequest::TenantCreate { name } => format!("tenant create {name}"),
         AdminRequest::TenantDrop { name } => format!("tenant drop {name}"),
+        AdminRequest::TenantRotate { name } => format!("tenant rotate {name}"),
         AdminRequest::TenantLimitsSet { name, changes } => limits::act_of(name, changes),
         AdminRequest::TableCreate { name } => format!("table create {name}"),
         AdminRequest::TableDrop { name } => format!("table drop {name}"),

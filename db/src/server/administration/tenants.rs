@@ -1,22 +1,36 @@
-//! Tenants: create, list, drop. The administrator's alone.
+//! Tenants: create, give a new secret, list, drop. The administrator's alone.
 
 use std::collections::HashMap;
 
 use wire::{Body, Status, TenantCreated, TenantEntry};
 
 use super::grants;
+use crate::cluster::metadata::MetadataError;
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal, lock};
 use crate::tenant::TenantId;
 use crate::tenant::secret::{RandomnessMissing, SecretHash, generate};
 
 pub(super) fn create(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
-    let missing = |error: RandomnessMissing| Refusal::new(Status::Internal, error.to_string());
-    let secret = generate().map_err(missing)?;
-    let hash = SecretHash::of(secret.as_bytes()).map_err(missing)?;
+    let (secret, hash) = fresh_secret()?;
     let _changing = lock(&control.changing);
     control.metadata.tenant_create(name, hash)?;
     Ok(TenantCreated { secret }.encode())
+}
+
+/// Gives a tenant a new secret. The one before opens nothing any more; sessions that are open go on.
+pub(super) fn rotate(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
+    let (secret, hash) = fresh_secret()?;
+    let _changing = lock(&control.changing);
+    control.metadata.tenant_rotate(name, hash).map_err(|error| unknown_if_missing(name, error))?;
+    Ok(TenantCreated { secret }.encode())
+}
+
+fn fresh_secret() -> Result<(String, SecretHash), Refusal> {
+    let missing = |error: RandomnessMissing| Refusal::new(Status::Internal, error.to_string());
+    let secret = generate().map_err(missing)?;
+    let hash = SecretHash::of(secret.as_bytes()).map_err(missing)?;
+    Ok((secret, hash))
 }
 
 pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
@@ -45,10 +59,7 @@ pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
 
 pub(super) fn drop(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
     let _changing = lock(&control.changing);
-    let tenant = control.metadata.tenant_drop(name).map_err(|error| {
-        let refusal = Refusal::from(error);
-        if refusal.status == Status::NotFound { unknown(name) } else { refusal }
-    })?;
+    let tenant = control.metadata.tenant_drop(name).map_err(|error| unknown_if_missing(name, error))?;
     lock(&control.sessions).retain(|_, open| {
         let stays = open.session.tenant != tenant;
         if !stays {
@@ -73,6 +84,11 @@ pub(super) fn drop(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
 pub(super) fn named(control: &Control, name: &str) -> Result<TenantId, Refusal> {
     let row = control.metadata.tenant_find(name)?;
     row.map(|row| row.id).ok_or_else(|| unknown(name))
+}
+
+fn unknown_if_missing(name: &str, error: MetadataError) -> Refusal {
+    let refusal = Refusal::from(error);
+    if refusal.status == Status::NotFound { unknown(name) } else { refusal }
 }
 
 fn unknown(name: &str) -> Refusal {
