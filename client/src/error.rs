@@ -143,6 +143,9 @@ impl Error {
         Some(match self {
             // What the server says of a missing permission is what to do already.
             Error::Refused { status: Status::NotPermitted, text } if !text.is_empty() => return None,
+            Error::Refused { status: Status::ExtensionKilled, text } if text.contains(HELD_BYTES) => {
+                "repeat it with fewer under way at a time, or let the function hold less while it yields"
+            }
             Error::Refused { status, .. } => return next_after(*status),
             Error::ConditionFailed { .. } => "read the object again and repeat with its version",
             Error::AddressInvalid { .. } => "give HOST:PORT, for instance 127.0.0.1:7700",
@@ -161,6 +164,9 @@ impl Error {
         })
     }
 }
+
+/// The limit of what the invocations of a tenant hold while they wait, as the server names it.
+const HELD_BYTES: &str = "held_bytes_of_a_core";
 
 /// What a caller can do about a refusal.
 fn next_after(status: Status) -> Option<&'static str> {
@@ -255,7 +261,7 @@ impl fmt::Display for Error {
             Error::Throttled => {
                 write!(
                     to,
-                    "Limits of the tenant (operations_per_second, invocations) held the request off "
+                    "Limits of the tenant (operations_per_second, invocations, {HELD_BYTES}) held the request off "
                 )?;
                 write!(to, "until its time was up.")?;
             }
@@ -326,6 +332,9 @@ mod tests {
         assert_eq!(failed.to_string(), "The extension answered with its error 7: no");
         let refused = Error::of_answer(Status::UnknownTable, b"table 4");
         assert!(refused.to_string().contains("table 4") && refused.to_string().contains("Next:"));
+        let killed =
+            Error::of_answer(Status::ExtensionKilled, b"the limit held_bytes_of_a_core = 9 was reached");
+        assert!(killed.to_string().contains("Next: repeat it with fewer under way"), "{killed}");
     }
 
     #[test]

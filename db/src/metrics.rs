@@ -101,6 +101,8 @@ counted! {
     KilledYields = "killed_yields",
     /// Invocations that found too many others parked.
     KilledParked = "killed_parked",
+    /// Invocations that would have held more memory while they wait than their tenant may.
+    KilledHeld = "killed_held",
     /// Time of turns of invocations: polls, commits and answers.
     InvocationCycles = "invocation_cycles",
     /// Commits of invocations that were tried again after a conflict.

@@ -13,7 +13,7 @@
 use core::ffi::c_void;
 
 /// Version of this border; raised whenever a type here changes.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// A run of bytes owned by somebody else.
 #[repr(C)]
@@ -127,6 +127,16 @@ pub struct RawReply {
     pub bytes: usize,
     /// Bytes that may be written in all.
     pub capacity: usize,
+    /// The most bytes that were written before some of them were dropped; 0 when none were.
+    pub highest: usize,
+}
+
+impl RawReply {
+    /// The most bytes that were ever written, or that were about to be: what of the buffer was touched.
+    #[must_use]
+    pub const fn touched_bytes(&self) -> usize {
+        if self.highest > self.bytes { self.highest } else { self.bytes }
+    }
 }
 
 /// One invocation as the artefact sees it. Filled by the host; lives until the invocation ends.

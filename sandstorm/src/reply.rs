@@ -6,6 +6,8 @@
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+use core::sync::atomic::compiler_fence;
 
 use crate::Error;
 use crate::abi::RawReply;
@@ -38,8 +40,11 @@ impl<'a> Reply<'a> {
         // checked. They cannot overlap: what was written is only lent while `self` is borrowed.
         unsafe {
             let raw = self.raw.as_ptr();
-            core::ptr::copy_nonoverlapping(bytes.as_ptr(), (*raw).address.add((*raw).bytes), bytes.len());
+            let end = (*raw).address.add((*raw).bytes);
             (*raw).bytes += bytes.len();
+            // First the length: who forgets the invocation in the middle of the copy sees what it touched.
+            compiler_fence(Ordering::Release);
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), end, bytes.len());
         }
         Ok(())
     }
@@ -106,6 +111,7 @@ impl<'a> Reply<'a> {
         // SAFETY: from_raw's caller lent the description for 'a.
         unsafe {
             let raw = self.raw.as_ptr();
+            (*raw).highest = (*raw).touched_bytes();
             (*raw).bytes = (*raw).bytes.min(bytes);
         }
     }
@@ -131,10 +137,32 @@ mod tests {
     use crate::Error;
     use crate::abi::RawReply;
 
+    fn raw_over(buffer: &mut [u8]) -> RawReply {
+        RawReply { address: buffer.as_mut_ptr(), bytes: 0, capacity: buffer.len(), highest: 0 }
+    }
+
+    #[test]
+    fn what_was_dropped_still_counts_as_touched() {
+        let mut buffer = [0u8; 8];
+        let mut raw = raw_over(&mut buffer);
+        let description = NonNull::from(&mut raw);
+        // SAFETY: buffer and description outlive the reply; the description is read between its calls alone.
+        let (mut reply, touched) =
+            unsafe { (Reply::from_raw(description), || (*description.as_ptr()).touched_bytes()) };
+        assert_eq!(touched(), 0);
+        assert_eq!(reply.write(&[1; 6]), Ok(()));
+        assert_eq!(touched(), 6);
+        reply.truncate(1);
+        reply.truncate(0);
+        assert_eq!(touched(), 6);
+        assert_eq!(reply.write(&[1; 7]), Ok(()));
+        assert_eq!((reply.len(), touched()), (7, 7));
+    }
+
     #[test]
     fn a_write_that_does_not_fit_appends_nothing() {
         let mut buffer = [0u8; 8];
-        let mut raw = RawReply { address: buffer.as_mut_ptr(), bytes: 0, capacity: 8 };
+        let mut raw = raw_over(&mut buffer);
         // SAFETY: buffer and description outlive the reply and nobody else uses them meanwhile.
         let mut reply = unsafe { Reply::from_raw(NonNull::from(&mut raw)) };
         assert_eq!(reply.u32(7), Ok(()));

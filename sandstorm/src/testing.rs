@@ -183,7 +183,12 @@ impl MemoryDb {
                 context: (&raw const invocation).cast_mut().cast::<c_void>(),
                 key: RawSlice::of(key),
                 arguments: RawSlice::of(arguments),
-                reply: RawReply { address: buffer.as_mut_ptr(), bytes: 0, capacity: REPLY_BYTES_MAX },
+                reply: RawReply {
+                    address: buffer.as_mut_ptr(),
+                    bytes: 0,
+                    capacity: REPLY_BYTES_MAX,
+                    highest: 0,
+                },
                 future: core::ptr::null_mut(),
                 table: table.id(),
                 reserved: 0,

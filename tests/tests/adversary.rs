@@ -7,6 +7,7 @@
 
 mod adversary {
     pub mod guesses;
+    pub mod hoarding;
     pub mod installing;
     pub mod latency;
     pub mod misdeeds;

@@ -79,6 +79,8 @@ pub enum Limit {
     NotedBytes,
     /// Preempted invocations of a core.
     Parked,
+    /// Bytes that invocations of a tenant hold on a core while they wait: half of what the other tenants leave.
+    HeldBytes,
 }
 
 impl Limit {
@@ -90,6 +92,7 @@ impl Limit {
             Self::NotedReads => "reads_of_a_commit",
             Self::NotedBytes => "bytes_of_a_commit",
             Self::Parked => "preempted_invocations_of_a_core",
+            Self::HeldBytes => "held_bytes_of_a_core",
         }
     }
 }

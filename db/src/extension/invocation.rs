@@ -19,10 +19,12 @@
 mod budget;
 mod ending;
 mod fair;
+mod holding;
 mod offer;
 mod overrun;
 mod plain;
 mod slot;
+mod slots;
 mod tracing;
 
 pub use budget::Budget;
@@ -36,12 +38,13 @@ use std::sync::Arc;
 use wire::Status;
 use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX};
 
+use super::Extension;
+use super::allowance::Limit;
 use super::measures::Gauge;
 use super::trace::Recorder;
-use super::{Extension, retirements};
 use crate::limits::{
-    INVOCATIONS_PER_TURN, INVOCATIONS_PER_WORKER_MAX, POLLS_PER_READING, SLICES_CHARGED_MAX,
-    SLOTS_KEPT_PER_WORKER, TURN_SLICES,
+    INVOCATIONS_PER_TURN, INVOCATIONS_PER_WORKER_MAX, POLLS_PER_READING, SLICES_CHARGED_MAX, TURN_SLICES,
+    UNCOUNTED_INPUT_BYTES,
 };
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
@@ -53,13 +56,17 @@ use crate::tenant::ledger::Entry;
 use crate::tenant::limit::TenantLimit;
 use ending::{Body, Ending};
 use fair::{Fair, PlaceId};
+use holding::Holding;
 use slot::{Progress, Slot};
+use slots::Slots;
 
 /// An invocation that was not started, with what was to find its way back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused<O> {
     /// Why.
     pub status: Status,
+    /// The limit that holds it off, if the status is `Throttled`.
+    pub limit: Option<Limit>,
     /// Given back.
     pub origin: O,
 }
@@ -67,10 +74,9 @@ pub struct Refused<O> {
 /// The invocations of one worker. `O` says where the answer of one goes.
 pub struct Invocations<O> {
     queue: Fair<NonNull<Slot<O>>>,
-    free: Vec<NonNull<Slot<O>>>,
+    slots: Slots<O>,
+    holding: Holding,
     stacks: StackPool,
-    slots_made: usize,
-    retirements_seen: u64,
     gauge: Gauge,
     /// Those of a worker without isolation, which uses no other queue.
     plain: Option<VecDeque<NonNull<Slot<O>>>>,
@@ -110,10 +116,9 @@ impl<O> Invocations<O> {
     fn paced(budget: Option<Budget>, pace: Budget) -> io::Result<Self> {
         Ok(Self {
             queue: Fair::new(cycles::of_us(pace.slice_us)),
-            free: Vec::with_capacity(SLOTS_KEPT_PER_WORKER),
+            slots: Slots::new(pace.warm_bytes),
+            holding: Holding::new(pace.held_bytes),
             stacks: StackPool::new()?,
-            slots_made: 0,
-            retirements_seen: retirements(),
             gauge: Gauge::new(),
             plain: None,
             budget,
@@ -154,8 +159,8 @@ impl<O> Invocations<O> {
     /// Takes an invocation of `extension.functions()[function]` into the queue. Copies key and arguments.
     ///
     /// # Errors
-    /// `Retry` when the worker has as many as it may, `Throttled` when the tenant has on this worker,
-    /// `KeyTooLarge`, `ArgumentsTooLarge`, `UnknownFunction`, `Unavailable` when the system has no memory for it.
+    /// `Retry` when the worker has as many as it may, `Throttled` when the tenant has on this worker, or holds as
+    /// much memory as it may, `KeyTooLarge`, `ArgumentsTooLarge`, `UnknownFunction`, `Unavailable` when the system has no memory for it.
     #[expect(clippy::too_many_arguments, reason = "the parts of an invoke request, borrowed from the frame")]
     pub fn start(
         &mut self,
@@ -167,7 +172,7 @@ impl<O> Invocations<O> {
         arguments: &[u8],
         origin: O,
     ) -> Result<(), Refused<O>> {
-        let refuse = |status, origin| Err(Refused { status, origin });
+        let refuse = |status, origin| Err(Refused { status, limit: None, origin });
         if self.live() >= INVOCATIONS_PER_WORKER_MAX {
             return refuse(Status::Retry, origin);
         }
@@ -184,13 +189,12 @@ impl<O> Invocations<O> {
             return self.start_plain(environment, extension, (function, table), (key, arguments), origin);
         }
         let place = self.queue.enter(&extension.account);
-        // However many tenants crowd a worker, there is room for the next one: none has more than is free.
-        let most = (INVOCATIONS_PER_WORKER_MAX - self.live()) as u64;
-        if self.queue.live(place) as u64 > extension.account.limit(TenantLimit::Invocations).min(most) {
+        let input_bytes = key.len() + arguments.len();
+        if let Some(limit) = self.limit_met(place, extension, input_bytes) {
             self.queue.leave(place);
-            return refuse(Status::Throttled, origin);
+            return Err(Refused { status: Status::Throttled, limit: Some(limit), origin });
         }
-        let Ok(mut slot) = self.take_slot() else {
+        let Ok(mut slot) = self.slots.take() else {
             self.queue.leave(place);
             return refuse(Status::Unavailable, origin);
         };
@@ -198,11 +202,26 @@ impl<O> Invocations<O> {
         let fresh = unsafe { slot.as_mut() };
         fresh.begin(extension, function, origin, environment.now_us, place, self.budget.as_ref());
         fresh.bring_in(table, key, arguments);
+        if input_bytes > UNCOUNTED_INPUT_BYTES {
+            self.hold_input(slot);
+        }
         if extension.account.is_traced() {
             self.trace(slot, extension, function, environment);
         }
         self.queue.push(place, slot);
         Ok(())
+    }
+
+    /// The limit for which a tenant cannot have the invocation that has just entered.
+    #[inline]
+    fn limit_met(&mut self, place: PlaceId, extension: &Extension, input_bytes: usize) -> Option<Limit> {
+        // However many tenants crowd a worker, there is room for the next one: none has more than is free.
+        let most = (INVOCATIONS_PER_WORKER_MAX - self.live()) as u64;
+        if self.queue.live(place) as u64 > extension.account.limit(TenantLimit::Invocations).min(most) {
+            return Some(Limit::Tenant(TenantLimit::Invocations));
+        }
+        (input_bytes > UNCOUNTED_INPUT_BYTES && !self.has_room_for(place, input_bytes))
+            .then_some(Limit::HeldBytes)
     }
 
     /// A turn: polls invocations as tenants' shares have it, as often as some are ready now, up to the first
@@ -213,7 +232,7 @@ impl<O> Invocations<O> {
         environment: &WorkerEnvironment<'_>,
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
-        self.let_go_of_retired();
+        self.slots.let_go_of_retired();
         self.ended_last = false;
         if self.live() == 0 {
             return;
@@ -351,6 +370,12 @@ impl<O> Invocations<O> {
         }
     }
 
+    /// Bytes of the memory of slots that no invocation is in: of their rooms, and of their lists.
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&mut self) -> (usize, usize) {
+        self.slots.memory_bytes()
+    }
+
     fn finish(
         &mut self,
         mut slot: NonNull<Slot<O>>,
@@ -382,43 +407,16 @@ impl<O> Invocations<O> {
         }
         // SAFETY: as above.
         let ended = unsafe { slot.as_mut() };
+        if *ended.counted_bytes() > 0 {
+            self.release(slot);
+        }
+        // SAFETY: as above.
+        let ended = unsafe { slot.as_mut() };
         if self.plain.is_none() {
             self.ended_last |= self.queue.leave(ended.place());
         }
-        ended.end(environment);
-        self.give_slot(slot);
-    }
-
-    fn take_slot(&mut self) -> io::Result<NonNull<Slot<O>>> {
-        if let Some(slot) = self.free.pop() {
-            return Ok(slot);
-        }
-        let slot = Box::new(Slot::new(self.slots_made)?);
-        self.slots_made += 1;
-        Ok(NonNull::from(Box::leak(slot)))
-    }
-
-    fn give_slot(&mut self, slot: NonNull<Slot<O>>) {
-        if self.free.len() < SLOTS_KEPT_PER_WORKER {
-            self.free.push(slot);
-        } else {
-            // SAFETY: leaked from a box by `take_slot`, and in no list.
-            drop(unsafe { Box::from_raw(slot.as_ptr()) });
-        }
-    }
-
-    /// Free slots keep the extension of their last invocation, since the next one often is of the same and
-    /// counting references is dear between cores. What was removed or replaced is let go of here.
-    #[inline]
-    fn let_go_of_retired(&mut self) {
-        let now = retirements();
-        if now != self.retirements_seen {
-            self.retirements_seen = now;
-            for slot in &mut self.free {
-                // SAFETY: free slots are ours alone.
-                unsafe { slot.as_mut() }.let_go_if_retired();
-            }
-        }
+        let warmer = ended.end(environment);
+        self.slots.give(slot, warmer);
     }
 }
 
@@ -427,9 +425,8 @@ impl<O> Drop for Invocations<O> {
         let waiting = std::iter::from_fn(|| {
             self.queue.take_any().or_else(|| self.plain.as_mut().and_then(VecDeque::pop_front))
         });
-        for slot in waiting.chain(self.free.drain(..)) {
-            // SAFETY: leaked from a box by `take_slot`; each is in one list.
-            drop(unsafe { Box::from_raw(slot.as_ptr()) });
+        for slot in waiting {
+            self.slots.give(slot, 0);
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! One mapping of fixed parts, reserved once and used by one invocation after the other. Only touched pages
 //! cost memory; after an invocation that touched much, the pages beyond the first 64 KiB of a part go back
-//! to the kernel. No part ever moves, so an extension may be lent slices of it until it ends.
+//! to the kernel. The others stay *warm* for the next one until the room is cooled; a room knows at any time how
+//! many bytes those are. No part ever moves, so an extension may be lent slices of it until it ends.
 //!
 //! ```text
 //!   key and arguments │ head · reply │ arena │ write set
@@ -30,7 +31,9 @@ const INPUT_AT: usize = 0;
 const REPLY_AT: usize = INPUT_AT + part(KEY_BYTES_MAX + ARGUMENTS_BYTES_MAX + ALIGN);
 const ARENA_AT: usize = REPLY_AT + part(REPLY_HEAD_BYTES + REPLY_BYTES_MAX);
 const WRITES_AT: usize = ARENA_AT + part(ARENA_BYTES);
-const ROOM_BYTES: usize = WRITES_AT + part(TRANSACTION_BYTES);
+
+/// Bytes of a room: what an invocation can touch of it at the very most.
+pub const ROOM_BYTES: usize = WRITES_AT + part(TRANSACTION_BYTES);
 
 /// Arguments begin at a multiple of this.
 const ALIGN: usize = 16;
@@ -41,7 +44,7 @@ const fn part(bytes: usize) -> usize {
 }
 
 /// How much of each part an invocation touched, in bytes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
     /// Key and arguments.
     pub input: usize,
@@ -53,11 +56,44 @@ pub struct Touched {
     pub writes: usize,
 }
 
+impl Touched {
+    /// Of each part what the two say at most.
+    #[must_use]
+    pub fn or_more(self, other: Self) -> Self {
+        Self {
+            input: self.input.max(other.input),
+            reply: self.reply.max(other.reply),
+            arena: self.arena.max(other.arena),
+            writes: self.writes.max(other.writes),
+        }
+    }
+
+    /// Whether it is no more than `other` in any part.
+    #[inline]
+    fn lies_within(&self, other: &Self) -> bool {
+        self.input <= other.input
+            && self.reply <= other.reply
+            && self.arena <= other.arena
+            && self.writes <= other.writes
+    }
+
+    /// The parts in their order.
+    fn parts(self) -> [usize; PARTS.len()] {
+        [self.input, self.reply, self.arena, self.writes]
+    }
+}
+
+/// Where each part begins, and how many bytes may lie in it before those that are counted.
+const PARTS: [(usize, usize); 4] =
+    [(INPUT_AT, ALIGN), (REPLY_AT, REPLY_HEAD_BYTES), (ARENA_AT, 0), (WRITES_AT, 0)];
+
 /// The mapping.
 #[derive(Debug)]
 pub struct Room {
     region: Region,
     skew: usize,
+    /// What may be touched of each part without a page more than is backed already.
+    warm: Touched,
 }
 
 impl Room {
@@ -66,7 +102,8 @@ impl Room {
     /// # Errors
     /// What the kernel says.
     pub fn new(number: usize) -> io::Result<Self> {
-        Ok(Self { region: Region::new(ROOM_BYTES, 0)?, skew: number % SKEWS * SKEW_BYTES })
+        let (region, skew) = (Region::new(ROOM_BYTES, 0)?, number % SKEWS * SKEW_BYTES);
+        Ok(Self { region, skew, warm: Touched::default() })
     }
 
     /// Copies key and arguments in, and says where they are. This is the one copy of an invocation's
@@ -118,26 +155,75 @@ impl Room {
         unsafe { Arena::over(self.at(WRITES_AT), TRANSACTION_BYTES) }
     }
 
-    /// Gives back what was touched beyond the part of each that is kept. No system call as a rule.
+    /// Gives back what was touched beyond the part of each that is kept; by how many bytes the room is warmer than
+    /// before. No system call as a rule, and 0.
     ///
     /// # Safety
     /// Nothing is lent from the room.
     #[inline]
-    pub unsafe fn tidy(&mut self, touched: Touched) {
-        let parts = [
-            (INPUT_AT, touched.input),
-            (REPLY_AT, touched.reply),
-            (ARENA_AT, touched.arena),
-            (WRITES_AT, touched.writes),
-        ];
-        for (at, bytes) in parts {
-            if bytes > ROOM_PART_BYTES_KEPT {
-                let beyond = bytes - ROOM_PART_BYTES_KEPT + PAGE_BYTES * 2;
-                // SAFETY: within the region; nothing is lent, as the caller promises. The skew and the head
-                // are less than the two pages added, and those are still in the same part or unused.
-                unsafe { self.region.discard(at + ROOM_PART_BYTES_KEPT, beyond) };
-            }
+    pub unsafe fn tidy(&mut self, touched: Touched) -> usize {
+        if touched.lies_within(&self.warm) {
+            return 0;
         }
+        // SAFETY: as the caller promises.
+        unsafe { self.tidy_up(touched) }
+    }
+
+    /// # Safety
+    /// As for [`Room::tidy`].
+    #[cold]
+    unsafe fn tidy_up(&mut self, touched: Touched) -> usize {
+        let before = self.warm_bytes();
+        let mut warm = self.warm.or_more(touched).parts();
+        for ((at, head), bytes) in PARTS.into_iter().zip(&mut warm) {
+            let backed = self.backed(head, *bytes);
+            if backed > ROOM_PART_BYTES_KEPT {
+                // SAFETY: whole pages of one part; nothing is lent, as the caller promises.
+                unsafe { self.region.discard(at + ROOM_PART_BYTES_KEPT, backed - ROOM_PART_BYTES_KEPT) };
+            }
+            // Up to the end of the last page, so that a byte more of the next one is nothing new.
+            let kept = backed.min(ROOM_PART_BYTES_KEPT);
+            *bytes = kept.saturating_sub(self.skew + head);
+        }
+        let [input, reply, arena, writes] = warm;
+        self.warm = Touched { input, reply, arena, writes };
+        self.warm_bytes() - before
+    }
+
+    /// Gives all pages back; how many bytes were warm.
+    ///
+    /// # Safety
+    /// Nothing is lent from the room.
+    #[cold]
+    pub unsafe fn cool(&mut self) -> usize {
+        let warm = self.warm_bytes();
+        self.warm = Touched::default();
+        // SAFETY: as the caller promises.
+        unsafe { self.region.discard(0, ROOM_BYTES) };
+        warm
+    }
+
+    /// Bytes that the room keeps for the next invocation, in whole pages.
+    #[must_use]
+    pub fn warm_bytes(&self) -> usize {
+        self.backed_bytes(self.warm)
+    }
+
+    /// Bytes of the pages that an invocation has touched.
+    #[must_use]
+    pub fn backed_bytes(&self, touched: Touched) -> usize {
+        PARTS.into_iter().zip(touched.parts()).map(|((_, head), bytes)| self.backed(head, bytes)).sum()
+    }
+
+    /// Bytes that are backed now, as the kernel says.
+    #[cfg(test)]
+    pub fn resident_bytes(&self) -> usize {
+        self.region.resident_bytes()
+    }
+
+    /// Bytes of the pages under so many bytes of a part, none under none.
+    fn backed(&self, head: usize, bytes: usize) -> usize {
+        if bytes == 0 { 0 } else { (self.skew + head + bytes).next_multiple_of(PAGE_BYTES) }
     }
 
     #[inline]
@@ -189,11 +275,40 @@ mod tests {
         // SAFETY: the reply has this much room.
         unsafe { room.reply().write_bytes(9, REPLY_BYTES_MAX) };
         // SAFETY: nothing is lent.
-        unsafe { room.tidy(Touched { reply: REPLY_BYTES_MAX, ..Touched::default() }) };
+        let warmer = unsafe { room.tidy(Touched { reply: REPLY_BYTES_MAX, ..Touched::default() }) };
+        assert_eq!((warmer, room.region.resident_bytes()), (ROOM_PART_BYTES_KEPT, ROOM_PART_BYTES_KEPT));
         // SAFETY: within the reply.
         let (first, last) = unsafe { (*room.reply(), *room.reply().add(REPLY_BYTES_MAX - 1)) };
         assert_eq!((first, last), (9, 0));
         // SAFETY: within the reply.
         assert_eq!(unsafe { *room.reply().add(ROOM_PART_BYTES_KEPT - 8192) }, 9);
+    }
+
+    #[test]
+    fn a_room_knows_how_many_bytes_are_backed_whatever_was_touched_of_which_part() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for number in 0..200 {
+            let mut room = Room::new(number).expect("a room");
+            let mut warm = 0;
+            for _ in 0..4 {
+                let most = [ARENA_BYTES, 200_000, 70_000, 5_000, 0][random.usize(0..5)];
+                let mut bytes = || random.usize(0..=most);
+                let touched =
+                    Touched { reply: bytes(), arena: bytes(), writes: bytes(), ..Touched::default() };
+                // SAFETY: each part has this much room; fresh arenas begin where their part does.
+                unsafe {
+                    room.reply().write_bytes(1, touched.reply);
+                    room.arena(ARENA_BYTES).allocate(touched.arena, 1).write_bytes(1, touched.arena);
+                    room.writes().allocate(touched.writes, 1).write_bytes(1, touched.writes);
+                }
+                assert!(room.region.resident_bytes() <= warm + room.backed_bytes(touched), "room {number}");
+                // SAFETY: nothing is lent.
+                warm += unsafe { room.tidy(touched) };
+                assert_eq!((room.region.resident_bytes(), room.warm_bytes()), (warm, warm), "room {number}");
+            }
+            // SAFETY: nothing is lent.
+            assert_eq!(unsafe { room.cool() }, warm);
+            assert_eq!((room.region.resident_bytes(), room.warm_bytes()), (0, 0));
+        }
     }
 }

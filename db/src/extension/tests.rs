@@ -5,5 +5,6 @@
 mod depth;
 mod effects;
 mod endings;
+mod memory;
 mod turns;
 mod world;

@@ -43,8 +43,11 @@ pub const TRANSACTION_WRITES_SCANNED: usize = 16;
 /// Objects that an invocation of a function that may write may read: all are validated at the commit.
 pub const TRANSACTION_READS_MAX: usize = 3072;
 
-/// Reads for which a slot keeps memory from one invocation to the next.
+/// Reads for which a slot keeps memory from one invocation to the next, some 20 KiB with what checks them.
 pub const TRANSACTION_READS_KEPT: usize = 256;
+
+/// Writes for which it does, some 15 KiB with the table in which many are found.
+pub const TRANSACTION_WRITES_KEPT: usize = 64;
 
 /// Objects that one invocation may read, in whatever way.
 pub const INVOCATION_READS_MAX: u32 = 1 << 20;
@@ -122,12 +125,32 @@ pub const COMPILES_WAITING_PER_TENANT_MAX: usize = 4;
 /// Invocations of one worker that have not ended. Beyond it new ones are told to come again.
 pub const INVOCATIONS_PER_WORKER_MAX: usize = 8192;
 
+/// Bytes that invocations of one worker hold while they yield, are parked, or wait with large arguments, all together;
+/// one tenant half of what the others leave. Thousands that hold a few pages fit, and eighteen of the largest there are
+/// of one tenant. A share for each worker, since counting for all would be a line of the cache between cores.
+pub const HELD_BYTES_PER_WORKER: usize = 256 << 20;
+
+/// Bytes of key and arguments of an invocation that waits for its first poll without being counted: what a frame
+/// brings. Their number is bounded.
+pub const UNCOUNTED_INPUT_BYTES: usize = wire::limits::FRAME_BYTES_MAX;
+
+/// Bytes that all invocations of one worker take at the very most, in rooms, stacks and lists: what is held, what
+/// is kept warm, and what their number and the sizes of the rest come to. To be told to operators.
+pub const INVOCATION_BYTES_PER_WORKER: usize = 512 << 20;
+
 /// Slots that a worker keeps for the invocations to come; more are unmapped when they are free.
 pub const SLOTS_KEPT_PER_WORKER: usize = 1024;
 
-/// Bytes of each part of a slot's memory that stay with it. So 1024 kept slots hold some 256 MiB at the
-/// very most, and as a rule a few pages each.
+/// Bytes of each part of a slot's memory that stay with it: giving pages back and touching them anew costs more
+/// than most invocations.
 pub const ROOM_PART_BYTES_KEPT: usize = 64 << 10;
+
+/// Bytes that stay in this way with all slots of a worker: 16 pages for each that it keeps, where most need four.
+/// Beyond it those that have not been used for longest give theirs back.
+pub const WARM_BYTES_PER_WORKER: usize = SLOTS_KEPT_PER_WORKER * (64 << 10);
+
+/// Slots that one invocation's end looks at for memory to be given back: each costs a system call, some 2 us.
+pub const SLOTS_COOLED_AT_ONCE: usize = 16;
 
 // ---- Extensions: preemption ------------------------------------------------------------------------------
 
@@ -204,5 +227,11 @@ const _: () = assert!(PARKED_PER_WORKER_MAX <= INVOCATIONS_PER_WORKER_MAX);
 const _: () = assert!(TRANSACTION_READS_MAX + TRANSACTION_WRITES_MAX <= store::COMMIT_OPERATIONS_MAX);
 const _: () = assert!(TRANSACTION_BYTES >= store::VALUE_BYTES_MAX + store::KEY_BYTES_MAX);
 const _: () = assert!(ROOM_PART_BYTES_KEPT.is_multiple_of(4096) && ARENA_BYTES > ROOM_PART_BYTES_KEPT);
+const _: () = assert!(WARM_BYTES_PER_WORKER > 4 * ROOM_PART_BYTES_KEPT);
+const _: () = assert!(
+    TRANSACTION_READS_KEPT <= TRANSACTION_READS_MAX
+        && TRANSACTION_WRITES_SCANNED <= TRANSACTION_WRITES_KEPT
+        && TRANSACTION_WRITES_KEPT <= TRANSACTION_WRITES_MAX
+);
 const _: () = assert!(EXTENSION_LOG_LINE_BYTES_MAX + 64 < EXTENSION_LOG_BYTES);
 const _: () = assert!(LAST_WORDS_BYTES_MAX <= STORED_REPLY_BYTES_MAX);

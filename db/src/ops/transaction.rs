@@ -12,7 +12,7 @@ pub mod write_set;
 use sandstorm::abi::VERSION_UNAPPLIED;
 use store::{CommitError, Condition, Object, Pinned, ReadCheck, Table, Write};
 
-use crate::limits::{TRANSACTION_READS_KEPT, TRANSACTION_READS_MAX};
+use crate::limits::{TRANSACTION_READS_KEPT, TRANSACTION_READS_MAX, TRANSACTION_WRITES_KEPT};
 use crate::sched::arena::Arena;
 pub use write_set::Full;
 use write_set::{Lent, WriteSet};
@@ -101,9 +101,34 @@ impl Transaction {
         let Writing { memory, writes, write_bytes } = writing.unwrap_or(nothing);
         self.writes.begin(memory, writes, write_bytes);
         self.reads.clear();
-        if self.reads.capacity() > TRANSACTION_READS_KEPT {
-            self.reads.shrink_to(TRANSACTION_READS_KEPT);
+    }
+
+    /// The transaction is over: gives back the room that a big one needed for its lists. The others grow no further
+    /// than these two.
+    #[inline]
+    pub fn trim(&mut self) {
+        if self.reads.capacity() > TRANSACTION_READS_KEPT || self.writes.capacity() > TRANSACTION_WRITES_KEPT
+        {
+            self.shrink();
         }
+    }
+
+    #[cold]
+    fn shrink(&mut self) {
+        self.reads.clear();
+        self.reads.shrink_to(TRANSACTION_READS_KEPT);
+        self.checks.shrink_to(TRANSACTION_READS_KEPT);
+        self.writes.shrink();
+        self.changes.shrink_to(TRANSACTION_WRITES_KEPT);
+    }
+
+    /// Bytes of the lists of what was read and is to be written.
+    #[must_use]
+    pub fn list_bytes(&self) -> usize {
+        self.writes.list_bytes()
+            + self.reads.capacity() * size_of::<Read>()
+            + self.checks.capacity() * size_of::<ReadCheck<'_>>()
+            + self.changes.capacity() * size_of::<Write<'_>>()
     }
 
     /// Whether there is nothing to write, and nothing that was read in more than one step.

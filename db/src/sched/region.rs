@@ -88,6 +88,17 @@ impl Region {
         // promises. A refusal leaves the pages as they are, which costs memory and is otherwise harmless.
         unsafe { libc::madvise(address.cast(), until - from, libc::MADV_DONTNEED) };
     }
+
+    /// Bytes that are backed by pages now, as the kernel says.
+    #[cfg(test)]
+    pub fn resident_bytes(&self) -> usize {
+        let mut pages = vec![0_u8; self.bytes / PAGE_BYTES];
+        let address = self.start().as_ptr().cast();
+        // SAFETY: the region is mapped, and there is a byte for each of its pages.
+        let failed = unsafe { libc::mincore(address, self.bytes, pages.as_mut_ptr()) };
+        assert_eq!(failed, 0, "{}", io::Error::last_os_error());
+        pages.iter().filter(|page| **page & 1 != 0).count() * PAGE_BYTES
+    }
 }
 
 impl Drop for Region {

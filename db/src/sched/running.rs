@@ -214,6 +214,12 @@ impl Parked {
         Self { stack, stack_pointer, by_signal: outcome.cause == PARKED_BY_SIGNAL }
     }
 
+    /// Bytes that the stack holds at the most.
+    #[must_use]
+    pub fn stack_bytes(&self) -> usize {
+        self.stack.bytes()
+    }
+
     /// Forgets what is on the stack, or takes it after it was resumed.
     #[must_use]
     pub fn into_stack(self) -> Stack {

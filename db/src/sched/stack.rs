@@ -76,6 +76,12 @@ impl Stack {
         self.region.start().as_ptr() as usize
     }
 
+    /// Bytes that whoever runs on it can touch.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.region.bytes()
+    }
+
     /// One past the highest byte, where the first frame begins; a multiple of 16.
     #[inline]
     #[must_use]

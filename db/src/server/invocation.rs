@@ -13,13 +13,13 @@ use super::native::{self, Caller, ReplyPlace};
 use super::outgoing::{Addressee, Outgoing};
 use super::ports::Exits;
 use crate::extension::Mode;
+use crate::extension::allowance::Limit;
 use crate::extension::invocation::{Invocations, Offer, Refused};
 use crate::extension::measures::Spent;
 use crate::limits::{RETRY_BUSY_US, THROTTLED_AFTER_US_MIN};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
 use crate::session::{Answer, Claim, Origin, Route, Session};
-use crate::tenant::limit::TenantLimit;
 
 /// Starts an invocation, or answers why not. `request` is an `Invoke`.
 pub fn start(
@@ -57,7 +57,7 @@ pub fn start(
     metrics.count(Counter::Invocations);
     let origin = Origin { session: Arc::clone(session), sequence, recorded: writes, route: place.route() };
     if let Err(refused) = invocations.start(environment, found, index, table, key, arguments, origin) {
-        not_started(metrics, caller, writes, refused.status, place);
+        not_started(metrics, caller, writes, &refused, place);
     }
 }
 
@@ -67,17 +67,18 @@ fn not_started(
     metrics: &WorkerMetrics,
     caller: Caller<'_>,
     recorded: bool,
-    status: Status,
+    refused: &Refused<Origin>,
     place: &mut impl ReplyPlace,
 ) {
     if recorded {
         caller.session.ring.release(caller.sequence);
     }
-    match status {
+    match refused.status {
         Status::Retry => native::answer_later(metrics, place),
         Status::Throttled => {
             let after_us = THROTTLED_AFTER_US_MIN as u32;
-            native::answer_throttled(metrics, TenantLimit::Invocations, after_us, place);
+            let limit = refused.limit.map_or("", Limit::name);
+            native::answer_throttled(metrics, limit, after_us, place);
         }
         status => native::refuse(metrics, place, status),
     }
@@ -112,7 +113,7 @@ pub fn take<P: Exits>(
     if offer.origin().session.is_closed() {
         return finish(environment, port, outgoing, offer.into_origin(), Status::BadToken, &[]);
     }
-    let Err(Refused { status, origin }) = invocations.take(environment, offer) else { return };
+    let Err(Refused { status, origin, .. }) = invocations.take(environment, offer) else { return };
     let after_us = RETRY_BUSY_US.to_le_bytes();
     // The tenant had room when the request was accepted, and will have again.
     let (status, body) = match status {

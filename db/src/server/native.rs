@@ -157,21 +157,16 @@ pub fn throttle(
     match caller.session.ring.claim(caller.sequence) {
         Claim::Execute => {
             caller.session.ring.release(caller.sequence);
-            answer_throttled(metrics, limit, after_us, place);
+            answer_throttled(metrics, limit.name(), after_us, place);
         }
         claim => answer_copy(metrics, caller, claim, place),
     }
 }
 
 /// Answers that a limit of the tenant holds the request off.
-pub fn answer_throttled(
-    metrics: &WorkerMetrics,
-    limit: TenantLimit,
-    after_us: u32,
-    place: &mut impl ReplyPlace,
-) {
+pub fn answer_throttled(metrics: &WorkerMetrics, limit: &str, after_us: u32, place: &mut impl ReplyPlace) {
     metrics.count(Counter::Throttled);
-    let throttled = Throttled { after_us, limit: limit.name().as_bytes() };
+    let throttled = Throttled { after_us, limit: limit.as_bytes() };
     place.reply(Status::Throttled, throttled.body_bytes(), |body| throttled.encode(body));
 }
 

@@ -5,7 +5,7 @@
 //!
 //! | Functions | End |
 //! |---|---|
-//! | `spin`, `spin_yielding`, `wait_for_nothing`, `loop_in_drop_at_the_end`, `log_flood`, `look_for_tables` | killed |
+//! | `spin`, `spin_yielding`, `wait_for_nothing`, `loop_in_drop_at_the_end`, `log_flood`, `look_for_tables`, `hoard` | killed |
 //! | `recurse`, `recurse_into_the_host`, `huge_frame` | stack overflow |
 //! | `allocate_forever`, `grow_forever`, `allocate_at_once` | out of memory |
 //! | `panics`, `panic_in_drop`, `panic_while_it_says_why`, `looping_drop`, `index_beyond`, `divide_by_zero` | panic |
@@ -48,6 +48,7 @@ sandstorm::extension! {
     write loop_in_drop_at_the_end,
     write log_flood,
     write look_for_tables,
+    write hoard,
     write recurse,
     write recurse_into_the_host,
     write huge_frame,
@@ -138,6 +139,16 @@ async fn look_for_tables(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Resu
             return Err(LENT_BYTES_CHANGED);
         }
     }
+}
+
+/// Fills its memory and keeps it, a yield at a time.
+async fn hoard(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    mark(db, args).await?;
+    let kept = vec![7u8; 900_000];
+    while !black_box(&kept).is_empty() {
+        db.yield_now().await;
+    }
+    Ok(())
 }
 
 /// Recurses until the stack is used up.

@@ -4,7 +4,8 @@ use std::fmt::{self, Write};
 
 use crate::extension::allowance::{Allowance, Exceeded, Limit};
 use crate::limits::{
-    INVOCATION_CPU_US_MAX, INVOCATION_WALL_US_MAX, INVOCATION_YIELDS_MAX, PARKED_PER_WORKER_MAX, SLICE_US,
+    HELD_BYTES_PER_WORKER, INVOCATION_CPU_US_MAX, INVOCATION_WALL_US_MAX, INVOCATION_YIELDS_MAX,
+    PARKED_PER_WORKER_MAX, SLICE_US, WARM_BYTES_PER_WORKER,
 };
 use crate::metrics::Counter;
 use crate::tenant::limit::TenantLimit;
@@ -23,6 +24,10 @@ pub struct Budget {
     pub yields: u32,
     /// How many of the worker may be parked at a time.
     pub parked: usize,
+    /// What those that wait may hold together, in bytes.
+    pub held_bytes: usize,
+    /// What its slots may keep for the invocations to come, in bytes.
+    pub warm_bytes: usize,
 }
 
 impl Default for Budget {
@@ -33,6 +38,8 @@ impl Default for Budget {
             wall_us: INVOCATION_WALL_US_MAX,
             yields: INVOCATION_YIELDS_MAX,
             parked: PARKED_PER_WORKER_MAX,
+            held_bytes: HELD_BYTES_PER_WORKER,
+            warm_bytes: WARM_BYTES_PER_WORKER,
         }
     }
 }
@@ -83,6 +90,7 @@ pub(super) const fn counter_of(limit: Limit) -> Option<Counter> {
         Limit::Tenant(TenantLimit::InvocationWallUs) => Some(Counter::KilledWall),
         Limit::Tenant(TenantLimit::InvocationYields) => Some(Counter::KilledYields),
         Limit::Parked => Some(Counter::KilledParked),
+        Limit::HeldBytes => Some(Counter::KilledHeld),
         _ => None,
     }
 }

@@ -98,6 +98,12 @@ impl<T> Fair<T> {
         self.places[id].live
     }
 
+    /// Bytes that the invocations of a place hold, as far as they are counted.
+    #[inline]
+    pub(super) fn held_bytes(&mut self, id: PlaceId) -> &mut usize {
+        &mut self.places[id].held_bytes
+    }
+
     /// An invocation of a place has ended. Whether none of the place can run now.
     #[inline]
     pub(super) fn leave(&mut self, id: PlaceId) -> bool {

@@ -90,8 +90,8 @@ impl<O> Invocations<O> {
         let place = given.place();
         let offer = given.offer();
         self.queue.leave(place);
-        given.end(environment);
-        self.give_slot(slot);
+        let warmer = given.end(environment);
+        self.slots.give(slot, warmer);
         offer
     }
 

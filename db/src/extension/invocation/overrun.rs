@@ -1,7 +1,8 @@
 //! What becomes of an invocation that was polled and has not ended: its charge, its kill, its next slice.
 //!
 //! Whoever yielded goes back to its tenant's queue, whoever used up its slice waits among the parked ones of its
-//! tenant. When a worker has more parked ones than it may, the newest of the tenant that has most is ended.
+//! tenant. When a worker has more parked ones than it may, the newest of the tenant that has most is ended; so is
+//! one that would hold more memory meanwhile than its tenant may ([`super::holding`]).
 
 use std::ptr::NonNull;
 
@@ -49,7 +50,8 @@ impl<O> Invocations<O> {
         // SAFETY: a slot in hand is ours alone.
         let yielding = unsafe { slot.as_mut() };
         let charged = used.min(yielding.cycles_charged_max(self.preemption.slice()));
-        match yielding.charge(environment, charged) {
+        let kill = yielding.charge(environment, charged);
+        match kill.or_else(|| self.hold(slot, environment.now_us)) {
             Some(kill) => self.finish(slot, environment, Ending::killed(kill), on_done),
             // SAFETY: as above.
             None => self.queue.push(unsafe { slot.as_ref() }.place(), slot),
@@ -70,10 +72,11 @@ impl<O> Invocations<O> {
         let charged = used.min(overrunner.cycles_charged_max(self.preemption.slice()));
         self.charge_tenant(environment, overrunner.place(), charged);
         overrunner.note_overrun(environment.now_us, used / self.preemption.slice());
-        if let Some(kill) = overrunner.charge(environment, charged) {
+        let (kill, place) = (overrunner.charge(environment, charged), overrunner.place());
+        if let Some(kill) = kill.or_else(|| self.hold(slot, environment.now_us)) {
             return self.finish(slot, environment, Ending::killed(kill), on_done);
         }
-        self.queue.park(overrunner.place(), slot);
+        self.queue.park(place, slot);
         if self.queue.parked() > self.parked_max
             && let Some(newest) = self.queue.take_newest_of_most_parked()
         {

@@ -2,8 +2,8 @@
 //!
 //! No slice, no share, no account of time: what preemption, fairness and accounting cost is measured against
 //! this, on one commit (`scripts/isolation`). Whoever loops here has the worker for good, so nobody serves
-//! tenants this way; the server warns when it is told to. Stacks, arenas, commits and the limits of memory are
-//! the same.
+//! tenants this way; the server warns when it is told to. Stacks, arenas, commits and the limits of memory of one
+//! invocation are the same; what those that wait hold is not counted.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,12 +17,19 @@ use super::fair::PlaceId;
 use super::slot::{Progress, Slot};
 use super::{Invocations, Refused};
 use crate::extension::Extension;
-use crate::limits::INVOCATIONS_PER_WORKER_MAX;
+use crate::limits::{INVOCATIONS_PER_WORKER_MAX, WARM_BYTES_PER_WORKER};
 use crate::ops::WorkerEnvironment;
 
 /// No limit of time.
-const ENDLESS: Budget =
-    Budget { slice_us: u64::MAX, cpu_us: u64::MAX, wall_us: u64::MAX, yields: u32::MAX, parked: 0 };
+const ENDLESS: Budget = Budget {
+    slice_us: u64::MAX,
+    cpu_us: u64::MAX,
+    wall_us: u64::MAX,
+    yields: u32::MAX,
+    parked: 0,
+    held_bytes: usize::MAX,
+    warm_bytes: WARM_BYTES_PER_WORKER,
+};
 
 impl<O> Invocations<O> {
     /// As [`Invocations::new`], without preemption, shares and accounts.
@@ -44,8 +51,8 @@ impl<O> Invocations<O> {
         (key, arguments): (&[u8], &[u8]),
         origin: O,
     ) -> Result<(), Refused<O>> {
-        let Ok(mut slot) = self.take_slot() else {
-            return Err(Refused { status: Status::Unavailable, origin });
+        let Ok(mut slot) = self.slots.take() else {
+            return Err(Refused { status: Status::Unavailable, limit: None, origin });
         };
         // SAFETY: slots in hand are ours alone and stay where they are.
         let fresh = unsafe { slot.as_mut() };

@@ -73,7 +73,10 @@ pub(super) struct Slot<O> {
     yields: u32,
     tries: u32,
     input_bytes: usize,
-    reply_bytes_touched: usize,
+    /// What of its memory is counted as held; 0 between invocations.
+    counted_bytes: usize,
+    /// Of its room, by tries before this one; of no meaning at the first.
+    touched_before: Touched,
     /// The worker's, while this one is traced.
     recorder: Option<Box<Recorder>>,
 }
@@ -91,7 +94,7 @@ impl<O> Slot<O> {
                 context: ptr::null_mut(),
                 key: nothing,
                 arguments: nothing,
-                reply: RawReply { address: ptr::null_mut(), bytes: 0, capacity: 0 },
+                reply: RawReply { address: ptr::null_mut(), bytes: 0, capacity: 0, highest: 0 },
                 future: ptr::null_mut(),
                 table: 0,
                 reserved: 0,
@@ -114,7 +117,8 @@ impl<O> Slot<O> {
             yields: 0,
             tries: 0,
             input_bytes: 0,
-            reply_bytes_touched: 0,
+            counted_bytes: 0,
+            touched_before: Touched::default(),
             recorder: None,
         })
     }
@@ -146,7 +150,6 @@ impl<O> Slot<O> {
         self.slices = 0;
         self.yields = 0;
         self.tries = 0;
-        self.reply_bytes_touched = 0;
         self.rewind();
     }
 
@@ -175,7 +178,7 @@ impl<O> Slot<O> {
         let (arena, writes) = unsafe { (self.room.arena(arena_bytes), self.room.writes()) };
         let reply = self.room.reply();
         self.arena = arena;
-        self.call.reply = RawReply { address: reply, bytes: 0, capacity: reply_bytes };
+        self.call.reply = RawReply { address: reply, bytes: 0, capacity: reply_bytes, highest: 0 };
         self.call.future = ptr::null_mut();
         if let Some(extension) = &self.extension {
             self.access.begin(extension, self.mode, writes, reply);
@@ -236,7 +239,6 @@ impl<O> Slot<O> {
             return Progress::Parked;
         }
         stacks.give(stack);
-        this.reply_bytes_touched = this.reply_bytes_touched.max(this.call.reply.bytes);
         match (outcome.cause(), outcome.value) {
             (None, OK) => {
                 let progress = this.commit(environment);
@@ -287,6 +289,7 @@ impl<O> Slot<O> {
             Ok(()) => Progress::Ended(Ending::WELL),
             Err(CommitError::Conflict { .. }) if self.tries + 1 < COMMIT_TRIES_MAX => {
                 environment.metrics.count(Counter::CommitConflicts);
+                self.touched_before = self.touched();
                 self.tries += 1;
                 self.rewind();
                 self.release(environment);
@@ -327,20 +330,66 @@ impl<O> Slot<O> {
         self.origin.take()
     }
 
-    /// Frees what the invocation held. The extension is kept for the next one.
+    /// Frees what the invocation held; by how many bytes the slot is warmer than before it. The extension is kept
+    /// for the next one.
     #[inline]
-    pub(super) fn end(&mut self, environment: &WorkerEnvironment<'_>) {
+    pub(super) fn end(&mut self, environment: &WorkerEnvironment<'_>) -> usize {
         self.release(environment);
         self.origin = None;
+        let touched = self.touched();
+        self.access.transaction().trim();
+        // SAFETY: the invocation has ended and its answer was taken.
+        let warmer = unsafe { self.room.tidy(touched) };
+        self.let_go_if_retired();
+        warmer
+    }
+
+    /// What the invocation has touched of its room, with all its tries.
+    #[inline]
+    fn touched(&mut self) -> Touched {
         let touched = Touched {
             input: self.input_bytes,
-            reply: self.reply_bytes_touched,
+            reply: self.call.reply.touched_bytes(),
             arena: self.arena.highest_bytes(),
             writes: self.access.transaction().memory_bytes(),
         };
-        // SAFETY: the invocation has ended and its answer was taken.
-        unsafe { self.room.tidy(touched) };
-        self.let_go_if_retired();
+        if self.tries > 0 { touched.or_more(self.touched_before) } else { touched }
+    }
+
+    /// Bytes that the invocation holds while it does not run: of its room, its lists, and the stack it is parked on.
+    pub(super) fn footprint_bytes(&mut self) -> usize {
+        let touched = self.touched();
+        let stack_bytes = self.parked.as_ref().map_or(0, Parked::stack_bytes);
+        self.room.backed_bytes(touched) + self.access.transaction().list_bytes() + stack_bytes
+    }
+
+    /// What of that key and arguments take.
+    pub(super) fn input_bytes_backed(&self) -> usize {
+        self.room.backed_bytes(Touched { input: self.input_bytes, ..Touched::default() })
+    }
+
+    /// What is counted of that.
+    #[inline]
+    pub(super) fn counted_bytes(&mut self) -> &mut usize {
+        &mut self.counted_bytes
+    }
+
+    /// Bytes that the slot keeps for the next invocation.
+    pub(super) fn warm_bytes(&self) -> usize {
+        self.room.warm_bytes()
+    }
+
+    /// Gives the memory of its room back, between two invocations; how many bytes were warm.
+    #[cold]
+    pub(super) fn cool(&mut self) -> usize {
+        // SAFETY: no invocation is in the slot, so nothing is lent.
+        unsafe { self.room.cool() }
+    }
+
+    /// Bytes of its room that are backed now, and of its lists.
+    #[cfg(test)]
+    pub(super) fn memory_bytes(&mut self) -> (usize, usize) {
+        (self.room.resident_bytes(), self.access.transaction().list_bytes())
     }
 
     fn release(&mut self, environment: &WorkerEnvironment<'_>) {

@@ -7,7 +7,7 @@
 use std::ptr;
 use std::slice;
 
-use crate::limits::{TRANSACTION_WRITES_MAX, TRANSACTION_WRITES_SCANNED};
+use crate::limits::{TRANSACTION_WRITES_KEPT, TRANSACTION_WRITES_MAX, TRANSACTION_WRITES_SCANNED};
 use crate::sched::arena::Arena;
 
 /// Bytes in the memory of the transaction or in the store's log, good until the transaction is cleared.
@@ -115,6 +115,26 @@ impl WriteSet {
         (self.writes_max, self.bytes_max, self.bytes_written) = (writes_max, bytes_max, 0);
         self.writes.clear();
         self.places.clear();
+    }
+
+    /// How many writes there is room for in the list.
+    #[inline]
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.writes.capacity()
+    }
+
+    /// Empties the set and gives back the room that many writes needed.
+    pub fn shrink(&mut self) {
+        self.writes.clear();
+        self.writes.shrink_to(TRANSACTION_WRITES_KEPT);
+        self.places = Vec::new();
+    }
+
+    /// Bytes of the list of writes and of the table of places.
+    #[must_use]
+    pub fn list_bytes(&self) -> usize {
+        self.writes.capacity() * size_of::<Write>() + self.places.capacity() * size_of::<u32>()
     }
 
     /// The writes in the order in which their objects were first written.

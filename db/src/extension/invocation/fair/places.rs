@@ -41,6 +41,8 @@ pub(super) struct Place<T> {
     pub(super) listed: Listed,
     /// Its invocations on this worker that have not ended.
     pub(super) live: usize,
+    /// Bytes that those hold, as far as they are counted.
+    pub(super) held_bytes: usize,
 }
 
 /// See the file's head.
@@ -94,6 +96,7 @@ impl<T> Places<T> {
             rounds,
             listed: Listed::No,
             live: 0,
+            held_bytes: 0,
         };
         let id = if let Some(id) = self.vacant.pop() {
             self.places[id as usize] = fresh;

@@ -24,8 +24,11 @@ impl<O> Slot<O> {
             // SAFETY: this many bytes of the reply were written by the SDK.
             Body::Reply => unsafe { slice::from_raw_parts(reply, bytes) },
             Body::Failure(number) => self.with_head(number.to_le_bytes(), bytes.min(REPLY_BYTES_MAX - 4)),
-            // SAFETY: this many bytes were copied there when the stack was left.
-            Body::LastWords => unsafe { slice::from_raw_parts(reply, self.access.last_words_bytes()) },
+            Body::LastWords => {
+                self.note_written(LAST_WORDS_BYTES_MAX);
+                // SAFETY: this many bytes were copied there when the stack was left.
+                unsafe { slice::from_raw_parts(reply, self.access.last_words_bytes()) }
+            }
             Body::Version(version) => self.with_head(version.to_le_bytes(), 0),
             Body::RetryAfter(after_us) => self.with_head(after_us.to_le_bytes(), 0),
             Body::Overdrawn(overdrawn) => self.describe(overdrawn),
@@ -34,8 +37,14 @@ impl<O> Slot<O> {
         }
     }
 
+    /// The server wrote to the first bytes of the reply, or before it: they are touched as if the extension had.
+    fn note_written(&mut self, bytes: usize) {
+        self.call.reply.highest = self.call.reply.highest.max(bytes);
+    }
+
     #[cold]
     fn describe(&mut self, overdrawn: Overdrawn) -> &[u8] {
+        self.note_written(LAST_WORDS_BYTES_MAX);
         // SAFETY: the reply has this much room and more, and the extension runs no more.
         let place = unsafe { slice::from_raw_parts_mut(self.room.reply(), LAST_WORDS_BYTES_MAX) };
         let Some(extension) = &self.extension else { return &[] };
@@ -52,6 +61,7 @@ impl<O> Slot<O> {
     /// `head` and behind it the first `bytes` bytes of the reply, in one piece and without a copy of those.
     fn with_head<const HEAD: usize>(&mut self, head: [u8; HEAD], bytes: usize) -> &[u8] {
         const { assert!(HEAD <= REPLY_HEAD_BYTES) };
+        self.note_written(1);
         // SAFETY: the room keeps this many bytes before the reply.
         let start = unsafe { self.room.reply().sub(HEAD) };
         // SAFETY: as above.

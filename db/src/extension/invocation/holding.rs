@@ -1,0 +1,188 @@
+//! Memory that invocations hold while they do not run, bounded for the worker and shared among tenants.
+//!
+//! ```text
+//!   arguments beyond a frame ── counted from the start; no room: Throttled, nothing was copied
+//!   yielded, parked, conflict ─ what it touched so far is counted; no room: ended, and told so
+//!   ended ───────────────────── all of it is free again
+//! ```
+//! An invocation that ends in its first poll is never counted: of those a worker runs one at a time, and what it
+//! leaves is given back or kept warm within a bound of its own ([`super::slots`]). What waits for its first poll
+//! without large arguments holds two pages at most.
+//!
+//! A tenant may hold as much as it leaves free, half of what the others do not hold: so there is always room for the
+//! next one, and with one tenant alone half of all. (Dynamic thresholds: Choudhury and Hahne, "Dynamic Queue Length
+//! Thresholds for Shared-Memory Packet Switches", 1998.) Counted are whole pages of the room, the lists of the
+//! transaction, and the stack of one that is parked.
+
+use std::ptr::NonNull;
+
+use super::Invocations;
+use super::budget::Overdrawn;
+use super::fair::PlaceId;
+use super::slot::Slot;
+use crate::extension::allowance::{Exceeded, Limit};
+use crate::extension::room::ROOM_BYTES;
+use crate::limits::{
+    HELD_BYTES_PER_WORKER, INVOCATION_BYTES_PER_WORKER, INVOCATIONS_PER_WORKER_MAX, SLOTS_KEPT_PER_WORKER,
+    UNCOUNTED_INPUT_BYTES, WARM_BYTES_PER_WORKER,
+};
+use crate::sched::region::PAGE_BYTES;
+
+/// What is held of one worker, and how much it may be. What each tenant holds, its place knows.
+#[derive(Debug)]
+pub(super) struct Holding {
+    most: usize,
+    held: usize,
+}
+
+impl Holding {
+    /// Nothing is held; it may be so many bytes.
+    pub(super) const fn new(most: usize) -> Self {
+        Self { most, held: 0 }
+    }
+
+    /// What a tenant may hold that holds `own` now.
+    fn share(&self, own: usize) -> usize {
+        (self.most - (self.held - own)) / 2
+    }
+
+    /// A tenant that holds `own` gets so many bytes more, if it may.
+    ///
+    /// # Errors
+    /// What it may hold, and what it would.
+    fn grow(&mut self, own: &mut usize, bytes: usize) -> Result<(), Exceeded> {
+        let (share, wanted) = (self.share(*own), *own + bytes);
+        if wanted > share {
+            return Err(Exceeded { limit: Limit::HeldBytes, value: share as u64, used: wanted as u64 });
+        }
+        *own = wanted;
+        self.held += bytes;
+        Ok(())
+    }
+
+    /// A tenant that holds `own` has given so many bytes back.
+    fn shrink(&mut self, own: &mut usize, bytes: usize) {
+        *own -= bytes;
+        self.held -= bytes;
+    }
+}
+
+impl<O> Invocations<O> {
+    /// Whether a tenant may hold so many bytes of key and arguments more.
+    #[cold]
+    pub(super) fn has_room_for(&mut self, place: PlaceId, input_bytes: usize) -> bool {
+        let own = *self.queue.held_bytes(place);
+        own + input_bytes + 2 * PAGE_BYTES <= self.holding.share(own)
+    }
+
+    /// Counts the input of an invocation for which there [is room](Self::has_room_for).
+    #[cold]
+    pub(super) fn hold_input(&mut self, slot: NonNull<Slot<O>>) {
+        // SAFETY: a slot in hand is ours alone.
+        let bytes = unsafe { slot.as_ref() }.input_bytes_backed();
+        // Not counted now, it is counted when it stays.
+        let _ = self.count(slot, bytes);
+    }
+
+    /// The invocation stays beyond its poll: counts what it holds, or says that it is more than it may.
+    #[inline]
+    pub(super) fn hold(&mut self, mut slot: NonNull<Slot<O>>, now_us: u64) -> Option<Overdrawn> {
+        // SAFETY: a slot in hand is ours alone.
+        let bytes = unsafe { slot.as_mut() }.footprint_bytes();
+        let exceeded = self.count(slot, bytes).err()?;
+        // SAFETY: as above.
+        Some(Overdrawn { exceeded, usage: Some(unsafe { slot.as_ref() }.usage(now_us)) })
+    }
+
+    /// Nothing of an invocation is counted any more: it has ended.
+    #[cold]
+    pub(super) fn release(&mut self, mut slot: NonNull<Slot<O>>) {
+        // SAFETY: a slot in hand is ours alone.
+        let ended = unsafe { slot.as_mut() };
+        let bytes = std::mem::take(ended.counted_bytes());
+        self.holding.shrink(self.queue.held_bytes(ended.place()), bytes);
+    }
+
+    /// An invocation holds so many bytes. While it lives it gives none back.
+    #[inline]
+    fn count(&mut self, mut slot: NonNull<Slot<O>>, bytes: usize) -> Result<(), Exceeded> {
+        // SAFETY: a slot in hand is ours alone.
+        let holder = unsafe { slot.as_mut() };
+        let place = holder.place();
+        let counted = holder.counted_bytes();
+        if bytes > *counted {
+            self.holding.grow(self.queue.held_bytes(place), bytes - *counted)?;
+            *counted = bytes;
+        }
+        Ok(())
+    }
+}
+
+// The largest invocation of all may stay while several tenants hold what they may.
+const _: () = assert!(ROOM_BYTES * 8 <= HELD_BYTES_PER_WORKER);
+// What is held, what is warm, what runs, what waits for its first poll, and the lists and stacks that are kept.
+const _: () = assert!(
+    HELD_BYTES_PER_WORKER
+        + WARM_BYTES_PER_WORKER
+        + ROOM_BYTES
+        + INVOCATIONS_PER_WORKER_MAX * (UNCOUNTED_INPUT_BYTES + PAGE_BYTES).next_multiple_of(PAGE_BYTES)
+        + SLOTS_KEPT_PER_WORKER * (40 << 10)
+        + (16 << 20)
+        <= INVOCATION_BYTES_PER_WORKER
+);
+
+#[cfg(test)]
+mod tests {
+    use super::Holding;
+    use crate::extension::allowance::Limit;
+
+    const MOST: usize = 1 << 20;
+
+    #[test]
+    fn one_tenant_alone_holds_half_and_is_told_how_much_that_is() {
+        let (mut holding, mut own) = (Holding::new(MOST), 0);
+        assert_eq!(holding.grow(&mut own, MOST / 2), Ok(()));
+        let exceeded = holding.grow(&mut own, 1).expect_err("no more");
+        assert_eq!((exceeded.limit, exceeded.value), (Limit::HeldBytes, MOST as u64 / 2));
+        assert_eq!((exceeded.used, own), (MOST as u64 / 2 + 1, MOST / 2));
+        holding.shrink(&mut own, MOST / 2);
+        assert_eq!((own, holding.held), (0, 0));
+        assert_eq!(holding.grow(&mut own, MOST / 2), Ok(()));
+    }
+
+    #[test]
+    fn tenants_that_take_all_they_get_end_up_with_the_same_and_leave_as_much_free() {
+        let (mut holding, mut owned) = (Holding::new(MOST), [0; 7]);
+        for _ in 0..100 {
+            for own in &mut owned {
+                // Each gives back what it has, as invocations do that end, and takes again all that it gets.
+                let had = *own;
+                holding.shrink(own, had);
+                while holding.grow(own, 64).is_ok() {}
+            }
+        }
+        let even = MOST / (owned.len() + 1);
+        for own in owned {
+            assert!(own.abs_diff(even) <= 1024, "{own} of {even}");
+        }
+        assert!((MOST - holding.held).abs_diff(even) <= 8 * 1024);
+    }
+
+    #[test]
+    fn whatever_tenants_do_no_more_is_held_than_may_be_and_the_next_one_finds_room() {
+        let mut random = fastrand::Rng::with_seed(11);
+        let (mut holding, mut owned) = (Holding::new(MOST), [0; 9]);
+        for _ in 0..10_000 {
+            let own = &mut owned[random.usize(0..9)];
+            let bytes = random.usize(1..MOST / 8);
+            if random.bool() {
+                let _ = holding.grow(own, bytes);
+            } else {
+                let bytes = bytes.min(*own);
+                holding.shrink(own, bytes);
+            }
+            assert_eq!(holding.held, owned.iter().sum::<usize>());
+            assert!(holding.held < MOST && holding.share(0) > 0);
+        }
+    }
+}
