@@ -71,11 +71,13 @@ impl<O> Invocations<O> {
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
         for _ in 0..self.live() {
-            let Some(slot) = self.take_plain() else { return };
+            let Some(mut slot) = self.take_plain() else { return };
             // SAFETY: a slot from the queue is begun, and ours alone until it is put back.
             match unsafe { Slot::poll(slot, environment, &mut self.stacks, u64::MAX) } {
                 Progress::Ended(ending) => self.finish(slot, environment, ending, on_done),
                 Progress::Pending | Progress::Parked => {
+                    // SAFETY: as above.
+                    unsafe { slot.as_mut() }.keep_lent(environment);
                     if let Some(queue) = &mut self.plain {
                         queue.push_back(slot);
                     }

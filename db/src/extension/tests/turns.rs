@@ -26,7 +26,13 @@ function!(holds_a_value_over_yields, |db, args, reply| {
 
 #[test]
 fn a_lent_value_stays_while_its_object_is_overwritten() {
-    let mut world = World::new();
+    a_lent_value_stays(World::new());
+    let mut plain = World::new();
+    plain.invocations = Invocations::without_isolation().expect("stacks");
+    a_lent_value_stays(plain);
+}
+
+fn a_lent_value_stays(mut world: World) {
     world.put(TABLE, b"key", b"before");
     assert!(world.start(&World::extension(holds_a_value_over_yields, Mode::Read), b"key", b"", 1));
     assert!(world.turn().is_empty());

@@ -47,10 +47,17 @@ impl<O> Slot<O> {
         self.cycles += cycles;
         let usage = self.usage(environment.now_us);
         let kill = verdict(self.access.spending().allowance(), usage);
-        if kill.is_none() && self.held.is_none() {
-            self.held = Some(environment.pin.hold());
+        if kill.is_none() {
+            self.keep_lent(environment);
         }
         kill
+    }
+
+    /// Keeps what was lent alive until the invocation ends: it stays beyond its poll.
+    pub(in crate::extension::invocation) fn keep_lent(&mut self, environment: &WorkerEnvironment<'_>) {
+        if self.held.is_none() {
+            self.held = Some(environment.pin.hold());
+        }
     }
 
     /// The limit that the invocation went over while it waited.
