@@ -4,18 +4,29 @@
 //! record = length u32, little-endian: the bytes that follow | bytes
 //! ```
 //! What the bytes mean is the caller's affair. A peer that stalls inside a record is cut off by the record
-//! deadline; a peer that sends nothing is no error but [`StreamError::Idle`]. Used by control threads and
-//! by client sessions; blocking, never on a worker.
+//! deadline; a peer that sends nothing is no error but [`StreamError::Idle`], as long as its machine answers: the
+//! kernel asks it now and then, so that one that lost power or network does not hold a stream for ever. Used by
+//! control threads and by client sessions; blocking, never on a worker.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+
+use crate::sys;
 
 /// Bytes of the length at the start of a record.
 pub const LENGTH_BYTES: usize = 4;
 /// Bytes that are allocated before they arrive; more grows as it comes, so that a length alone costs the
 /// receiver little.
 const RECORD_STEP_BYTES: usize = 256 * 1024;
+
+/// Seconds without a byte until the kernel asks whether the peer is still there.
+const PROBE_AFTER_S: i32 = 60;
+/// Seconds between two such questions.
+const PROBE_EACH_S: i32 = 20;
+/// Questions without an answer until the stream is broken: two minutes after the last byte.
+const PROBES: i32 = 3;
 
 /// Why a record was not moved.
 #[derive(Debug)]
@@ -85,6 +96,7 @@ impl Stream {
     pub fn over(socket: TcpStream, record_timeout: Duration) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         socket.set_nonblocking(false)?;
+        ask_whether_the_peer_is_there(&socket)?;
         let record_timeout = record_timeout.max(Duration::from_millis(1));
         socket.set_write_timeout(Some(record_timeout))?;
         Ok(Self { socket, record_timeout })
@@ -216,6 +228,42 @@ impl Stream {
     }
 }
 
+fn ask_whether_the_peer_is_there(socket: &TcpStream) -> io::Result<()> {
+    let options = [
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, PROBE_AFTER_S),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, PROBE_EACH_S),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, PROBES),
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+    ];
+    options.iter().try_for_each(|(level, name, value)| sys::set_option(socket.as_fd(), *level, *name, *value))
+}
+
 fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    use super::Stream;
+    use crate::sys;
+
+    #[test]
+    fn the_kernel_looks_after_peers_of_both_ends_within_two_minutes() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let (address, patience) = (listener.local_addr().expect("an address"), Duration::from_secs(60));
+        let client = Stream::connect(address, patience, patience).expect("a listener");
+        let (socket, _) = listener.accept().expect("a connection");
+        let server = Stream::over(socket, patience).expect("a working socket");
+        for socket in [client, server].map(Stream::into_socket) {
+            let read = |level, name| sys::option(TcpStream::as_fd(&socket), level, name).expect("an option");
+            assert_eq!(read(libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1);
+            let tcp = |name| read(libc::IPPROTO_TCP, name);
+            let noticed_s = tcp(libc::TCP_KEEPIDLE) + tcp(libc::TCP_KEEPINTVL) * tcp(libc::TCP_KEEPCNT);
+            assert_eq!(noticed_s, 120);
+        }
+    }
 }

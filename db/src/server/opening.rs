@@ -46,7 +46,7 @@ pub fn open(
             Ok((Role::Tenant(session), answer))
         }
         OpenRequest::Attach { token } => {
-            let open = lock(&control.sessions).get(&token).cloned();
+            let open = lock(&control.sessions).get(&token).cloned().filter(|open| !open.session.is_closed());
             let Some(open) = open else { return Err(wrong(control, peer, Status::BadToken.into())) };
             place.take(Holder::Tenant(open.session.tenant))?;
             let answer = opened(control, &open.session, version, open.session.ring.next_sequence()).encode();
