@@ -11,6 +11,10 @@ use std::time::Duration;
 
 use crate::{Stream, sys};
 
+/// Connections that may wait to be accepted. The kernel drops those beyond, and who is dropped tries again after a
+/// second: as many as it allows by default, so that a burst costs those behind it milliseconds instead.
+const BACKLOG: i32 = 4096;
+
 /// Waits for connections.
 pub struct Listener {
     socket: TcpListener,
@@ -38,6 +42,7 @@ impl Listener {
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket = TcpListener::bind(address)?;
         socket.set_nonblocking(true)?;
+        sys::set_backlog(socket.as_fd(), BACKLOG)?;
         Ok(Self { socket, stop: Arc::new(sys::eventfd()?) })
     }
 

@@ -39,6 +39,12 @@ pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i3
     Ok(value)
 }
 
+/// Sets how many connections of a listening socket may wait to be accepted; the kernel has a limit of its own.
+pub(crate) fn set_backlog(listener: BorrowedFd<'_>, connections: i32) -> io::Result<()> {
+    // SAFETY: no pointers.
+    checked(unsafe { libc::listen(listener.as_raw_fd(), connections) }).map(drop)
+}
+
 /// Makes an eventfd that never blocks.
 pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.

@@ -123,6 +123,21 @@ fn closer_ends_a_blocked_read() {
 }
 
 #[test]
+fn a_burst_of_connections_waits_until_it_is_accepted() {
+    let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    let burst = allowed.trim().parse::<usize>().unwrap().min(500);
+    let listener = Listener::bind(any()).unwrap();
+    let address = listener.local().unwrap();
+    // Nobody accepts meanwhile: one that found no room would never be connected.
+    let near: Vec<_> =
+        (0..burst).map(|_| Stream::connect(address, 60 * SECOND, SECOND).expect("room to wait")).collect();
+    for one in near {
+        let (_, peer) = listener.accept(SECOND).unwrap().unwrap();
+        assert_eq!(peer, one.local().unwrap());
+    }
+}
+
+#[test]
 fn stop_handle_ends_a_blocked_accept_for_good() {
     let listener = Listener::bind(any()).unwrap();
     let stop = listener.stop_handle();
