@@ -59,12 +59,23 @@ struct Pending {
     expected: Expected,
 }
 
+/// When a request was due and when it was answered, in nanoseconds since the start.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// When it was due.
+    pub due_ns: u64,
+    /// When its answer was taken.
+    pub answered_ns: u64,
+}
+
 /// A load under way: sessions, what they ask for, and what came back.
 pub struct Drive<'a, S: Source> {
     fleet: &'a mut Fleet,
     source: S,
     /// What was seen so far.
     pub measure: Measure,
+    /// Of each request that succeeded since it was made some.
+    pub times: Option<Vec<Times>>,
     start: Instant,
     arrivals: Option<(Arrivals, Rng)>,
     /// Requests under way by tag; a free place is named in `free`.
@@ -102,6 +113,7 @@ impl<'a, S: Source> Drive<'a, S> {
         Self {
             source,
             measure: Measure::new(),
+            times: None,
             start,
             arrivals: None,
             pending: vec![Pending { due_ns: 0, expected: Expected::Anything }; places],
@@ -192,7 +204,7 @@ impl<'a, S: Source> Drive<'a, S> {
 
     /// Takes what has arrived; returns the number of answers.
     pub fn poll(&mut self) -> Result<usize, String> {
-        let Self { fleet, source, measure, start, pending, free, idle, .. } = self;
+        let Self { fleet, source, measure, times, start, pending, free, idle, .. } = self;
         let objects = source.objects();
         // One look at the clock serves all answers of a poll.
         let mut now_ns = 0;
@@ -204,7 +216,12 @@ impl<'a, S: Source> Drive<'a, S> {
             free.push(completion.tag as u32);
             idle.push(session as u32);
             match verdict(&completion, request.expected) {
-                None => measure.answered(now_ns.saturating_sub(request.due_ns), objects),
+                None => {
+                    measure.answered(now_ns.saturating_sub(request.due_ns), objects);
+                    if let Some(times) = times {
+                        times.push(Times { due_ns: request.due_ns.min(now_ns), answered_ns: now_ns });
+                    }
+                }
                 Some(failure) => measure.failed(failure),
             }
         })

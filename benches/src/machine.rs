@@ -3,7 +3,8 @@
 //! Everything is read from the system at the start of a run; what cannot be read is `unknown`, never an
 //! error. Also pins the calling thread to a core, since all figures are taken with server and load apart.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 
 use serde::Serialize;
@@ -57,18 +58,72 @@ pub fn resident_bytes(process: u32) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-/// How long the worker threads of a server were ready to run and had no core, in nanoseconds since they began:
-/// what else ran there.
-pub fn worker_delay_ns(process: u32) -> Option<u64> {
-    let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten();
-    let workers = threads.filter(|thread| {
-        fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.starts_with("worker"))
-    });
-    let delay = |path: std::path::PathBuf| {
-        let text = fs::read_to_string(path.join("schedstat")).ok()?;
-        text.split_whitespace().nth(1)?.parse::<u64>().ok()
+/// What the kernel says of a thread's time on the processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTime {
+    /// It ran, in nanoseconds.
+    pub ran_ns: u64,
+    /// It was ready to run and had no core, in nanoseconds: what else ran there.
+    pub delayed_ns: u64,
+}
+
+impl ThreadTime {
+    fn add(self, other: Self) -> Self {
+        Self { ran_ns: self.ran_ns + other.ran_ns, delayed_ns: self.delayed_ns + other.delayed_ns }
+    }
+}
+
+/// The threads of a server, by what they are for.
+#[derive(Debug)]
+pub struct ServerThreads {
+    workers: Vec<File>,
+    others: Vec<File>,
+}
+
+impl ServerThreads {
+    /// Those that a process has now; `None` when there is no such process.
+    pub fn of(process: u32) -> Option<Self> {
+        let (mut workers, mut others) = (Vec::new(), Vec::new());
+        for thread in fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten() {
+            let name = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+            let Ok(file) = File::open(thread.path().join("schedstat")) else { continue };
+            if name.starts_with("worker") { workers.push(file) } else { others.push(file) }
+        }
+        Some(Self { workers, others })
+    }
+
+    /// The time of its workers together.
+    pub fn workers(&self) -> ThreadTime {
+        time_of(&self.workers)
+    }
+
+    /// The time of all its other threads together.
+    pub fn others(&self) -> ThreadTime {
+        time_of(&self.others)
+    }
+}
+
+/// Of threads that have not ended.
+fn time_of(threads: &[File]) -> ThreadTime {
+    let time = |file: &File| {
+        let mut text = [0; 128];
+        let bytes = file.read_at(&mut text, 0).ok()?;
+        thread_time(std::str::from_utf8(&text[..bytes]).ok()?)
     };
-    Some(workers.filter_map(|thread| delay(thread.path())).sum())
+    threads.iter().filter_map(time).fold(ThreadTime::default(), ThreadTime::add)
+}
+
+fn thread_time(schedstat: &str) -> Option<ThreadTime> {
+    let mut words = schedstat.split_whitespace().map(str::parse);
+    Some(ThreadTime { ran_ns: words.next()?.ok()?, delayed_ns: words.next()?.ok()? })
+}
+
+/// How long the calling thread has run, in nanoseconds.
+pub fn own_cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time is live and ours to be written.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    if result == 0 { time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 } else { 0 }
 }
 
 /// Keeps the calling thread on one core.
@@ -90,7 +145,9 @@ pub fn pin(core: usize) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Machine, pin, processor, resident_bytes};
+    use super::{
+        Machine, ServerThreads, ThreadTime, own_cpu_ns, pin, processor, resident_bytes, thread_time,
+    };
 
     #[test]
     fn a_run_knows_its_machine() {
@@ -104,6 +161,18 @@ mod tests {
     #[test]
     fn resident_memory_of_this_process_is_more_than_a_page() {
         assert!(resident_bytes(std::process::id()).is_some_and(|bytes| bytes > 4096));
+    }
+
+    #[test]
+    fn threads_tell_how_long_they_ran_and_waited() {
+        assert_eq!(thread_time("12 34 5\n"), Some(ThreadTime { ran_ns: 12, delayed_ns: 34 }));
+        assert_eq!(thread_time("12"), None);
+        let threads = ServerThreads::of(std::process::id()).expect("this process");
+        let (before, cpu) = (threads.others().ran_ns, own_cpu_ns());
+        while own_cpu_ns() < cpu + 20_000_000 {}
+        assert!(threads.others().ran_ns > before, "no thread of this process is a worker");
+        assert_eq!(threads.workers(), ThreadTime::default());
+        assert!(ServerThreads::of(u32::MAX).is_none());
     }
 
     #[test]

@@ -6,11 +6,12 @@ use std::time::Instant;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::absences::{Absences, Undisturbed};
 use super::{NeighbourSettings, Stage, data, us_since};
 use crate::dataset::Dataset;
 use crate::drive::{Drive, Patience};
 use crate::fleet::Fleet;
-use crate::machine;
+use crate::machine::ServerThreads;
 use crate::measure::Figures;
 use crate::spin::Call;
 use crate::workload::{Generator, Target, Workload};
@@ -44,6 +45,8 @@ pub(super) struct Row {
     pub(super) load_away_us_max: f64,
     /// Time for which the server's worker was ready and had no core.
     pub(super) worker_delayed_percent: Option<f64>,
+    /// The victim's requests that were not under way when the load thread or the worker was kept from running.
+    pub(super) undisturbed: Undisturbed,
 }
 
 impl Case {
@@ -118,6 +121,8 @@ pub(super) fn play(
     victim.open_loop(settings.rate, seed)?;
     let mut attacker = case.call(stage).map(|call| Drive::new(&mut attackers, call, outstanding, start));
     let mut away_us_max = 0.0f64;
+    let process = settings.operator.server_process;
+    let mut absences = Absences::new(process, start.elapsed().as_nanos() as u64);
     let mut until =
         |seconds: f64, victim: &mut Drive<'_, Generator>, attacker: &mut Option<Drive<'_, Call>>| {
             let mut seen_us = us_since(start);
@@ -129,6 +134,7 @@ pub(super) fn play(
                     answers += attacker.turn(start.elapsed().as_nanos() as u64)?;
                 }
                 patience.saw(answers);
+                absences.look(start.elapsed().as_nanos() as u64);
                 let now_us = us_since(start);
                 away_us_max = away_us_max.max(now_us - seen_us);
                 seen_us = now_us;
@@ -137,8 +143,10 @@ pub(super) fn play(
         };
     until(settings.operator.warmup, &mut victim, &mut attacker)?;
     victim.measure.clear();
+    victim.times = Some(Vec::with_capacity((2.0 * settings.rate * settings.operator.seconds) as usize));
     attacker.iter_mut().for_each(|attacker| attacker.measure.clear());
-    let delay = || settings.operator.server_process.and_then(machine::worker_delay_ns);
+    let threads = process.and_then(ServerThreads::of);
+    let delay = || threads.as_ref().map(|threads| threads.workers().delayed_ns);
     let (from_us, delay_before) = (us_since(start), delay());
     until(from_us / 1e6 + settings.operator.seconds, &mut victim, &mut attacker)?;
     let seconds = (us_since(start) - from_us) / 1e6;
@@ -152,6 +160,7 @@ pub(super) fn play(
         attacker: attackers_figures,
         load_away_us_max: away_us_max,
         worker_delayed_percent: delayed.map(|ns| ns as f64 / seconds / 1e7),
+        undisturbed: absences.without(victim.times.as_deref().unwrap_or_default()),
     })
 }
 
