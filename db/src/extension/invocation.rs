@@ -402,13 +402,8 @@ impl<O> Invocations<O> {
         if let Some(origin) = ended.take_origin() {
             on_done(origin, ending.status(), ended.body(&ending));
         }
-        if ended.is_traced() {
-            self.publish(slot, environment, ending.status());
-        }
-        // SAFETY: as above.
-        let ended = unsafe { slot.as_mut() };
-        if *ended.counted_bytes() > 0 {
-            self.release(slot);
+        if ended.is_traced() | (*ended.counted_bytes() > 0) {
+            self.settle(slot, environment, ending.status());
         }
         // SAFETY: as above.
         let ended = unsafe { slot.as_mut() };
@@ -417,6 +412,20 @@ impl<O> Invocations<O> {
         }
         let warmer = ended.end(environment);
         self.slots.give(slot, warmer);
+    }
+
+    /// What few invocations need when they have ended: their trace is shown, what they held is free.
+    #[cold]
+    fn settle(&mut self, mut slot: NonNull<Slot<O>>, environment: &WorkerEnvironment<'_>, status: Status) {
+        // SAFETY: a slot in hand is ours alone.
+        let ended = unsafe { slot.as_mut() };
+        if *ended.counted_bytes() > 0 {
+            self.release(slot);
+        }
+        // SAFETY: as above.
+        if unsafe { slot.as_ref() }.is_traced() {
+            self.publish(slot, environment, status);
+        }
     }
 }
 

@@ -107,8 +107,8 @@ impl Transaction {
     /// than these two.
     #[inline]
     pub fn trim(&mut self) {
-        if self.reads.capacity() > TRANSACTION_READS_KEPT || self.writes.capacity() > TRANSACTION_WRITES_KEPT
-        {
+        let (reads, writes) = (self.reads.capacity(), self.writes.capacity());
+        if (reads > TRANSACTION_READS_KEPT) | (writes > TRANSACTION_WRITES_KEPT) {
             self.shrink();
         }
     }

@@ -46,6 +46,7 @@ impl<O> Slots<O> {
         self.free.pop().map_or_else(|| self.make(), Ok)
     }
 
+    #[cold]
     fn make(&mut self) -> io::Result<NonNull<Slot<O>>> {
         let slot = Box::new(Slot::new(self.made)?);
         self.made += 1;
