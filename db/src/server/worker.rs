@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::{Batch, IdleAction, IdleStrategy, SharedPort};
-use store::Core;
+use store::{Core, Pinned};
 
 use super::catalog::Catalog;
 use super::change::{Change, Changes, StreamRequest};
@@ -198,14 +198,7 @@ impl<P: SharedPort> Worker<P> {
             return false;
         }
         let pin = self.core.pin();
-        let environment = WorkerEnvironment {
-            core: &self.core,
-            pin: &pin,
-            tables: &self.catalog.tables,
-            metrics: &self.metrics,
-            now_us,
-            wall_ms: self.clock.wall_ms(),
-        };
+        let environment = lend((&self.core, &pin), &self.catalog, &self.metrics, (now_us, self.clock));
         if !batch.is_empty() {
             let run_at = self.invocations.live() + INVOCATIONS_PER_TURN;
             let mut dispatch = Dispatch {
@@ -263,14 +256,8 @@ impl<P: SharedPort> Worker<P> {
                     self.catalog.apply(change);
                     if ends_sessions && self.invocations.live() > 0 {
                         let pin = self.core.pin();
-                        let environment = WorkerEnvironment {
-                            core: &self.core,
-                            pin: &pin,
-                            tables: &self.catalog.tables,
-                            metrics: &self.metrics,
-                            now_us: self.clock.now_us(),
-                            wall_ms: self.clock.wall_ms(),
-                        };
+                        let now = (self.clock.now_us(), self.clock);
+                        let environment = lend((&self.core, &pin), &self.catalog, &self.metrics, now);
                         let (port, outgoing) = (&mut self.ports, &mut self.outgoing);
                         invocation::end_of_closed(&environment, &mut self.invocations, port, outgoing);
                     }
@@ -308,4 +295,14 @@ impl<P: SharedPort> Worker<P> {
         }
         Ok(())
     }
+}
+
+/// What whatever runs in a round is lent.
+fn lend<'w>(
+    (core, pin): (&'w Core, &'w Pinned<'w>),
+    catalog: &'w Catalog,
+    metrics: &'w WorkerMetrics,
+    (now_us, clock): (u64, Clock),
+) -> WorkerEnvironment<'w> {
+    WorkerEnvironment { core, pin, tables: &catalog.tables, metrics, now_us, wall_ms: clock.wall_ms() }
 }
