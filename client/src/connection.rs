@@ -114,7 +114,7 @@ impl CallFailure {
             StreamError::Idle => CallFailure::TimedOut,
             StreamError::Closed => CallFailure::Broken(io::ErrorKind::UnexpectedEof.into()),
             StreamError::Broken(error) => CallFailure::Broken(error),
-            StreamError::TooLarge { .. } => CallFailure::Unintelligible,
+            StreamError::TooLarge { .. } | StreamError::NoRoom { .. } => CallFailure::Unintelligible,
         }
     }
 }

@@ -152,6 +152,17 @@ pub const STREAM_LOOK_MS: u64 = 1_000;
 /// A record once begun has to arrive, and an answer has to be taken, within this time, in milliseconds.
 pub const RECORD_TIMEOUT_MS: u64 = 30_000;
 
+/// Bytes of records of tenants that are being read or served on all streams together, of which one tenant may have half
+/// of what the others leave: eight of the largest installations of one tenant alone. Records are longer than anything
+/// else a stream keeps, and there may be thousands of streams.
+pub const RECORDS_BYTES_MAX: usize = 256 << 20;
+
+/// A record up to so many bytes is not counted in that: with as many streams as there are, half as much again.
+pub const UNCOUNTED_RECORD_BYTES: usize = 64 << 10;
+
+/// How long a record that has no room waits for others to end, in milliseconds; then its stream is closed.
+pub const RECORD_ROOM_MS: u64 = 10_000;
+
 /// Wrong secrets and tokens that one source prefix may send at once over streams.
 pub const ATTEMPTS_BURST: u32 = 64;
 
@@ -321,6 +332,8 @@ const _: () = assert!(STORED_REPLY_BYTES_MAX <= SESSION_REPLY_BYTES_MAX);
 const _: () = assert!(STORED_REPLY_BYTES_KEPT * WINDOW_RECORDS <= SESSION_REPLY_BYTES_MAX);
 const _: () = assert!(SESSIONS_PER_TENANT_MAX <= SESSIONS_MAX);
 const _: () = assert!(TENANT_STREAMS_MAX + STREAMS_RESERVE <= STREAMS_MAX);
+const _: () = assert!(STREAMS_MAX * UNCOUNTED_RECORD_BYTES <= RECORDS_BYTES_MAX / 2);
+const _: () = assert!(wire::limits::INSTALL_BODY_BYTES_MAX * 8 < RECORDS_BYTES_MAX);
 const _: () = assert!(METRICS_CONNECTIONS_MAX * DESCRIPTORS_PER_STREAM < DESCRIPTORS_BESIDE_STREAMS);
 const _: () = assert!(
     AUDIT_ENTRIES_READ_MAX as usize * (AUDIT_ACT_BYTES_MAX + 2 * NAME_BYTES_MAX + 256)

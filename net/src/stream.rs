@@ -44,6 +44,11 @@ pub enum StreamError {
         /// Bytes that were allowed.
         limit: usize,
     },
+    /// There is no room for a record of so many bytes; the stream is of no more use.
+    NoRoom {
+        /// Bytes that the record announces.
+        record_bytes: usize,
+    },
 }
 
 impl std::fmt::Display for StreamError {
@@ -55,6 +60,7 @@ impl std::fmt::Display for StreamError {
             Self::TooLarge { record_bytes, limit } => {
                 write!(to, "a record of {record_bytes} bytes exceeds the limit of {limit}")
             }
+            Self::NoRoom { record_bytes } => write!(to, "no room for a record of {record_bytes} bytes"),
         }
     }
 }
@@ -175,6 +181,21 @@ impl Stream {
         idle_timeout: Duration,
         limit: usize,
     ) -> Result<(), StreamError> {
+        self.read_record_if(record, idle_timeout, limit, |_| true)
+    }
+
+    /// As [`Stream::read_record`], but goes on behind the length only if `has_room` says so of the bytes that follow
+    /// it. It may wait; the time that the record may take begins anew then.
+    ///
+    /// # Errors
+    /// As [`Stream::read_record`], and [`StreamError::NoRoom`].
+    pub fn read_record_if(
+        &mut self,
+        record: &mut Vec<u8>,
+        idle_timeout: Duration,
+        limit: usize,
+        has_room: impl FnOnce(usize) -> bool,
+    ) -> Result<(), StreamError> {
         record.clear();
         let mut length = [0u8; LENGTH_BYTES];
         let first = self.read_first(&mut length, idle_timeout)?;
@@ -184,6 +205,10 @@ impl Stream {
         if record_bytes > limit {
             return Err(StreamError::TooLarge { record_bytes, limit });
         }
+        if !has_room(record_bytes) {
+            return Err(StreamError::NoRoom { record_bytes });
+        }
+        let deadline = Instant::now() + self.record_timeout;
         while record.len() < record_bytes {
             let have = record.len();
             record.resize(record_bytes.min(have + RECORD_STEP_BYTES), 0);

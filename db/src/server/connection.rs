@@ -19,7 +19,9 @@ use super::control::{Control, Refusal};
 use super::listening::Reception;
 use super::opening::{self, Role};
 use super::streams::Place;
-use crate::limits::{OPENING_BYTES_MAX, OPENING_TIMEOUT_MS, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS};
+use crate::limits::{
+    OPENING_BYTES_MAX, OPENING_TIMEOUT_MS, RECORD_ROOM_MS, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS,
+};
 use crate::session::{Answer, Session};
 
 /// Bytes of a record's header behind the length.
@@ -41,10 +43,11 @@ pub fn reception(control: &Arc<Control>, stopping: &Arc<AtomicBool>) -> Receptio
 fn serve(control: &Control, mut stream: Stream, from: (SocketAddr, &Place), stopping: &AtomicBool) {
     let Some(role) = open(control, &mut stream, from) else { return };
     match role {
-        Role::Administrator => converse(control, &mut stream, &Role::Administrator, stopping),
+        Role::Administrator => converse(control, &mut stream, (&Role::Administrator, from.1), stopping),
         Role::Tenant(session) => {
             session.stream_opened();
-            converse(control, &mut stream, &Role::Tenant(Arc::clone(&session)), stopping);
+            let role = Role::Tenant(Arc::clone(&session));
+            converse(control, &mut stream, (&role, from.1), stopping);
             session.stream_closed(control.clock.now_us());
         }
     }
@@ -76,17 +79,29 @@ fn open(control: &Control, stream: &mut Stream, (peer, place): (SocketAddr, &Pla
     }
 }
 
-fn converse(control: &Control, stream: &mut Stream, role: &Role, stopping: &AtomicBool) {
+fn converse(control: &Control, stream: &mut Stream, (role, place): (&Role, &Place), stopping: &AtomicBool) {
     let look = Duration::from_millis(STREAM_LOOK_MS);
     let limit = HEAD_BYTES + INSTALL_BODY_BYTES_MAX.max(STREAM_BODY_BYTES_MAX);
+    let patience = Duration::from_millis(RECORD_ROOM_MS);
     let mut record = Vec::new();
     while !stopping.load(Ordering::Relaxed) {
-        match stream.read_record(&mut record, look, limit) {
+        // Until the record was served.
+        let mut room = None;
+        let has_room = |bytes| {
+            room = place.room_for(bytes, patience);
+            room.is_some()
+        };
+        match stream.read_record_if(&mut record, look, limit, has_room) {
             Ok(()) => {}
             Err(StreamError::Idle) if is_over(role) => return,
             Err(StreamError::Idle) => continue,
             Err(StreamError::TooLarge { .. }) => {
                 answer_record(stream, 0, Status::LimitExceeded, b"the record is longer than any may be");
+                return;
+            }
+            Err(StreamError::NoRoom { .. }) => {
+                let text = b"the tenant has as many bytes of records under way as it may";
+                answer_record(stream, 0, Status::LimitExceeded, text);
                 return;
             }
             Err(StreamError::Closed | StreamError::Broken(_)) => return,

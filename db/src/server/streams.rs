@@ -10,7 +10,10 @@
 //! source prefix that has most of those is closed for the one that comes. Tenants have a bound each, and together
 //! leave a reserve, in which operators open their streams whatever tenants do. Places come back by themselves.
 //!
-//! One lock, held for a look over all places: some microseconds, on control threads alone.
+//! One lock, held for a look over all places: some microseconds, on control threads alone. What large records take,
+//! [`records`] counts.
+
+mod records;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,6 +25,8 @@ use super::refusal::SourcePrefix;
 use crate::config::StreamLimits;
 use crate::limits::STREAMS_LEAVING_MAX;
 use crate::tenant::TenantId;
+pub use records::RecordRoom;
+use records::Records;
 
 /// All streams of one listener.
 pub struct Streams {
@@ -29,6 +34,8 @@ pub struct Streams {
     state: Mutex<State>,
     /// Raised when a stream is gone.
     gone: Condvar,
+    /// Raised when a large record is.
+    room: Condvar,
 }
 
 #[derive(Default)]
@@ -38,6 +45,9 @@ struct State {
     latest: u64,
     counts: Counts,
     reported: Counts,
+    records: Records,
+    /// All were closed: the listener has ended.
+    is_over: bool,
 }
 
 /// What a stream has shown so far.
@@ -109,7 +119,7 @@ impl Streams {
     /// No streams yet.
     #[must_use]
     pub fn new(limits: StreamLimits) -> Arc<Self> {
-        Arc::new(Self { limits, state: Mutex::default(), gone: Condvar::new() })
+        Arc::new(Self { limits, state: Mutex::default(), gone: Condvar::new(), room: Condvar::new() })
     }
 
     /// Gives a fresh stream a place; `None` when all are held by tenants and operators. Waits at most `patience`
@@ -141,9 +151,12 @@ impl Streams {
 
     /// Closes all.
     pub fn close_all(&self) {
-        for (closer, _) in self.lock().held.values() {
+        let mut state = self.lock();
+        state.is_over = true;
+        for (closer, _) in state.held.values() {
             closer.close();
         }
+        self.room.notify_all();
     }
 
     /// How many there are.

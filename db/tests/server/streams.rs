@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use db::limits::RECORDS_BYTES_MAX;
+use wire::limits::INSTALL_BODY_BYTES_MAX;
 use wire::{
-    AdminRequest, Body, Condition, Keys, OpenRequest, Opened, Request, Status, TableStatistics, reply,
+    AdminRequest, Body, Condition, Keys, OpenRequest, Opened, RecordHeader, Request, Status, TableStatistics,
+    opcode, reply,
 };
 
 use super::Site;
@@ -149,4 +152,38 @@ fn a_client_that_vanishes_in_the_middle_of_a_record_disturbs_nobody() {
     let started = Instant::now();
     drop(site);
     assert!(started.elapsed() < Duration::from_secs(5), "and the server stops at once");
+}
+
+/// A stream that begins as long a record as there is and stalls in it.
+fn stalled(site: &Site, tenant: &str, secret: &str) -> ControlStream {
+    let (mut stream, _) = ControlStream::open(site.server.tcp(), &OpenRequest::Session { tenant, secret })
+        .expect("the right secret");
+    let header = RecordHeader {
+        body_bytes: INSTALL_BODY_BYTES_MAX as u32,
+        code: opcode::EXTENSION_INSTALL,
+        ..RecordHeader::default()
+    };
+    stream.write_raw(&header.encode());
+    stream
+}
+
+#[test]
+fn a_tenant_that_stalls_in_large_records_gets_no_memory_for_more_and_others_have_theirs() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (ann, (mut bob, table)) = (site.create_tenant("ann"), site.tenant_with_table("bob"));
+    let most = RECORDS_BYTES_MAX / 2 / INSTALL_BODY_BYTES_MAX;
+    // On a machine that was busy for so long that those before it were cut off for stalling, once more.
+    let refused = (0..3).find_map(|_| {
+        let _held: Vec<_> = (0..most).map(|_| stalled(&site, "ann", &ann)).collect();
+        let mut one_more = stalled(&site, "ann", &ann);
+        let value = vec![7; 900_000];
+        let put = Request::Put { table, key: b"large", value: &value, condition: Condition::Always };
+        let sequence = bob.requester.reserve_sequence().expect("a sequence");
+        bob.control.request(sequence, &put).expect("room of its own");
+        bob.requester.release(sequence);
+        one_more.read()
+    });
+    let (header, _) = refused.expect("an answer");
+    assert_eq!(Status::from_u8(header.code), Some(Status::LimitExceeded));
 }

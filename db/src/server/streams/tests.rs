@@ -10,7 +10,7 @@ use net::{Stream, StreamCloser};
 
 use super::{Census, Counts, Holder, NoPlace, Place, Streams};
 use crate::config::StreamLimits;
-use crate::limits::STREAMS_LEAVING_MAX;
+use crate::limits::{RECORDS_BYTES_MAX, STREAMS_LEAVING_MAX, UNCOUNTED_RECORD_BYTES};
 use crate::server::refusal::SourcePrefix;
 use crate::tenant::TenantId;
 
@@ -198,6 +198,35 @@ fn who_comes_waits_for_the_thread_of_one_that_was_closed() {
     let ending = thread::spawn(move || drop(first));
     assert!(enter(PATIENCE).is_some());
     ending.join().expect("no panic");
+}
+
+#[test]
+fn a_tenant_that_stalls_in_large_records_has_room_for_some_and_leaves_room_for_others() {
+    let (streams, listener) = (Streams::new(LIMITS), listener());
+    let place = |holder| {
+        let place = streams.enter(connection(&listener).1, prefix(1), Duration::ZERO).expect("a place");
+        place.take(holder).expect("within the limits");
+        place
+    };
+    let [ann, bob] = [1, 2].map(|tenant| place(Holder::Tenant(TenantId(tenant))));
+    let operator = place(Holder::Operator);
+    let (half, rest) = (RECORDS_BYTES_MAX / 2, RECORDS_BYTES_MAX / 4);
+    for _ in 0..3 {
+        let held = ann.room_for(half, Duration::ZERO).expect("half of all");
+        assert!(ann.room_for(UNCOUNTED_RECORD_BYTES + 1, Duration::ZERO).is_none());
+        let _short = ann.room_for(UNCOUNTED_RECORD_BYTES, Duration::ZERO).expect("it is not counted");
+        let _other = bob.room_for(rest, Duration::ZERO).expect("half of what is left");
+        assert!(bob.room_for(rest, Duration::ZERO).is_none());
+        let _operators = operator.room_for(RECORDS_BYTES_MAX, Duration::ZERO).expect("whatever others do");
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| ann.room_for(rest, PATIENCE).is_some());
+            drop(held);
+            assert!(waiting.join().expect("no panic"), "it waited for the one before");
+        });
+    }
+    let _held = ann.room_for(half, Duration::ZERO).expect("all was given back");
+    streams.close_all();
+    assert!(ann.room_for(half, PATIENCE).is_none(), "nobody waits when all is over");
 }
 
 #[test]
