@@ -4,12 +4,15 @@
 //! call. Found in the same poll twice, it gets the signal once more, which the handler takes like any other;
 //! if that does not help, the watchdog says so and counts it. It changes nothing else; whoever starts it may
 //! have other workers look after what waits for that one.
+//!
+//! A worker also stays in a poll while something else has its core. The kernel says for how long it was ready and
+//! waited; if that was most of the time, nothing is stuck, and the watchdog says that instead.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use std::{fs, io};
 
 use super::heartbeat::Heartbeat;
 use super::signal;
@@ -30,6 +33,10 @@ struct Thread {
     seen: Option<u64>,
     /// Looks that found `seen` again.
     looks: u32,
+    /// How long it had waited for a core at the first of those, in nanoseconds.
+    delayed_ns: u64,
+    /// That it waits for a core was said of this poll.
+    is_starved: bool,
 }
 
 /// A thread is looked at for as long as this lives.
@@ -56,7 +63,15 @@ impl Drop for Watched {
 #[must_use]
 pub fn watch(id: libc::pid_t) -> Watched {
     let heartbeat = Arc::new(Heartbeat::default());
-    threads().push(Thread { id, heartbeat: Arc::clone(&heartbeat), seen: None, looks: 0 });
+    let thread = Thread {
+        id,
+        heartbeat: Arc::clone(&heartbeat),
+        seen: None,
+        looks: 0,
+        delayed_ns: 0,
+        is_starved: false,
+    };
+    threads().push(thread);
     Watched { heartbeat }
 }
 
@@ -107,17 +122,47 @@ fn look() {
     for thread in threads().iter_mut() {
         let busy = thread.heartbeat.busy();
         if busy.is_none() || busy != thread.seen {
-            (thread.seen, thread.looks) = (busy, 0);
+            (thread.seen, thread.looks, thread.is_starved) = (busy, 0, false);
             continue;
         }
         thread.looks = thread.looks.saturating_add(1);
         nudge(thread.id);
-        if thread.looks == WATCHDOG_LOOKS_TO_REPORT {
-            STALLS.fetch_add(1, Ordering::Relaxed);
-            let for_ms = WATCHDOG_LOOK_MS * u64::from(thread.looks);
-            tracing::error!(thread = thread.id, for_ms, "a worker does not come back from an extension");
+        if thread.looks == 1 {
+            thread.delayed_ns = delayed_ns(thread.id);
+        } else if thread.looks == WATCHDOG_LOOKS_TO_REPORT {
+            thread.report();
         }
     }
+}
+
+impl Thread {
+    /// It was found in the same poll for so many looks.
+    fn report(&mut self) {
+        let for_ms = WATCHDOG_LOOK_MS * u64::from(self.looks);
+        let delayed_ms = delayed_ns(self.id).saturating_sub(self.delayed_ns) / 1_000_000;
+        if delayed_ms < for_ms / 2 {
+            STALLS.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(thread = self.id, for_ms, "a worker does not come back from an extension");
+            return;
+        }
+        if !std::mem::replace(&mut self.is_starved, true) {
+            tracing::warn!(
+                thread = self.id,
+                for_ms,
+                delayed_ms,
+                "a worker has no core: something else runs there"
+            );
+        }
+        // What it does once it has one is looked at anew.
+        self.looks = 0;
+    }
+}
+
+/// How long a thread of this process was ready to run and had no core, in nanoseconds; 0 where the kernel does not
+/// say.
+fn delayed_ns(thread: libc::pid_t) -> u64 {
+    let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
 /// The thread lives: it takes itself out of the list, whose lock is held, before it ends.
@@ -129,4 +174,62 @@ fn nudge(thread: libc::pid_t) {
 
 fn threads() -> MutexGuard<'static, Vec<Thread>> {
     THREADS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::{Thread, delayed_ns};
+    use crate::limits::{WATCHDOG_LOOK_MS, WATCHDOG_LOOKS_TO_REPORT};
+
+    /// Keeps the calling thread on the first CPU that it may use.
+    fn pin() {
+        // SAFETY: a set of no CPUs, made by zeroes.
+        let (mut allowed, mut one) = unsafe { std::mem::zeroed::<(libc::cpu_set_t, libc::cpu_set_t)>() };
+        let bytes = size_of::<libc::cpu_set_t>();
+        // SAFETY: both sets are live and this long; the numbers are those of CPUs that a set has.
+        unsafe {
+            assert_eq!(libc::sched_getaffinity(0, bytes, &raw mut allowed), 0);
+            let first = (0..libc::CPU_SETSIZE as usize).find(|cpu| libc::CPU_ISSET(*cpu, &allowed));
+            libc::CPU_SET(first.expect("a thread has a CPU"), &mut one);
+            assert_eq!(libc::sched_setaffinity(0, bytes, &raw const one), 0);
+        }
+    }
+
+    #[test]
+    fn a_worker_whose_core_something_else_has_is_not_taken_for_a_stuck_one() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let hog = thread::spawn(move || {
+            pin();
+            while !stopped.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        thread::spawn(move || {
+            pin();
+            // SAFETY: asks for the number of this thread.
+            let id = unsafe { libc::gettid() };
+            let (heartbeat, looks) = (Arc::default(), WATCHDOG_LOOKS_TO_REPORT);
+            let mut thread =
+                Thread { id, heartbeat, seen: None, looks, delayed_ns: delayed_ns(id), is_starved: false };
+            let for_ns = WATCHDOG_LOOK_MS * u64::from(looks) * 1_000_000;
+            while delayed_ns(id) < thread.delayed_ns + for_ns {}
+            thread.report();
+            assert!(thread.is_starved && thread.looks == 0, "it is looked at anew");
+            // Reported when it had the core, which it has between two readings sooner or later.
+            let before = super::counts().1;
+            while super::counts().1 == before {
+                (thread.looks, thread.delayed_ns) = (looks, delayed_ns(id));
+                thread.report();
+            }
+        })
+        .join()
+        .expect("no assertion fails");
+        stop.store(true, Ordering::Relaxed);
+        hog.join().expect("it ends");
+    }
 }
