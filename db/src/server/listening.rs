@@ -6,13 +6,14 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use net::{Listener, Stream};
 
+use super::control::lock;
 use super::refusal::SourcePrefix;
 use super::streams::{Place, Streams};
 use crate::limits::{CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS, STREAM_ROOM_MS};
@@ -63,7 +64,8 @@ pub fn accept_all(reception: Reception, listener: &Listener, stopping: &AtomicBo
     }
 }
 
-/// Starts the thread of a stream, if there is a place for it.
+/// Starts the thread of a stream, if there is a place for it. When the system makes no more threads, one of a stream
+/// that has opened nothing has to end for it.
 fn receive(
     reception: &Arc<Reception>,
     stream: Stream,
@@ -75,8 +77,87 @@ fn receive(
         (reception.turn_away)(stream);
         return Ok(None);
     };
-    let reception = Arc::clone(reception);
-    let name = format!("{}-{}", reception.name, place.number());
-    let thread = thread::Builder::new().name(name).stack_size(CONTROL_STACK_BYTES);
-    thread.spawn(move || (reception.serve)(stream, peer, &place)).map(Some)
+    let number = place.number();
+    // Until a thread takes it.
+    let waiting = Arc::new(Mutex::new(Some((stream, place))));
+    let start = || {
+        let (reception, waiting) = (Arc::clone(reception), Arc::clone(&waiting));
+        let name = format!("{}-{number}", reception.name);
+        thread::Builder::new().name(name).stack_size(CONTROL_STACK_BYTES).spawn(move || {
+            let received = lock(&waiting).take();
+            if let Some((stream, place)) = received {
+                (reception.serve)(stream, peer, &place);
+            }
+        })
+    };
+    with_room(&reception.streams, number, patience, start).map(Some)
+}
+
+/// Starts what the stream of this number needs. When the system has no more of it, a stream that has opened nothing is
+/// closed, and for so long its end is waited for.
+fn with_room<T>(
+    streams: &Streams,
+    number: u64,
+    patience: Duration,
+    start: impl Fn() -> io::Result<T>,
+) -> io::Result<T> {
+    let mut started = start();
+    if started.is_err() && streams.close_one_before(number) {
+        let deadline = Instant::now() + patience;
+        while started.is_err() && Instant::now() < deadline {
+            thread::sleep(BREATH / 20);
+            started = start();
+        }
+    }
+    started
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Read};
+    use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use net::Stream;
+
+    use super::with_room;
+    use crate::config::StreamLimits;
+    use crate::server::refusal::SourcePrefix;
+    use crate::server::streams::{Holder, Streams};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn where_no_more_threads_are_made_who_comes_gets_that_of_a_stranger() {
+        let streams = Streams::new(StreamLimits::default());
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let enter = || {
+            let peer = TcpStream::connect(listener.local_addr().expect("an address")).expect("a listener");
+            let socket = listener.accept().expect("a connection").0;
+            let stream = Stream::over(socket, PATIENCE).expect("a working socket");
+            let from = SourcePrefix::of(IpAddr::V4(Ipv4Addr::LOCALHOST));
+            let closer = stream.closer().expect("a descriptor");
+            let place = streams.enter(closer, from, Duration::ZERO).expect("a place");
+            peer.set_read_timeout(Some(Duration::from_millis(1))).expect("a working socket");
+            (place, peer, stream)
+        };
+        let out_of_threads = || io::Error::from(io::ErrorKind::WouldBlock);
+        let (first, opened) = (enter(), enter());
+        opened.0.take(Holder::Operator).expect("always");
+        let (second, comes) = (enter(), enter());
+        for (_, peer, _) in [&first, &second] {
+            let start = || match (&*peer).read(&mut [0]) {
+                Ok(0) => Ok(()),
+                _ => Err(out_of_threads()),
+            };
+            with_room(&streams, comes.0.number(), PATIENCE, start).expect("the oldest stranger was closed");
+        }
+        let start = || -> io::Result<()> { Err(out_of_threads()) };
+        assert!(
+            with_room(&streams, comes.0.number(), PATIENCE, start).is_err(),
+            "nobody is left to be closed"
+        );
+        let census = streams.census();
+        assert_eq!((census.unopened, census.leaving, census.operators), (1, 2, 1));
+    }
 }

@@ -131,7 +131,7 @@ impl Streams {
         patience: Duration,
     ) -> Option<Place> {
         let mut state = self.lock();
-        if state.held.len() - state.leaving() >= self.limits.places && !state.evict() {
+        if state.held.len() - state.leaving() >= self.limits.places && !state.evict(u64::MAX) {
             state.counts.turned_away += 1;
             return None;
         }
@@ -147,6 +147,12 @@ impl Streams {
         let number = state.latest;
         state.held.insert(number, (closer, Standing::Unopened(from)));
         Some(Place { streams: Arc::clone(self), number })
+    }
+
+    /// Makes room for the stream of this number, which has a place and nothing to serve it: closes one that came before
+    /// it and has opened nothing. False when there is none.
+    pub fn close_one_before(&self, number: u64) -> bool {
+        self.lock().evict(number)
     }
 
     /// Closes all.
@@ -192,10 +198,11 @@ impl State {
         self.held.values().filter(|(_, standing)| *standing == Standing::Leaving).count()
     }
 
-    /// Closes the oldest unopened stream of the prefix that has most of them; false when there is none.
-    fn evict(&mut self) -> bool {
+    /// Closes the oldest unopened stream of the prefix that has most of them, of those before this number; false when
+    /// there is none.
+    fn evict(&mut self, before: u64) -> bool {
         let mut prefixes: HashMap<SourcePrefix, (usize, u64)> = HashMap::new();
-        for (number, (_, standing)) in &self.held {
+        for (number, (_, standing)) in self.held.range(..before) {
             if let Standing::Unopened(from) = standing {
                 prefixes.entry(*from).or_insert((0, *number)).0 += 1;
             }
