@@ -199,6 +199,10 @@ pub const TENANT_DEBT_SLICES_MAX: u64 = 64;
 /// takes some 200 bytes.
 pub const TENANT_PLACES_KEPT: usize = 16_384;
 
+/// Entries of a tenant's queue on a worker that keep their memory while the tenant has nothing to do: half a kilobyte,
+/// so that all places together keep some megabytes whatever waited there once.
+pub const TENANT_PLACE_ENTRIES_KEPT: usize = 64;
+
 /// Invocations of one worker that wait after using up a slice. Each holds a stack, a room and its pin; the
 /// newest is ended when there are more.
 pub const PARKED_PER_WORKER_MAX: usize = 256;

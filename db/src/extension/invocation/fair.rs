@@ -301,6 +301,7 @@ impl<T> Fair<T> {
         let rounds = self.rounds;
         let place = &mut self.places[id];
         let quantum = quantum_of(self.quantum, &place.account) as i64;
+        place.rests = false;
         let missed = (rounds - place.rounds) / ROUND;
         place.rounds += missed * ROUND;
         let repaid = i64::try_from(missed).unwrap_or(i64::MAX).saturating_mul(quantum);

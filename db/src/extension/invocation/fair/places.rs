@@ -1,11 +1,14 @@
 //! Where tenants wait on a worker: one place each, made when a tenant is first seen, used again for another one when
 //! it has nothing here and thousands of others came by.
+//!
+//! The queues of a place grow with what waited there at a time. Whenever another tenant comes, one place is looked at
+//! in turn: one that had nothing to do since the look before gives back what is more than a few entries.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
-use crate::limits::TENANT_PLACES_KEPT;
+use crate::limits::{TENANT_PLACE_ENTRIES_KEPT, TENANT_PLACES_KEPT};
 use crate::tablet::NumberHash;
 use crate::tenant::account::Account;
 
@@ -43,6 +46,8 @@ pub(super) struct Place<T> {
     pub(super) live: usize,
     /// Bytes that those hold, as far as they are counted.
     pub(super) held_bytes: usize,
+    /// It had nothing to do when it was last looked at, and was not listed since.
+    pub(super) rests: bool,
 }
 
 /// See the file's head.
@@ -53,6 +58,8 @@ pub(super) struct Places<T> {
     known: HashMap<u32, u32, NumberHash>,
     vacant: Vec<u32>,
     last: (*const Account, PlaceId),
+    /// The next to be looked at.
+    hand: usize,
 }
 
 impl<T> Places<T> {
@@ -63,6 +70,7 @@ impl<T> Places<T> {
             known: HashMap::default(),
             vacant: Vec::new(),
             last: (std::ptr::null(), PlaceId(0)),
+            hand: 0,
         }
     }
 
@@ -79,7 +87,22 @@ impl<T> Places<T> {
             None => self.make(account, standing()),
         };
         self.last = (Arc::as_ptr(account), id);
+        self.look_at_next();
         id
+    }
+
+    /// Takes back what a place that rests has more than a few entries.
+    fn look_at_next(&mut self) {
+        self.hand = if self.hand + 1 < self.places.len() { self.hand + 1 } else { 0 };
+        let place = &mut self.places[self.hand];
+        if place.live > 0 || place.listed != Listed::No {
+            place.rests = false;
+        } else if std::mem::replace(&mut place.rests, true)
+            && place.ready.capacity().max(place.parked.capacity()) > TENANT_PLACE_ENTRIES_KEPT
+        {
+            place.ready.shrink_to(TENANT_PLACE_ENTRIES_KEPT);
+            place.parked.shrink_to(TENANT_PLACE_ENTRIES_KEPT);
+        }
     }
 
     fn make(&mut self, account: &Arc<Account>, (deficit, rounds): (i64, u64)) -> PlaceId {
@@ -97,6 +120,7 @@ impl<T> Places<T> {
             listed: Listed::No,
             live: 0,
             held_bytes: 0,
+            rests: false,
         };
         let id = if let Some(id) = self.vacant.pop() {
             self.places[id as usize] = fresh;
@@ -121,6 +145,12 @@ impl<T> Places<T> {
             }
             stays
         });
+    }
+
+    /// Entries for which the queues of a place have memory.
+    #[cfg(test)]
+    pub(super) fn entries(&self, id: PlaceId) -> usize {
+        self[id].ready.capacity() + self[id].parked.capacity()
     }
 
     /// How many there are, used or not.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Fair, PlaceId, Turn};
-use crate::limits::{PARKED_REST_SLICES, TENANT_PLACES_KEPT};
+use crate::limits::{PARKED_REST_SLICES, TENANT_PLACE_ENTRIES_KEPT, TENANT_PLACES_KEPT};
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::limit::TenantLimit;
@@ -281,6 +281,35 @@ fn places_of_tenants_that_are_gone_are_used_again() {
     }
     assert!(fair.places.len() <= TENANT_PLACES_KEPT + 1);
     assert_eq!(fair.take_any(), Some(0));
+}
+
+#[test]
+fn queues_that_were_long_once_are_given_back_by_tenants_that_stay_away_and_by_no_others() {
+    const LONG: u32 = 4_000;
+    let (mut fair, accounts) = (Fair::new(SLICE), [account(0, 100), account(1, 100), account(2, 100)]);
+    let fill = |fair: &mut Fair<u32>, account: &Arc<Account>| {
+        let place = fair.enter(account);
+        for item in 0..LONG {
+            if item % 2 == 0 { fair.push(place, item) } else { fair.park(place, item) }
+        }
+        for _ in 0..LONG {
+            fair.charge(place, 10);
+            assert!(fair.next(true).is_some());
+        }
+        assert_eq!(fair.next(true), None);
+        fair.leave(place);
+        place
+    };
+    let [stays_away, comes_back] = [&accounts[0], &accounts[1]].map(|account| fill(&mut fair, account));
+    assert!(fair.places.entries(stays_away) >= LONG as usize);
+    let most = fair.places.entries(comes_back);
+    for _ in 0..10 {
+        fill(&mut fair, &accounts[1]);
+        let place = fair.enter(&accounts[2]);
+        fair.leave(place);
+    }
+    assert!(fair.places.entries(stays_away) <= 2 * TENANT_PLACE_ENTRIES_KEPT);
+    assert_eq!(fair.places.entries(comes_back), most, "nothing was given back and taken again");
 }
 
 #[test]
