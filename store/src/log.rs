@@ -253,13 +253,21 @@ impl Log {
         }
     }
 
-    /// Asks for the first two lines of the object at `location`.
+    /// Asks for the first three lines at `location`: what is left of the first, and 128 bytes behind it.
     #[inline]
     pub(crate) fn prefetch(&self, location: Location) {
         let at = self.pointer(location.offset());
         prefetch(at);
         prefetch(at.wrapping_add(64));
         prefetch(at.wrapping_add(128));
+    }
+
+    /// Asks for the head and a key of so many bytes of the object at `location`, with where its value begins.
+    #[inline]
+    pub(crate) fn prefetch_key(&self, location: Location, key_bytes: usize) {
+        let at = self.pointer(location.offset());
+        prefetch(at);
+        prefetch(at.wrapping_add(OBJECT_HEADER_BYTES + key_bytes));
     }
 
     /// Location of the first object of a segment.

@@ -28,6 +28,16 @@ impl Pinned<'_> {
         table.index.candidates(&self.pin, hash, |location| self.core.store.log.prefetch(location));
     }
 
+    /// As [`Pinned::prefetch_object`], for who may look at the beginning of the value only: of the object with a key of
+    /// so many bytes no more than that is asked for, since memory answers a limited number of lines at a time.
+    #[inline]
+    pub fn prefetch_key(&self, table: &Table, hash: u64, key_bytes: usize) {
+        self.assert_own(table);
+        table
+            .index
+            .candidates(&self.pin, hash, |location| self.core.store.log.prefetch_key(location, key_bytes));
+    }
+
     /// The object of `key`, whose hash is `hash` ([`crate::hash`]). Waits for nobody but a commit in the middle
     /// of its publication.
     #[inline]

@@ -211,8 +211,8 @@ impl Access {
             *hash = store::hash(checked_key(unsafe { key.as_slice() })?);
             pin.prefetch_bucket(whole, *hash);
         }
-        for hash in &hashes[..keys.len()] {
-            pin.prefetch_object(whole, *hash);
+        for (hash, key) in hashes.iter().zip(keys) {
+            pin.prefetch_key(whole, *hash, key.bytes);
         }
         for (index, key) in keys.iter().enumerate() {
             // SAFETY: as above.
