@@ -86,10 +86,10 @@ impl Request {
     }
 }
 
-/// Tells a peer that there are as many as may be; what it sends is not read.
+/// Tells a peer that there are as many as may be. Waits for nothing, since others wait to be accepted meanwhile.
 pub(super) fn turn_away(socket: TcpStream) {
     // The answer fits the socket's buffer; who is gone needs none.
-    let _ = Answer::refuse(socket, "503 Service Unavailable");
+    let _ = Answer::refusal(socket, "503 Service Unavailable").and_then(Answer::leave);
 }
 
 /// An answer under way.
@@ -121,6 +121,10 @@ impl Answer {
 
     /// A whole answer that says why there is no other; its status line is its text.
     pub(super) fn refuse(socket: TcpStream, status: &str) -> io::Result<()> {
+        Self::refusal(socket, status)?.close()
+    }
+
+    fn refusal(socket: TcpStream, status: &str) -> io::Result<Self> {
         let deadline = Instant::now() + REST_TIMEOUT;
         let mut answer = Self { socket, deadline, head_only: false, chunks: false };
         let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
@@ -130,7 +134,7 @@ impl Answer {
             status.len() + 1
         );
         answer.send(text.as_bytes())?;
-        answer.close()
+        Ok(answer)
     }
 
     /// Sends a part of the body.
@@ -166,6 +170,13 @@ impl Answer {
             }
         }
         Ok(())
+    }
+
+    /// Closes at once, over what the peer has sent until now.
+    fn leave(mut self) -> io::Result<()> {
+        self.socket.shutdown(Shutdown::Write)?;
+        self.socket.set_nonblocking(true)?;
+        self.socket.read(&mut [0; METRICS_HEAD_BYTES_MAX]).map(drop)
     }
 
     fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
@@ -212,7 +223,36 @@ fn has_end(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, Request};
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
+
+    use super::{Fault, REST_TIMEOUT, Request, turn_away};
+
+    #[test]
+    fn who_is_turned_away_hears_it_and_does_not_hold_up_who_comes_next() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let count = 100;
+        let mut peers: Vec<TcpStream> = Vec::new();
+        let mut took = Duration::ZERO;
+        for _ in 0..count {
+            let address = listener.local_addr().expect("an address");
+            let mut peer = TcpStream::connect(address).expect("a listener");
+            peer.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("a working socket");
+            let (socket, _) = listener.accept().expect("a connection");
+            let began = Instant::now();
+            turn_away(socket);
+            took += began.elapsed();
+            peers.push(peer);
+        }
+        // None of the peers has left. The bound is a third of what waiting for them takes.
+        assert!(took < count / 3 * REST_TIMEOUT, "{took:?}");
+        for mut peer in peers {
+            let mut status = [0; 12];
+            peer.read_exact(&mut status).expect("an answer");
+            assert_eq!(&status, b"HTTP/1.1 503");
+        }
+    }
 
     #[test]
     fn a_request_is_a_path_of_a_get() {
