@@ -75,14 +75,17 @@ fn serve(
         // Its place was wanted before it had said anything.
         return Ok(());
     }
-    match request.path.as_str() {
+    let answer = match request.path.as_str() {
         "/metrics" => metrics(control, &request, socket),
         "/health" => health(control, &request, socket),
-        _ => Answer::refuse(socket, "404 Not Found"),
-    }
+        _ => Answer::refusal(socket, "404 Not Found"),
+    }?;
+    // It has what it came for; that it is slow to leave is to keep nobody out.
+    place.give_up();
+    answer.close()
 }
 
-fn health(control: &Control, request: &Request, socket: TcpStream) -> io::Result<()> {
+fn health(control: &Control, request: &Request, socket: TcpStream) -> io::Result<Answer> {
     let (status, body) = match control.workers_ended() {
         0 => ("200 OK", "ok\n".to_owned()),
         ended => ("503 Service Unavailable", format!("{ended} workers have ended\n")),
@@ -92,12 +95,12 @@ fn health(control: &Control, request: &Request, socket: TcpStream) -> io::Result
     answer.end()
 }
 
-fn metrics(control: &Control, request: &Request, socket: TcpStream) -> io::Result<()> {
+fn metrics(control: &Control, request: &Request, socket: TcpStream) -> io::Result<Answer> {
     let snapshot = match Snapshot::of(control) {
         Ok(snapshot) => snapshot,
         Err(refusal) => {
             tracing::warn!(%refusal, "metrics cannot be shown");
-            return Answer::refuse(socket, "500 Internal Server Error");
+            return Answer::refusal(socket, "500 Internal Server Error");
         }
     };
     let mut answer = Answer::begin(socket, request, "200 OK", CONTENT_TYPE)?;

@@ -8,7 +8,8 @@
 //! ```
 //! A stranger has a place as long as nobody else wants it: when all are taken, the oldest unopened stream of the
 //! source prefix that has most of those is closed for the one that comes. Tenants have a bound each, and together
-//! leave a reserve, in which operators open their streams whatever tenants do. Places come back by themselves.
+//! leave a reserve, in which operators open their streams whatever tenants do. Who has what it came for and does not leave
+//! counts as one that has opened nothing. Places come back by themselves.
 //!
 //! One lock, held for a look over all places: some microseconds, on control threads alone. What large records take,
 //! [`records`] counts.
@@ -113,6 +114,7 @@ pub struct Census {
 pub struct Place {
     streams: Arc<Streams>,
     number: u64,
+    from: SourcePrefix,
 }
 
 impl Streams {
@@ -146,7 +148,7 @@ impl Streams {
         state.latest += 1;
         let number = state.latest;
         state.held.insert(number, (closer, Standing::Unopened(from)));
-        Some(Place { streams: Arc::clone(self), number })
+        Some(Place { streams: Arc::clone(self), number, from })
     }
 
     /// Makes room for the stream of this number, which has a place and nothing to serve it: closes one that came before
@@ -266,6 +268,17 @@ impl Place {
             *standing = fresh;
         }
         Ok(())
+    }
+}
+
+impl Place {
+    /// What the stream was for is done: from here on it makes room for who comes, as one that has opened nothing.
+    pub fn give_up(&self) {
+        if let Some((_, standing)) = self.streams.lock().held.get_mut(&self.number)
+            && *standing != Standing::Leaving
+        {
+            *standing = Standing::Unopened(self.from);
+        }
     }
 }
 

@@ -124,7 +124,8 @@ impl Answer {
         Self::refusal(socket, status)?.close()
     }
 
-    fn refusal(socket: TcpStream, status: &str) -> io::Result<Self> {
+    /// The same, to be closed.
+    pub(super) fn refusal(socket: TcpStream, status: &str) -> io::Result<Self> {
         let deadline = Instant::now() + REST_TIMEOUT;
         let mut answer = Self { socket, deadline, head_only: false, chunks: false };
         let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
@@ -150,16 +151,16 @@ impl Answer {
         self.send(b"\r\n")
     }
 
-    /// The body is whole.
-    pub(super) fn end(mut self) -> io::Result<()> {
+    /// The body is whole; the answer is to be closed.
+    pub(super) fn end(mut self) -> io::Result<Self> {
         if self.chunks && !self.head_only {
             self.send(b"0\r\n\r\n")?;
         }
-        self.close()
+        Ok(self)
     }
 
     /// Waits until the peer has the answer, for a moment.
-    fn close(mut self) -> io::Result<()> {
+    pub(super) fn close(mut self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)?;
         let deadline = Instant::now() + REST_TIMEOUT;
         let (mut rest, mut read) = ([0; 4096], 0);

@@ -230,6 +230,31 @@ fn a_tenant_that_stalls_in_large_records_has_room_for_some_and_leaves_room_for_o
 }
 
 #[test]
+fn who_has_what_it_came_for_makes_room_and_the_oldest_first() {
+    let (streams, listener) = (Streams::new(LIMITS), listener());
+    let enter = || {
+        let (peer, closer) = connection(&listener);
+        (streams.enter(closer, prefix(1), Duration::ZERO), peer)
+    };
+    let mut held: Vec<_> = (0..LIMITS.places).map(|_| enter()).collect();
+    for (place, _) in &held {
+        place.as_ref().expect("a place").take(Holder::Operator).expect("always");
+    }
+    assert!(enter().0.is_none(), "all are in use");
+    for index in [5, 3] {
+        held[index].0.as_ref().expect("a place").give_up();
+    }
+    for index in [3, 5] {
+        let (place, peer) = enter();
+        place.as_ref().expect("room was made").take(Holder::Operator).expect("always");
+        assert!(!is_open(&mut held[index].1, false));
+        held[index].0.as_ref().expect("a place").give_up();
+        held.push((place, peer));
+    }
+    assert!(enter().0.is_none(), "who was closed is not closed again");
+}
+
+#[test]
 fn all_streams_close_with_their_listener() {
     let (streams, listener) = (Streams::new(LIMITS), listener());
     let mut held: Vec<_> = (0..LIMITS.places)
