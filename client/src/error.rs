@@ -146,6 +146,9 @@ impl Error {
             Error::Refused { status: Status::ExtensionKilled, text } if text.contains(HELD_BYTES) => {
                 "repeat it with fewer under way at a time, or let the function hold less while it yields"
             }
+            Error::Refused { text, .. } if text.contains(INVOCATION_LIMIT) => {
+                "do less in one call, or ask the operator for more; `splinter tenant limits` shows what may be used"
+            }
             Error::Refused { status, .. } => return next_after(*status),
             Error::ConditionFailed { .. } => "read the object again and repeat with its version",
             Error::AddressInvalid { .. } => "give HOST:PORT, for instance 127.0.0.1:7700",
@@ -167,6 +170,8 @@ impl Error {
 
 /// The limit of what the invocations of a tenant hold while they wait, as the server names it.
 const HELD_BYTES: &str = "held_bytes_of_a_core";
+/// How the server begins to name a limit of one invocation that was reached.
+const INVOCATION_LIMIT: &str = "the limit invocation_";
 
 /// What a caller can do about a refusal.
 fn next_after(status: Status) -> Option<&'static str> {
@@ -213,6 +218,14 @@ fn next_after(status: Status) -> Option<&'static str> {
             "mend what the compiler names; `cargo test` in the package's folder says the same"
         }
         Status::Conflict => "repeat the call",
+        Status::Malformed => {
+            "for a call, see what the function takes with `splinter ext describe`; else use a client of the server's \
+             release"
+        }
+        Status::ReadOnly => "declare the function as `write` in `sandstorm::extension!`",
+        Status::ExtensionStackOverflow => {
+            "a stack has 64 KiB: recurse less deeply, keep large buffers in `alloc`"
+        }
         Status::Internal => "look into the server's log",
         Status::Unavailable => "repeat it later",
         _ => return None,
@@ -261,9 +274,9 @@ impl fmt::Display for Error {
             Error::Throttled => {
                 write!(
                     to,
-                    "Limits of the tenant (operations_per_second, invocations, {HELD_BYTES}) held the request off "
+                    "Limits of the tenant (operations_per_second, invocations, {HELD_BYTES}; for an installation "
                 )?;
-                write!(to, "until its time was up.")?;
+                write!(to, "compile_ms_per_minute) held the request off until its time was up.")?;
             }
             Error::SessionLost => {
                 write!(to, "The session ended while the request was under way; it may have been executed.")?;

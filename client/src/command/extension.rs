@@ -81,7 +81,7 @@ fn install(
     if installed.current != version {
         text.push_str(&match placement {
             Placement::Canary(percent) => format!("; it gets {percent} of 100 invocations, the others"),
-            _ => format!("; it is invoked as {name}@{version}.FUNCTION, without a version"),
+            _ => format!("; it is invoked as {name}@{version}.FUNCTION, for current and pinned is"),
         });
         text.push_str(&format!(" {name}@{}", installed.current));
     }

@@ -73,7 +73,7 @@ pub enum Output {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Create, list and drop tenants, and limit them (administrator); see the own limits (tenant).
+    /// Create, list, limit and drop tenants, renew a secret (administrator); see the own limits (tenant).
     #[command(subcommand)]
     Tenant(TenantCommand),
     /// Create, list, drop and measure tables.
@@ -81,14 +81,14 @@ pub enum Command {
     Table(TableCommand),
     /// Read an object.
     Get {
-        /// Name of the table.
+        /// Name of the table, or OWNER/TABLE of one that is granted.
         table: String,
         /// Key: text, 0xHEX or @FILE.
         key: Bytes,
     },
     /// Write an object.
     Put {
-        /// Name of the table.
+        /// Name of the table, or OWNER/TABLE of one that is granted.
         table: String,
         /// Key: text, 0xHEX or @FILE.
         key: Bytes,
@@ -100,7 +100,7 @@ pub enum Command {
     },
     /// Delete an object.
     Delete {
-        /// Name of the table.
+        /// Name of the table, or OWNER/TABLE of one that is granted.
         table: String,
         /// Key: text, 0xHEX or @FILE.
         key: Bytes,
@@ -110,7 +110,7 @@ pub enum Command {
     },
     /// Add to the number (8 bytes, little-endian) that an object holds.
     Increment {
-        /// Name of the table.
+        /// Name of the table, or OWNER/TABLE of one that is granted.
         table: String,
         /// Key: text, 0xHEX or @FILE.
         key: Bytes,
@@ -128,10 +128,10 @@ pub enum Command {
     Invoke {
         /// EXTENSION.FUNCTION, EXTENSION@VERSION.FUNCTION, or OWNER/EXTENSION.FUNCTION of a granted one.
         function: String,
-        /// Name of the table that the function gets.
+        /// Name of the table that the function gets, or OWNER/TABLE of one that is granted.
         #[arg(long)]
         table: String,
-        /// Key that routes the call: text, 0xHEX or @FILE.
+        /// Key that the function gets: text, 0xHEX or @FILE.
         #[arg(long, default_value = "")]
         key: Bytes,
         /// Arguments: text, 0xHEX or @FILE.

@@ -30,14 +30,14 @@ pub enum ExtensionCommand {
     },
     /// List the installed extensions and their versions.
     List,
-    /// Functions and figures of an extension.
+    /// Functions, limits, and the figures of each version of an extension.
     Describe {
-        /// Its name.
+        /// Its name, or OWNER/NAME of one that is granted.
         name: String,
     },
     /// What an extension logged.
     Logs {
-        /// Its name.
+        /// Its name, or OWNER/NAME of one that is granted.
         name: String,
         /// How many lines, the latest.
         #[arg(long, default_value_t = 50)]

@@ -50,7 +50,7 @@ pub struct TableRight {
 pub enum RevokeCommand {
     /// A table.
     Table {
-        /// Its name.
+        /// Its name, without the owner.
         name: String,
         /// The other tenant.
         #[arg(long)]
@@ -58,7 +58,7 @@ pub enum RevokeCommand {
     },
     /// An extension.
     Ext {
-        /// Its name.
+        /// Its name, without the owner.
         name: String,
         /// The other tenant.
         #[arg(long)]
