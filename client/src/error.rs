@@ -210,7 +210,10 @@ fn next_after(status: Status) -> Option<&'static str> {
         Status::StorageFull => "free disk space at the server",
         Status::NotPermitted => "ask the owner for a grant, or the operator",
         Status::BadToken => "open a new session",
-        Status::NameInvalid => "use letters, digits, `_`, `-` and `.`, at most 64, a letter or digit first",
+        Status::NameInvalid => {
+            "use letters, digits, `_`, `-` and `.`, at most 64, a letter or digit first; name an owner or a version \
+             only where the command's --help does"
+        }
         Status::SourceRefused => {
             "mend what each line names; `splinter ext check` says the same without a server"
         }
