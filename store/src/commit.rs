@@ -73,8 +73,8 @@ impl Pinned<'_> {
         committed
     }
 
-    /// Publishes. Where a bucket has no room the writer is told to retry as long as its index grows; no growth
-    /// and no room in two tries are collisions.
+    /// Publishes. Where a bucket has no room the writer is told to retry as long as its index grows, which it does for
+    /// as much as this commit may insert; no growth and no room in two tries are collisions.
     fn publish_or_grow(
         &self,
         scratch: &mut Scratch,
@@ -87,7 +87,8 @@ impl Pinned<'_> {
                 break;
             }
             for write in writes {
-                match self.hurry_growth(write.table) {
+                // As if all were for this table: which of them are is not worth counting.
+                match self.hurry_growth(write.table, writes.len() as u64) {
                     Ok(true) => return Err(WriteError::Retry { after_us: RETRY_AFTER_US }.into()),
                     Ok(false) => {}
                     Err(NoMemory) => return Err(WriteError::OutOfMemory.into()),

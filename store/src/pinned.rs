@@ -47,9 +47,10 @@ impl Pinned<'_> {
         (object.key() == key).then_some(object)
     }
 
-    /// Makes the index of a table that is due for it begin to grow. Returns whether this call did.
-    pub(crate) fn start_growth(&self, table: &Table) -> Result<bool, NoMemory> {
-        table.index.start_growth(&self.pin, table.objects(), self.core.store.config.huge_pages)
+    /// Makes the index of a table that is due for it begin to grow, for so many objects more. Returns whether this call
+    /// did.
+    pub(crate) fn start_growth(&self, table: &Table, more: u64) -> Result<bool, NoMemory> {
+        table.index.start_growth(&self.pin, table.objects() + more, self.core.store.config.huge_pages)
     }
 
     /// Moves a few buckets of a table whose index grows.

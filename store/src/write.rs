@@ -215,7 +215,7 @@ impl Pinned<'_> {
         let inserts = table.count_insert(self.core.index);
         if inserts.is_multiple_of(INSERTS_PER_LOAD_CHECK)
             && table.index.is_overloaded(&self.pin, table.objects())
-            && self.start_growth(table) == Ok(true)
+            && self.start_growth(table, 0) == Ok(true)
         {
             self.core.store.note_growing(table);
         }
@@ -232,7 +232,7 @@ impl Pinned<'_> {
             return error;
         }
         let retry = WriteError::Retry { after_us: RETRY_AFTER_US };
-        match self.hurry_growth(table) {
+        match self.hurry_growth(table, 1) {
             Ok(true) => return retry,
             Ok(false) => {}
             Err(NoMemory) => return WriteError::OutOfMemory,
@@ -240,13 +240,13 @@ impl Pinned<'_> {
         // The growth may have ended just now, or another may just have begun.
         let bucket = table.index.lock(&self.pin, hash);
         let has_room = bucket.is_some_and(|mut bucket| bucket.make_room(1, Purpose::Insert).is_ok());
-        if has_room || self.hurry_growth(table) != Ok(false) { retry } else { error }
+        if has_room || self.hurry_growth(table, 1) != Ok(false) { retry } else { error }
     }
 
-    /// Grows an index at once that is growing or due to. Returns whether it is.
-    pub(crate) fn hurry_growth(&self, table: &Table) -> Result<bool, NoMemory> {
-        let due = table.index.is_overloaded(&self.pin, table.objects());
-        if due && self.start_growth(table)? {
+    /// Grows an index at once that is growing, or due to with so many objects more. Returns whether it is.
+    pub(crate) fn hurry_growth(&self, table: &Table, more: u64) -> Result<bool, NoMemory> {
+        let due = table.index.is_overloaded(&self.pin, table.objects() + more);
+        if due && self.start_growth(table, more)? {
             self.core.store.note_growing(table);
         }
         let growing = table.index.is_growing(&self.pin);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::tests::{budget, get, put_patiently, seed, settle, store};
-use crate::{Condition, Core, Table, WriteError, hash};
+use crate::{CommitError, Condition, Core, Table, Write, WriteError, hash};
 
 const VALUE: [u8; 100] = [9; 100];
 
@@ -44,6 +44,35 @@ fn a_full_store_serves_reads_and_deletes_and_takes_writes_again() {
     for number in 0..count {
         let there = get(&core, &table, &number.to_le_bytes()).is_some();
         assert_eq!(there, number % 4 != 0 || number % 8 == 0);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long for Miri")]
+fn a_commit_of_many_keys_has_room_in_a_small_table_once_its_index_has_grown() {
+    const MANY: u64 = 1024;
+    let store = store(8 << 20, 64 << 10, 1);
+    let core = store.core(0);
+    for length in [5, 8, 12] {
+        let table = store.table(length);
+        let keys: Vec<Vec<u8>> =
+            (0..MANY).map(|number| format!("{number:0length$}", length = length as usize).into()).collect();
+        let writes: Vec<Write<'_>> = keys
+            .iter()
+            .map(|key| Write { table: &table, hash: hash(key), key, value: Some(&VALUE) })
+            .collect();
+        loop {
+            match core.pin().commit(&[], &writes) {
+                Ok(_) => break,
+                // As a server does between the tries of a client.
+                Err(CommitError::Write(WriteError::Retry { .. })) => while core.step() {},
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        assert_eq!(table.objects(), MANY);
+        for key in &keys {
+            assert!(get(&core, &table, key).is_some());
+        }
     }
 }
 
