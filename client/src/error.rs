@@ -53,7 +53,10 @@ pub enum Error {
     /// The server kept putting the request off until its time was up.
     Overloaded,
     /// Limits of the tenant held the request off until its time was up.
-    Throttled,
+    Throttled {
+        /// Which one did last, and after how many microseconds it would have let the request through, if that is known.
+        limit: Option<(String, u32)>,
+    },
     /// The session ended, by a restart of the server or by revocation, while a request that may write was
     /// under way: it may have been executed, once. The session has been opened anew.
     SessionLost,
@@ -89,7 +92,7 @@ impl Error {
             Error::Refused { status, .. } => Some(*status),
             Error::ConditionFailed { .. } => Some(Status::ConditionFailed),
             Error::ExtensionFailed { .. } => Some(Status::ExtensionError),
-            Error::Throttled => Some(Status::Throttled),
+            Error::Throttled { .. } => Some(Status::Throttled),
             _ => None,
         }
     }
@@ -154,7 +157,7 @@ impl Error {
             Error::AddressInvalid { .. } => "give HOST:PORT, for instance 127.0.0.1:7700",
             Error::Unreachable { .. } => "check the address and that splinter-server runs there",
             Error::NotSent | Error::Overloaded => "repeat it, with fewer requests outstanding",
-            Error::Throttled => {
+            Error::Throttled { .. } => {
                 "ask for less at a time, or the operator for more; `splinter tenant limits` shows"
             }
             Error::TimedOut => "check the server, then read before repeating a write",
@@ -274,7 +277,12 @@ impl fmt::Display for Error {
             Error::NotSent => write!(to, "The request could not be sent in time; it was not executed.")?,
             Error::TimedOut => write!(to, "No answer in time; the request may have been executed.")?,
             Error::Overloaded => write!(to, "The server was too busy until the request's time was up.")?,
-            Error::Throttled => {
+            Error::Throttled { limit: Some((limit, after_us)) } => {
+                let seconds = after_us.div_ceil(1_000_000);
+                write!(to, "The tenant's {limit} held the request off until its time was up; ")?;
+                write!(to, "{seconds} s more were left to wait.")?;
+            }
+            Error::Throttled { limit: None } => {
                 write!(
                     to,
                     "Limits of the tenant (operations_per_second, invocations, {HELD_BYTES}; for an installation "
@@ -317,7 +325,7 @@ impl From<CompletionError> for Error {
             CompletionError::NotSent => Error::NotSent,
             CompletionError::TimedOut => Error::TimedOut,
             CompletionError::Overloaded => Error::Overloaded,
-            CompletionError::Throttled => Error::Throttled,
+            CompletionError::Throttled => Error::Throttled { limit: None },
             CompletionError::Closed => Error::SessionLost,
         }
     }
@@ -338,6 +346,14 @@ mod tests {
                 assert_eq!(error.status(), Some(status));
             }
         }
+    }
+
+    #[test]
+    fn who_is_held_off_hears_by_which_limit_and_for_how_long() {
+        let text = Error::Throttled { limit: Some(("compile_ms_per_minute".into(), 41_000_001)) }.to_string();
+        assert!(text.contains("compile_ms_per_minute") && text.contains("42 s"), "{text}");
+        assert!(!text.contains("operations_per_second"), "{text}");
+        assert!(Error::Throttled { limit: None }.to_string().contains("operations_per_second"));
     }
 
     #[test]

@@ -94,7 +94,10 @@ impl Lane {
                 Ok((status @ (Status::Retry | Status::Throttled), after)) => {
                     let (after_us, too_late) = match status {
                         Status::Throttled => {
-                            (reply::Throttled::decode(&after).map(|it| it.after_us), Error::Throttled)
+                            let throttled = reply::Throttled::decode(&after);
+                            let name = |limit| String::from_utf8_lossy(limit).into_owned();
+                            let limit = throttled.ok().map(|it| (name(it.limit), it.after_us));
+                            (throttled.map(|it| it.after_us), Error::Throttled { limit })
                         }
                         _ => (reply::decode_retry(&after), Error::Overloaded),
                     };

@@ -21,7 +21,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 /// The Splinter server: a multi-tenant, extensible, low-latency key-value store.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "splinter-server", version)]
 struct Arguments {
     /// Address for streams (TCP); core i takes frames on the UDP port of this number plus i
     #[arg(long, env = "SPLINTER_LISTEN", default_value = "127.0.0.1:7700", value_name = "ADDRESS:PORT")]

@@ -89,7 +89,7 @@ impl From<Error> for Failure {
             | Error::NotSent
             | Error::TimedOut
             | Error::Overloaded
-            | Error::Throttled
+            | Error::Throttled { .. }
             | Error::SessionLost
             | Error::StreamBroken { .. } => Kind::Unreachable,
             _ => Kind::Local,

@@ -70,7 +70,7 @@ impl Exchange {
                 complete(Completion { tag, sequence, status: Ok(status), body: &body });
             }
             Err(Error::Overloaded) => complete(failed(tag, sequence, CompletionError::Overloaded)),
-            Err(Error::Throttled) => complete(failed(tag, sequence, CompletionError::Throttled)),
+            Err(Error::Throttled { .. }) => complete(failed(tag, sequence, CompletionError::Throttled)),
             Err(_) => complete(failed(tag, sequence, CompletionError::TimedOut)),
         }
     }

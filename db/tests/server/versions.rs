@@ -157,10 +157,10 @@ fn a_description_counts_calls_and_errors_of_each_version() {
     let limit = |described: &ExtensionDescription, name: &str| {
         described.limits.iter().find(|limit| limit.name == name).expect("a limit of this name").value
     };
-    assert_eq!((limit(&described, "stack_bytes"), limit(&described, "cpu_us")), (65_536, 100_000));
+    assert_eq!((limit(&described, "stack_bytes"), limit(&described, "invocation_cpu_us")), (65_536, 100_000));
     let changes = vec![LimitChange { limit: "invocation_cpu_us", value: Some(7_000) }];
     site.administrator().ask(&AdminRequest::TenantLimitsSet { name: "ann", changes }).expect("a tenant");
-    assert_eq!(limit(&describe(&mut client, "counter"), "cpu_us"), 7_000, "what is in force");
+    assert_eq!(limit(&describe(&mut client, "counter"), "invocation_cpu_us"), 7_000, "what is in force");
     let ends = |index: usize| -> Vec<(&str, u64)> {
         let ends = &described.versions[index].measured.ends;
         ends.iter().map(|end| (end.name.as_str(), end.value)).collect()

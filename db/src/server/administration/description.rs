@@ -6,6 +6,7 @@ use wire::{Body, ExtensionDescription, Measured, Standing, Statistic, Subject, V
 use super::extensions::{functions, milliseconds, unknown};
 use super::grants;
 use crate::cluster::metadata::MetadataError;
+use crate::extension::allowance::Limit;
 use crate::extension::measures::{ENDS, Tally};
 use crate::extension::registry::Installed;
 use crate::limits::{
@@ -75,22 +76,27 @@ fn measured(tally: &Tally) -> Measured {
     }
 }
 
-/// What one invocation of a tenant may use now.
+/// What one invocation of a tenant may use now, by the names by which the tenant's limits are changed, and what is the
+/// same for all.
 fn limits(account: &Account) -> Vec<Statistic> {
-    let limits = [
-        ("cpu_us", account.limit(TenantLimit::InvocationCpuUs)),
-        ("wall_us", account.limit(TenantLimit::InvocationWallUs)),
+    let own = [
+        TenantLimit::InvocationCpuUs,
+        TenantLimit::InvocationWallUs,
+        TenantLimit::InvocationYields,
+        TenantLimit::InvocationArenaBytes,
+        TenantLimit::InvocationReads,
+        TenantLimit::InvocationReadBytes,
+        TenantLimit::InvocationWrites,
+        TenantLimit::InvocationWriteBytes,
+        TenantLimit::InvocationReplyBytes,
+    ];
+    let fixed = [
         ("stack_bytes", EXTENSION_STACK_BYTES as u64),
-        ("memory_bytes", account.limit(TenantLimit::InvocationArenaBytes)),
-        ("reply_bytes", account.limit(TenantLimit::InvocationReplyBytes)),
-        ("reads", account.limit(TenantLimit::InvocationReads)),
-        ("read_bytes", account.limit(TenantLimit::InvocationReadBytes)),
-        ("validated_reads", TRANSACTION_READS_MAX as u64),
-        ("writes", account.limit(TenantLimit::InvocationWrites)),
-        ("written_bytes", account.limit(TenantLimit::InvocationWriteBytes)),
+        (Limit::NotedReads.name(), TRANSACTION_READS_MAX as u64),
         ("commit_tries", u64::from(COMMIT_TRIES_MAX)),
-        ("yields", account.limit(TenantLimit::InvocationYields)),
         ("log_lines", u64::from(EXTENSION_LOG_LINES_MAX)),
     ];
-    limits.map(|(name, value)| Statistic { name: name.to_owned(), value }).into()
+    let own = own.map(|limit| (limit.name(), account.limit(limit)));
+    let statistic = |(name, value): (&str, u64)| Statistic { name: name.to_owned(), value };
+    own.into_iter().chain(fixed).map(statistic).collect()
 }
