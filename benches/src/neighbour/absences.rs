@@ -13,8 +13,12 @@ use crate::machine::{self, ServerThreads, ThreadTime};
 
 /// Shorter ones are not noted, in nanoseconds: a fourth of the p99 that is asked for.
 const SHORTEST_NS: u64 = 50_000;
+/// No turn of the load takes as long: then the host of a virtual machine had the core, in nanoseconds.
+const TURN_NS: u64 = 1_000_000;
 /// How often the worker is looked at, in nanoseconds.
 const LOOK_NS: u64 = 500_000;
+/// How old may be what is known of the server's other threads, in nanoseconds.
+const OTHERS_NS: u64 = 10_000_000;
 
 /// See the file's head. All times count from the start of the run, in nanoseconds.
 pub(super) struct Absences {
@@ -30,6 +34,7 @@ struct Server {
     looked_ns: u64,
     workers: ThreadTime,
     others_ran_ns: u64,
+    others_looked_ns: u64,
 }
 
 /// Latencies of the requests that met no absence.
@@ -49,6 +54,7 @@ impl Absences {
             looked_ns: now_ns,
             workers: threads.workers(),
             others_ran_ns: threads.others().ran_ns,
+            others_looked_ns: now_ns,
             threads,
         });
         Self { seen_ns: now_ns, own_cpu_ns: machine::own_cpu_ns(), server, spans: Vec::new() }
@@ -58,7 +64,7 @@ impl Absences {
     pub(super) fn look(&mut self, now_ns: u64) {
         let cpu_ns = machine::own_cpu_ns();
         let (passed, ran) = (now_ns - self.seen_ns, cpu_ns.saturating_sub(self.own_cpu_ns));
-        if passed.saturating_sub(ran) >= SHORTEST_NS {
+        if passed.saturating_sub(ran) >= SHORTEST_NS || passed >= TURN_NS {
             self.spans.push((self.seen_ns, now_ns));
         }
         (self.seen_ns, self.own_cpu_ns) = (now_ns, cpu_ns);
@@ -104,19 +110,21 @@ impl Absences {
 const LONGEST_NS: u64 = 1_000_000_000;
 
 impl Server {
-    /// The time since the last look if its workers were kept from running in it by others than the server.
+    /// The time for which its workers were kept from running by others than the server. The kernel tells it when they
+    /// run again.
     fn look(&mut self, now_ns: u64) -> Option<(u64, u64)> {
         let workers = self.threads.workers();
-        let delayed = workers.delayed_ns - self.workers.delayed_ns;
+        let delayed_ns = workers.delayed_ns - self.workers.delayed_ns;
         let from_ns = std::mem::replace(&mut self.looked_ns, now_ns);
         self.workers = workers;
-        if delayed < SHORTEST_NS {
+        if delayed_ns < SHORTEST_NS && now_ns - self.others_looked_ns < OTHERS_NS {
             return None;
         }
-        // Since the last time that it mattered: more than since the last look, so rather too much is the server's.
         let ran_ns = self.threads.others().ran_ns;
         let own_ns = ran_ns.saturating_sub(std::mem::replace(&mut self.others_ran_ns, ran_ns));
-        (delayed.saturating_sub(own_ns) >= SHORTEST_NS).then_some((from_ns, now_ns))
+        self.others_looked_ns = now_ns;
+        let foreign_ns = delayed_ns.saturating_sub(own_ns);
+        (foreign_ns >= SHORTEST_NS).then_some((from_ns.saturating_sub(foreign_ns), now_ns))
     }
 }
 
