@@ -22,6 +22,7 @@ pub mod cycles;
 pub mod fault;
 pub mod heartbeat;
 pub mod load;
+mod lost;
 pub mod offers;
 pub mod preempt;
 pub mod region;

@@ -6,14 +6,18 @@
 //! short polls are asked of it; after some time without that half as many.
 //!
 //! A thread also overruns when it loses its core for a moment, to the kernel or to another machine of the same host,
-//! some hundred times a second. Such an overrun is short, and costs the extension only half of the polls counted.
+//! some hundred times a second. Such an overrun is short: one below two slices, which is as long as whoever is watched
+//! closely may run, costs a steady extension nothing, one below four half of the polls counted. With hundreds of
+//! extensions on a core each would else be watched closely for most of the time for what hit it once.
 //!
 //! Shared by the workers without a lock. They may lose each other's counts, which matters to nobody: the number
 //! asked for is changed by an overrun or once in a thousand polls.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::limits::{LONG_OVERRUN_SLICES, STEADY_HALVED_US, STEADY_POLLS, STEADY_POLLS_MAX};
+use crate::limits::{
+    LONG_OVERRUN_SLICES, SHORT_OVERRUN_SLICES, STEADY_HALVED_US, STEADY_POLLS, STEADY_POLLS_MAX,
+};
 
 /// See the file's head.
 #[derive(Debug)]
@@ -57,6 +61,9 @@ impl Steadiness {
     #[cold]
     pub(super) fn note_overrun(&self, now_us: u64, slices: u64) {
         let (was_steady, is_long) = (self.is_steady(), slices >= LONG_OVERRUN_SLICES);
+        if was_steady && slices < SHORT_OVERRUN_SLICES {
+            return;
+        }
         let kept = if is_long { 0 } else { self.short_polls.load(Relaxed) / 2 };
         self.short_polls.store(kept, Relaxed);
         self.forgive(now_us);
@@ -81,7 +88,9 @@ impl Steadiness {
 #[cfg(test)]
 mod tests {
     use super::Steadiness;
-    use crate::limits::{LONG_OVERRUN_SLICES, STEADY_HALVED_US, STEADY_POLLS, STEADY_POLLS_MAX};
+    use crate::limits::{
+        LONG_OVERRUN_SLICES, SHORT_OVERRUN_SLICES, STEADY_HALVED_US, STEADY_POLLS, STEADY_POLLS_MAX,
+    };
 
     /// Short polls at `now_us` until it is steady; how many it took.
     fn polls_until_steady(steadiness: &Steadiness, now_us: u64) -> u32 {
@@ -106,6 +115,21 @@ mod tests {
     }
 
     #[test]
+    fn a_steady_one_that_overruns_by_less_than_two_slices_stays_steady_and_another_one_does_not_become_so() {
+        let steadiness = Steadiness::new();
+        for _ in 0..3 * STEADY_POLLS {
+            steadiness.note_short_poll(1);
+            steadiness.note_overrun(1, SHORT_OVERRUN_SLICES - 1);
+        }
+        assert!(!steadiness.is_steady(), "it overruns each time");
+        polls_until_steady(&steadiness, 1);
+        (0..100).for_each(|_| steadiness.note_overrun(1, SHORT_OVERRUN_SLICES - 1));
+        assert!(steadiness.is_steady());
+        steadiness.note_overrun(1, SHORT_OVERRUN_SLICES);
+        assert!(!steadiness.is_steady());
+    }
+
+    #[test]
     fn a_steady_one_whose_core_is_lost_for_a_moment_is_soon_steady_again() {
         let steadiness = Steadiness::new();
         polls_until_steady(&steadiness, 1);
@@ -114,7 +138,7 @@ mod tests {
             assert!(!steadiness.is_steady());
             assert_eq!(polls_until_steady(&steadiness, now_us), STEADY_POLLS / 2);
         }
-        let loops = (0..20).map(|_| steadiness.note_overrun(1_000, 1)).count();
+        let loops = (0..20).map(|_| steadiness.note_overrun(1_000, SHORT_OVERRUN_SLICES)).count();
         assert_eq!((loops, polls_until_steady(&steadiness, 1_000)), (20, STEADY_POLLS));
     }
 

@@ -183,9 +183,16 @@ pub const SLICES_CHARGED_MAX: u64 = 3;
 /// this many slices since the last such one: a quarter of the tenant's time.
 pub const PARKED_REST_SLICES: u64 = 3;
 
+/// What tenants that go before the others, since they have been quiet, use together in slices until one of the others
+/// has its turn.
+pub const FRESH_SLICES: u64 = 4;
+
 /// An overrun of so many slices is not a core that was lost for a moment: a steady extension made use of being watched
 /// from afar.
 pub const LONG_OVERRUN_SLICES: u64 = 4;
+
+/// A steady extension that overruns by less, in slices, stays steady: one that is watched closely may run as long.
+pub const SHORT_OVERRUN_SLICES: u64 = 2;
 
 /// How long a turn of invocations goes on, in slices: then the worker looks at its port. With the last poll,
 /// which may use up a slice, who comes meanwhile waits for twice that.

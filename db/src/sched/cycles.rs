@@ -46,9 +46,24 @@ pub fn to_ns(cycles: u64) -> u64 {
     u64::try_from(u128::from(cycles) * 1000 / u128::from(per_us())).unwrap_or(u64::MAX)
 }
 
+/// Cycles of some nanoseconds.
+#[must_use]
+pub fn of_ns(ns: u64) -> u64 {
+    u64::try_from(u128::from(ns) * u128::from(per_us()) / 1000).unwrap_or(u64::MAX)
+}
+
+/// Cycles for which this thread has had a core. A system call, of some 0.3 us.
+#[must_use]
+pub fn of_this_thread() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time is live and ours to be written. The clock is there on every kernel that we run on.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    of_ns(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{now, of_us, to_us};
+    use super::{now, of_this_thread, of_us, to_us};
     use std::time::Instant;
 
     #[test]
@@ -59,5 +74,14 @@ mod tests {
         assert!(measured >= 19_000 && measured <= elapsed + elapsed / 5, "{measured} us of {elapsed}");
         assert!((999..=1000).contains(&to_us(of_us(1000))));
         assert_eq!(of_us(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_has_no_core_and_one_that_works_has() {
+        let (first, had) = (now(), of_this_thread());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(of_this_thread() - had < (now() - first) / 2);
+        while of_this_thread() - had < of_us(5_000) {}
+        assert!(now() - first >= of_us(24_000));
     }
 }

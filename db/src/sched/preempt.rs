@@ -29,6 +29,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 
 use super::cycles;
+use super::lost::LostTime;
 use super::running::{self, Running};
 use super::signal;
 use super::watchdog::{self, Watched};
@@ -138,8 +139,12 @@ pub struct Preemption {
     last_turn: Cell<u64>,
     /// Whether this turn began long after that.
     turns_are_rare: Cell<bool>,
+    lost: LostTime,
     _timer: Rc<Timer>,
 }
+
+/// For how many slices the clocks of [`LostTime`] go unread.
+const LOST_SLICES: u64 = 20;
 
 impl Preemption {
     /// Gives this thread its timer; the first call in the process installs the handler. `slice` in cycles.
@@ -151,6 +156,7 @@ impl Preemption {
             slice,
             last_turn: Cell::new(0),
             turns_are_rare: Cell::new(true),
+            lost: LostTime::new(LOST_SLICES.saturating_mul(slice)),
             _timer: Timer::of_this_thread()?,
         })
     }
@@ -166,7 +172,9 @@ impl Preemption {
     /// poll has begun.
     #[inline]
     pub fn begin(&self, now: u64) {
-        self.turns_are_rare.set(now.wrapping_sub(self.last_turn.get()) > 2 * self.slice);
+        let since_last = now.wrapping_sub(self.last_turn.get());
+        self.turns_are_rare.set(since_last > 2 * self.slice);
+        self.lost.works(now, since_last > self.slice);
         ALARM.with(|alarm| alarm.expecting.store(true, Relaxed));
         compiler_fence(SeqCst);
     }
@@ -186,6 +194,12 @@ impl Preemption {
     /// Sees to it that a poll which begins at `now` is looked at after one slice.
     pub fn watch_closely(&self, now: u64) {
         self.arm(now, self.slice);
+    }
+
+    /// For how long, in the turns of the last milliseconds until `now`, something else had the thread's core; a time
+    /// that was told is not told again.
+    pub fn lost(&self, now: u64) -> u64 {
+        self.lost.take(now)
     }
 
     /// A turn of polls has ended at `now`: stops the timer if they are rare, so that it does not fire into

@@ -12,7 +12,8 @@
 //! quanta repay, whether or not the tenant waits meanwhile. And who has not used up its quantum when it comes
 //! back goes first (as in FQ-CoDel, RFC 8290, section 4.2), so that a tenant with little to do does not wait for
 //! a round of those that are never done; a debt goes to the end of the ring, so nothing is won by coming back
-//! often.
+//! often. When those that go first have used some slices together the ring has a turn: a thousand tenants with little
+//! to do would else keep one in debt waiting for as long as it takes them to use a quantum each.
 //!
 //! A tenant has one place here for all its invocations on a worker. All operations take constant time but the
 //! first push after thousands of other tenants came by; nothing is allocated once the load was seen.
@@ -25,7 +26,9 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::limits::{OFFER_LOOK_TENANTS, PARKED_REST_SLICES, TENANT_DEBT_SLICES_MAX, TENANT_WEIGHT_DEFAULT};
+use crate::limits::{
+    FRESH_SLICES, OFFER_LOOK_TENANTS, PARKED_REST_SLICES, TENANT_DEBT_SLICES_MAX, TENANT_WEIGHT_DEFAULT,
+};
 use crate::tenant::account::Account;
 use crate::tenant::limit::TenantLimit;
 use places::{Listed, Place, Places};
@@ -42,6 +45,8 @@ pub(super) struct Fair<T> {
     quantum: u64,
     ready: usize,
     parked: usize,
+    /// Cycles that fresh ones used since the ring had a turn.
+    fresh_used: u64,
     /// The first of the lists, if that is known.
     first: Option<PlaceId>,
 }
@@ -68,6 +73,7 @@ impl<T> Fair<T> {
             quantum: slice.clamp(1, u32::MAX.into()),
             ready: 0,
             parked: 0,
+            fresh_used: 0,
             first: None,
         }
     }
@@ -152,8 +158,8 @@ impl<T> Fair<T> {
     fn next_in_order(&mut self, may_unpark: bool) -> Option<Turn<T>> {
         loop {
             let (id, from_fresh) = match self.fresh.front() {
-                Some(id) => (*id, true),
-                None => (*self.round.front()?, false),
+                Some(id) if !self.is_rings_turn() => (*id, true),
+                _ => (*self.round.front()?, false),
             };
             self.first = Some(id);
             let rest = PARKED_REST_SLICES * self.quantum;
@@ -163,6 +169,10 @@ impl<T> Fair<T> {
                 self.pass_on(id, from_fresh);
                 continue;
             }
+            if !from_fresh {
+                self.fresh_used = 0;
+            }
+            let place = &mut self.places[id];
             let parked_first = may_unpark && place.since_parked >= rest && !place.parked.is_empty();
             if !parked_first && let Some(item) = place.ready.pop_front() {
                 self.ready -= 1;
@@ -181,6 +191,12 @@ impl<T> Fair<T> {
                 return None;
             }
         }
+    }
+
+    /// Whether the ring comes before those that go first.
+    #[inline]
+    fn is_rings_turn(&self) -> bool {
+        self.fresh_used >= FRESH_SLICES * self.quantum && !self.round.is_empty()
     }
 
     /// Gives back what was taken and not run.
@@ -204,6 +220,13 @@ impl<T> Fair<T> {
         let debt_max = (TENANT_DEBT_SLICES_MAX * self.quantum) as i64;
         let place = &mut self.places[id];
         place.deficit = (place.deficit - cycles as i64).max(-debt_max);
+        if place.listed != Listed::Round {
+            self.fresh_used = self.fresh_used.saturating_add(cycles);
+            if self.is_rings_turn() {
+                self.first = None;
+            }
+        }
+        let place = &mut self.places[id];
         if !place.parked.is_empty() {
             place.since_parked = place.since_parked.saturating_add(cycles);
         }

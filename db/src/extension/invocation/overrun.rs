@@ -16,6 +16,7 @@ use crate::extension::allowance::{Exceeded, Limit};
 use crate::limits::PARKED_LOOK_US;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
+use crate::sched::cycles;
 
 impl<O> Invocations<O> {
     /// Ends parked ones that are too old: their pins keep memory from being freed.
@@ -67,6 +68,8 @@ impl<O> Invocations<O> {
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
         environment.metrics.count(Counter::Preemptions);
+        // What something else had the core for is neither its doing nor its tenant's time.
+        let used = used.saturating_sub(self.preemption.lost(cycles::now()));
         // SAFETY: a slot in hand is ours alone.
         let overrunner = unsafe { slot.as_mut() };
         let charged = used.min(overrunner.cycles_charged_max(self.preemption.slice()));

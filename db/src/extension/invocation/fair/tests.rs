@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Fair, PlaceId, Turn};
-use crate::limits::{PARKED_REST_SLICES, TENANT_PLACE_ENTRIES_KEPT, TENANT_PLACES_KEPT};
+use crate::limits::{FRESH_SLICES, PARKED_REST_SLICES, TENANT_PLACE_ENTRIES_KEPT, TENANT_PLACES_KEPT};
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::limit::TenantLimit;
@@ -87,6 +87,35 @@ fn a_tenant_with_little_to_do_is_served_before_those_that_are_never_done() {
         fair.push(turn.place, turn.item);
     }
     assert_eq!(waited_most, 0, "its share is never used up");
+}
+
+#[test]
+fn many_tenants_with_little_to_do_keep_one_in_debt_waiting_for_some_slices_and_no_more() {
+    let mut fair = Fair::new(SLICE);
+    let accounts: Vec<_> = (0..1000).map(|tenant| account(tenant, 100)).collect();
+    let long = fair.enter(&accounts[0]);
+    fair.park(long, 0);
+    fair.charge(long, 3 * SLICE / 2);
+    let (mut others, mut waited, mut turns) = (0, 0, 0);
+    for number in 0..20_000_usize {
+        // There is always one that has just come, and does next to nothing.
+        let quiet = fair.enter(&accounts[1 + number % 999]);
+        fair.push(quiet, 1 + number % 999);
+        let turn = fair.next(true).expect("two wait");
+        if turn.was_parked {
+            fair.charge(turn.place, SLICE);
+            fair.park(turn.place, turn.item);
+            (others, turns) = (0, turns + 1);
+        } else {
+            fair.charge(turn.place, SLICE / 50);
+            fair.leave(turn.place);
+            others += SLICE / 50;
+            waited = waited.max(others);
+        }
+    }
+    assert!(turns > 50, "{turns}");
+    // A slice of debt is repaid with a slice each time that the ring has a turn.
+    assert!(waited <= 3 * (FRESH_SLICES + 1) * SLICE, "{waited}");
 }
 
 #[test]

@@ -102,10 +102,13 @@ impl<O> Slot<O> {
         }
     }
 
-    /// A poll of it used up its slice, and so many in all before it was noticed.
+    /// A poll of it used up its slice, and so many before it was noticed. Those before count as well: what goes on and
+    /// on is long, however soon each slice of it is over.
     pub(in crate::extension::invocation) fn note_overrun(&self, now_us: u64, slices: u64) {
-        if let Some(extension) = &self.extension {
-            extension.note_overrun(now_us, slices);
+        if let Some(extension) = &self.extension
+            && slices > 0
+        {
+            extension.note_overrun(now_us, slices + u64::from(self.slices.saturating_sub(1)));
         }
     }
 }
