@@ -38,6 +38,8 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use store::prefetch_value;
+
 use crate::limits::STEADY_SLICES;
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
@@ -129,6 +131,28 @@ impl Extension {
     #[must_use]
     pub fn function(&self, hash: u32) -> Option<usize> {
         self.functions().iter().position(|function| function.hash == hash)
+    }
+
+    /// Asks for its memory.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch_value(self);
+    }
+
+    /// Asks for what its pointers lead to; wants itself in the cache.
+    #[inline]
+    pub fn prefetch_behind(&self, worker: usize) {
+        prefetch_value(&*self.library);
+        self.measures.prefetch_place(worker);
+    }
+
+    /// Asks for what those lead to.
+    #[inline]
+    pub fn prefetch_last(&self, worker: usize) {
+        if let Some(function) = self.functions().first() {
+            prefetch_value(function);
+        }
+        self.measures.prefetch(worker);
     }
 
     /// How many slices ahead of its polls the preemption timer is to be kept: few until it has shown that they

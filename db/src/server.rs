@@ -1,7 +1,7 @@
 //! The server's threads and how requests reach them.
 //!
-//! Workers, one per core: [`worker`] loops over [`dispatch`], which runs [`native`] requests and starts
-//! [`invocation`]s; replies go into [`outgoing`] frames. Control threads: [`listening`] accepts streams,
+//! Workers, one per core: [`worker`] loops over [`dispatch`], which asks for memory [`ahead`], runs
+//! [`native`] requests and starts [`invocation`]s; replies go into [`outgoing`] frames. Control threads: [`listening`] accepts streams,
 //! as many as [`streams`] has places for, each served by [`connection`], which opens sessions ([`opening`]), administers ([`administration`]) and
 //! hands data requests to workers ([`stream_request`]). What control threads decide reaches the workers as
 //! [`change`]s to their [`catalog`]; what tenants let each other do is a [`grant`]. Workers
@@ -11,6 +11,7 @@
 
 pub mod administration;
 pub mod administrator;
+pub mod ahead;
 pub mod boot;
 pub mod catalog;
 pub mod change;

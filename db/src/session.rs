@@ -17,6 +17,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use store::prefetch_value;
+
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::arrivals::Arrivals;
@@ -62,6 +64,12 @@ impl Session {
     #[must_use]
     pub fn home_core(&self) -> u16 {
         self.account.home_core()
+    }
+
+    /// Asks for its memory.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch_value(self);
     }
 
     /// Notes that the client is alive.

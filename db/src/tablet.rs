@@ -45,6 +45,14 @@ impl Tables {
         self.by_id.get(&id).filter(|entry| entry.tenant == tenant)
     }
 
+    /// Asks for what is known of the table `id`.
+    #[inline]
+    pub fn prefetch(&self, id: u32) {
+        if let Some(entry) = self.by_id.get(&id) {
+            store::prefetch_value(&**entry);
+        }
+    }
+
     /// The number of the table of `tenant` that is called `name`.
     #[must_use]
     pub fn find(&self, tenant: TenantId, name: &str) -> Option<u32> {

@@ -35,7 +35,7 @@ use crate::index::bucket::{BUSY_FOR_READERS, Bucket, LOCKED, MOVED, is_locked};
 use crate::index::generation::Generation;
 use crate::index::locked::LockedBucket;
 use crate::limits::CHAIN_BUCKETS_HARD_MAX;
-use crate::memory::prefetch;
+use crate::memory::{prefetch, prefetch_value};
 use crate::sync::{AtomicPtr, AtomicU64, Backoff, Exclusive, Ordering, fence};
 
 /// Where an object is: its offset in the log's region in units of eight bytes. Never 0; 48 bits.
@@ -119,6 +119,14 @@ impl Index {
                 return Some((generation, position));
             }
             generation = generation.next(pin)?;
+        }
+    }
+
+    /// Asks for where the buckets are.
+    #[inline]
+    pub(crate) fn prefetch(&self, pin: &EpochPin<'_>) {
+        if let Some(generation) = self.current(pin) {
+            prefetch_value(generation);
         }
     }
 

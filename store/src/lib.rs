@@ -46,6 +46,7 @@ pub use crate::error::{CommitError, Condition, StoreError, WriteError};
 pub use crate::limits::{
     COMMIT_OPERATIONS_MAX, KEY_BYTES_MAX, SEGMENT_BYTES_DEFAULT, VALUE_BYTES_MAX, VERSION_MAX,
 };
+pub use crate::memory::prefetch_value;
 pub use crate::object::{OBJECT_HEADER_BYTES, Object};
 pub use crate::pinned::Pinned;
 pub use crate::quota::Quota;

@@ -125,6 +125,14 @@ impl Drop for Mapping {
     }
 }
 
+/// Asks for the cache lines of a value.
+#[inline(always)]
+pub fn prefetch_value<T>(value: &T) {
+    let at = std::ptr::from_ref(value).cast::<u8>();
+    (0..size_of::<T>()).step_by(64).for_each(|offset| prefetch(at.wrapping_add(offset)));
+    prefetch(at.wrapping_add(size_of::<T>().saturating_sub(1)));
+}
+
 /// Asks for the cache line at `address`; any address is allowed.
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {

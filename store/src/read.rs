@@ -15,6 +15,12 @@ const SNAPSHOT_TRIES: u32 = 8;
 const PREFETCH_BATCH: usize = 32;
 
 impl Pinned<'_> {
+    /// Asks for the head of a table's index, behind which its buckets are; wants the table in the cache.
+    #[inline]
+    pub fn prefetch_index(&self, table: &Table) {
+        table.index.prefetch(&self.pin);
+    }
+
     /// Asks for the index bucket of `hash`.
     #[inline]
     pub fn prefetch_bucket(&self, table: &Table, hash: u64) {

@@ -16,6 +16,7 @@ pub use gauge::Gauge;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use store::prefetch_value;
 use wire::Status;
 
 use crate::limits::{CORES_MAX, TIME_CYCLES_MAX, TIME_STEPS_PER_DOUBLING};
@@ -110,6 +111,21 @@ impl Measures {
     #[must_use]
     pub const fn new() -> Self {
         Self { workers: [const { OnceLock::new() }; CORES_MAX] }
+    }
+
+    /// Asks for where the cells of a worker are.
+    #[inline]
+    pub fn prefetch_place(&self, worker: usize) {
+        prefetch_value(&self.workers[worker]);
+    }
+
+    /// Asks for what each end changes of the cells of a worker.
+    #[inline]
+    pub fn prefetch(&self, worker: usize) {
+        if let Some(cells) = self.workers[worker].get() {
+            prefetch_value(&cells.ends);
+            prefetch_value(&cells.spent);
+        }
     }
 
     /// Counts an end on a worker; `cycles` is how long it ran, if it was timed. What is to be tried again

@@ -17,6 +17,18 @@ pub fn get<'p>(pin: &'p Pinned<'_>, entry: &TableEntry, hash: u64, key: &[u8]) -
     pin.get(&entry.table, hash, key)
 }
 
+/// Before the first step, where requests are of many tables: asks for the table.
+#[inline]
+pub fn prefetch_table(entry: &TableEntry) {
+    store::prefetch_value(&*entry.table);
+}
+
+/// The same: asks for the head of a table's index; wants the table in the cache.
+#[inline]
+pub fn prefetch_index(pin: &Pinned<'_>, entry: &TableEntry) {
+    pin.prefetch_index(&entry.table);
+}
+
 /// First step: asks for the bucket of a key.
 #[inline]
 pub fn prefetch_bucket(pin: &Pinned<'_>, entry: &TableEntry, hash: u64) {

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use net::Batch;
 use wire::{FrameReader, Group, Message, Request, Status};
 
+use super::ahead::{Located, Sessions, TablesAhead, prefetch_extensions};
 use super::catalog::Catalog;
 use super::crowd::Crowd;
 use super::invocation;
@@ -32,7 +33,6 @@ use crate::limits::{CHUNK_REQUESTS, INVOCATIONS_PER_TURN};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::{WorkerEnvironment, read};
 use crate::session::{Origin, Route, Session};
-use crate::tablet::TableEntry;
 use crate::tenant::ledger::{Entry, Page};
 use crate::tenant::limit::TenantLimit;
 
@@ -65,8 +65,7 @@ pub struct Dispatch<'w, P: Exits> {
 struct Pending<'b> {
     request: Request<'b>,
     session: &'b Arc<Session>,
-    entry: Option<&'b TableEntry>,
-    hash: u64,
+    located: Located<'b>,
     sequence: u64,
     peer: SocketAddr,
 }
@@ -75,12 +74,14 @@ struct Pending<'b> {
 struct Chunk<'b> {
     pending: [Option<Pending<'b>>; CHUNK_REQUESTS],
     filled: usize,
+    tables: TablesAhead,
 }
 
 impl<'w, P: Exits> Dispatch<'w, P> {
     /// Serves all frames of a batch; the replies are in the outgoing frames afterwards.
     pub fn batch(&mut self, batch: &'w Batch) {
-        let mut chunk = Chunk { pending: [const { None }; CHUNK_REQUESTS], filled: 0 };
+        let (pending, tables) = ([const { None }; CHUNK_REQUESTS], TablesAhead::default());
+        let mut chunk = Chunk { pending, filled: 0, tables };
         let metrics = self.environment.metrics;
         let mut bytes_received = 0;
         self.crowd.begin();
@@ -90,12 +91,13 @@ impl<'w, P: Exits> Dispatch<'w, P> {
                 metrics.count(Counter::FramesMalformed);
                 continue;
             };
-            for group in reader.groups() {
+            let sessions = Sessions::of(&reader, self.catalog, self.environment.core.index());
+            for (index, group) in reader.groups().enumerate() {
                 let Ok(group) = group else {
                     metrics.count(Counter::FramesMalformed);
                     break;
                 };
-                match self.catalog.session(group.token) {
+                match sessions.session(index, group.token, self.catalog) {
                     Some(session) => self.group(&mut chunk, &group, session, peer, reader.view()),
                     None => self.refuse_group(&group, peer),
                 }
@@ -185,8 +187,8 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         sequence: u64,
         peer: SocketAddr,
     ) {
-        let (entry, hash) = locate(&self.environment, session, &request);
-        chunk.pending[chunk.filled] = Some(Pending { request, session, entry, hash, sequence, peer });
+        let located = chunk.tables.locate(&self.environment, session, &request);
+        chunk.pending[chunk.filled] = Some(Pending { request, session, located, sequence, peer });
         chunk.filled += 1;
         if chunk.filled == CHUNK_REQUESTS {
             self.execute(chunk);
@@ -196,11 +198,15 @@ impl<'w, P: Exits> Dispatch<'w, P> {
     /// Executes what the chunk holds and empties it.
     fn execute(&mut self, chunk: &mut Chunk<'w>) {
         let pending = &mut chunk.pending[..std::mem::take(&mut chunk.filled)];
-        for pending in pending.iter().flatten() {
-            if let Some(entry) = pending.entry {
-                read::prefetch_object(self.environment.pin, entry, pending.hash);
+        let places = pending.iter_mut().flatten().map(|it| (&mut it.located, it.session, &it.request));
+        chunk.tables.locate_all(&self.environment, places);
+        for Located { entry, hash } in pending.iter().flatten().map(|pending| pending.located) {
+            if let Some(entry) = entry {
+                read::prefetch_object(self.environment.pin, entry, hash);
             }
         }
+        let requests = pending.iter().flatten().map(|pending| &pending.request);
+        prefetch_extensions(requests, self.catalog, self.environment.core.index());
         for pending in pending.iter_mut().filter_map(Option::take) {
             self.run(&pending);
         }
@@ -244,7 +250,8 @@ impl<'w, P: Exits> Dispatch<'w, P> {
                 &mut place,
             );
         } else {
-            native::execute(&environment, caller, &pending.request, pending.entry, pending.hash, &mut place);
+            let Located { entry, hash } = pending.located;
+            native::execute(&environment, caller, &pending.request, entry, hash, &mut place);
         }
     }
 
@@ -286,31 +293,6 @@ impl<'w, P: Exits> Dispatch<'w, P> {
             sequence_low: sequence as u32,
         }
     }
-}
-
-/// Finds the table of a request and asks for the bucket of its key.
-#[inline]
-pub fn locate<'w>(
-    environment: &WorkerEnvironment<'w>,
-    session: &Session,
-    request: &Request<'_>,
-) -> (Option<&'w TableEntry>, u64) {
-    let (table, key) = match *request {
-        Request::Get { table, key }
-        | Request::Put { table, key, .. }
-        | Request::Delete { table, key, .. }
-        | Request::Increment { table, key, .. }
-        | Request::Invoke { table, key, .. } => (table, key),
-        // A multi-get prefetches for itself.
-        Request::MultiGet { table, .. } => {
-            return (environment.tables.get(session.tenant, table).map(|entry| &**entry), 0);
-        }
-        Request::Ping => return (None, 0),
-    };
-    let Some(entry) = environment.tables.get(session.tenant, table) else { return (None, 0) };
-    let hash = store::hash(key);
-    read::prefetch_bucket(environment.pin, entry, hash);
-    (Some(entry), hash)
 }
 
 /// A reply in the outgoing frame of a peer.

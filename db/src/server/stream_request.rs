@@ -8,9 +8,9 @@ use std::sync::mpsc::SyncSender;
 
 use wire::{Request, Status};
 
+use super::ahead::{Located, locate};
 use super::catalog::Catalog;
 use super::change::StreamRequest;
-use super::dispatch::locate;
 use super::invocation;
 use super::native::{self, Caller, ReplyPlace};
 use crate::extension::invocation::Invocations;
@@ -53,7 +53,7 @@ pub fn serve(
     if let Request::Invoke { .. } = request {
         invocation::start(environment, catalog, invocations, session, *sequence, &request, &mut place);
     } else {
-        let (entry, hash) = locate(environment, session, &request);
+        let Located { entry, hash } = locate(environment, session, &request);
         let caller = Caller { session, sequence: *sequence };
         native::execute(environment, caller, &request, entry, hash, &mut place);
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use store::Quota;
+use store::{Quota, prefetch_value};
 
 use super::TenantId;
 use super::compile_time::CompileTime;
@@ -56,6 +56,15 @@ impl Account {
     /// Moves the tenant's home. Answers name the new one from now on.
     pub fn move_home(&self, core: u16) {
         self.home_core.store(core, Ordering::Relaxed);
+    }
+
+    /// Asks for what a worker looks at with each request.
+    #[inline]
+    pub fn prefetch(&self, worker: usize) {
+        prefetch_value(&self.limits);
+        prefetch_value(&self.home_core);
+        prefetch_value(&self.changes);
+        self.ledger.prefetch_place(worker);
     }
 
     /// What holds now.

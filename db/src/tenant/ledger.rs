@@ -11,6 +11,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use store::prefetch_value;
 use wire::{Request, Status};
 
 use super::arrivals::Arrivals;
@@ -123,6 +124,22 @@ impl Ledger {
     #[must_use]
     pub fn page(&self, worker: usize) -> &Page {
         self.pages[worker].get_or_init(Page::new)
+    }
+
+    /// Asks for where the page of a worker is.
+    #[inline]
+    pub fn prefetch_place(&self, worker: usize) {
+        prefetch_value(&self.pages[worker]);
+    }
+
+    /// Asks for what each request changes of the page of a worker.
+    #[inline]
+    pub fn prefetch(&self, worker: usize) {
+        if let Some(page) = self.pages[worker].get() {
+            prefetch_value(&page.arrivals);
+            prefetch_value(&page.entries);
+            prefetch_value(&page.answers[Status::Ok as usize]);
+        }
     }
 
     /// What all workers counted until now.

@@ -1,0 +1,188 @@
+//! Asks for memory before it is needed: for what many sessions, tenants and extensions have each for themselves.
+//!
+//! ```text
+//!   groups of a frame     session ─▶ account ─▶ the worker's page of its ledger
+//!   requests of a chunk   table as the tenant knows it ─▶ the table ─▶ its index ─▶ the bucket ─▶ the object
+//!                         extension ─▶ its library, the worker's cells of its measures ─▶ those
+//! ```
+//! Requests of one session touch what the one before them has touched. Those of a thousand tenants each follow
+//! pointers of their own, and each step waits for the one before. So the first step is taken for all of a frame or a
+//! chunk, then the second for all: the misses of a step overlap. Where there is one of a kind nothing is asked for.
+
+use std::sync::Arc;
+
+use wire::{FrameReader, Request};
+
+use super::catalog::Catalog;
+use crate::extension::Extension;
+use crate::limits::CHUNK_REQUESTS;
+use crate::ops::{WorkerEnvironment, read};
+use crate::session::Session;
+use crate::tablet::TableEntry;
+
+/// Groups of a frame whose sessions are looked up ahead.
+const GROUPS_AHEAD: usize = 32;
+
+/// The sessions of the first groups of a frame.
+pub struct Sessions<'w> {
+    found: [Option<&'w Arc<Session>>; GROUPS_AHEAD],
+    count: usize,
+}
+
+impl<'w> Sessions<'w> {
+    /// Looks up those of a frame and asks for what a worker will touch of them.
+    #[inline]
+    pub fn of(reader: &FrameReader<'_>, catalog: &'w Catalog, worker: usize) -> Self {
+        let (mut found, mut count) = ([None; GROUPS_AHEAD], 0);
+        for (place, group) in found.iter_mut().zip(reader.groups().map_while(Result::ok)) {
+            *place = catalog.session(group.token);
+            count += 1;
+        }
+        if count > 1 {
+            let sessions = || found[..count].iter().copied().flatten();
+            sessions().for_each(|session| session.prefetch());
+            let mut first = sessions();
+            let account = first.next().map(|session| &session.account);
+            if !first.all(|session| account.is_some_and(|account| Arc::ptr_eq(account, &session.account))) {
+                sessions().for_each(|session| session.account.prefetch(worker));
+                sessions().for_each(|session| session.account.ledger.prefetch(worker));
+            }
+        }
+        Self { found, count }
+    }
+
+    /// The session of the group at `index`, whose token is `token`.
+    #[inline]
+    pub fn session(&self, index: usize, token: u64, catalog: &'w Catalog) -> Option<&'w Arc<Session>> {
+        if index < self.count { self.found[index] } else { catalog.session(token) }
+    }
+}
+
+/// Asks for what a worker will touch of the extensions that a chunk of requests invokes.
+#[inline]
+pub fn prefetch_extensions<'b>(
+    requests: impl Iterator<Item = &'b Request<'b>> + Clone,
+    catalog: &Catalog,
+    worker: usize,
+) {
+    let numbers = requests.filter_map(|request| match request {
+        Request::Invoke { extension, .. } => Some(*extension),
+        _ => None,
+    });
+    let mut others = numbers.clone();
+    let Some(first) = others.next() else { return };
+    if others.all(|number| number == first) {
+        return;
+    }
+    let mut found: [Option<&Extension>; CHUNK_REQUESTS] = [None; CHUNK_REQUESTS];
+    for (place, number) in found.iter_mut().zip(numbers) {
+        *place = catalog.extension(number).map(|lineup| &**lineup.current());
+        place.inspect(|extension| extension.prefetch());
+    }
+    found.iter().flatten().for_each(|extension| extension.prefetch_behind(worker));
+    found.iter().flatten().for_each(|extension| extension.prefetch_last(worker));
+}
+
+/// Where a request goes: its table and the hash of its key, if it has them.
+#[derive(Clone, Copy, Default)]
+pub struct Located<'w> {
+    /// The table, if the tenant may use it.
+    pub entry: Option<&'w TableEntry>,
+    /// Of the key.
+    pub hash: u64,
+}
+
+/// The tables of the requests of a chunk.
+#[derive(Default)]
+pub struct TablesAhead {
+    /// That of the request before.
+    latest: u32,
+    /// Some requests are of others, and not located yet.
+    is_mixed: bool,
+}
+
+impl TablesAhead {
+    /// Finds the table of a request and asks for the bucket of its key, if the one before was of the same. Otherwise
+    /// asks for the table alone.
+    #[inline]
+    pub fn locate<'w>(
+        &mut self,
+        environment: &WorkerEnvironment<'w>,
+        session: &Session,
+        request: &Request<'_>,
+    ) -> Located<'w> {
+        let Some((table, _)) = target(request) else { return locate(environment, session, request) };
+        if table == self.latest {
+            return locate(environment, session, request);
+        }
+        (self.latest, self.is_mixed) = (table, true);
+        environment.tables.prefetch(table);
+        Located::default()
+    }
+
+    /// Locates what is not yet, a step at a time for all.
+    #[inline]
+    pub fn locate_all<'p, 'w: 'p, 'b: 'p>(
+        &mut self,
+        environment: &WorkerEnvironment<'w>,
+        places: impl Iterator<Item = (&'p mut Located<'w>, &'p Arc<Session>, &'p Request<'b>)>,
+    ) {
+        if std::mem::take(&mut self.is_mixed) {
+            locate_mixed(environment, places);
+        }
+    }
+}
+
+#[cold]
+fn locate_mixed<'p, 'w: 'p, 'b: 'p>(
+    environment: &WorkerEnvironment<'w>,
+    places: impl Iterator<Item = (&'p mut Located<'w>, &'p Arc<Session>, &'p Request<'b>)>,
+) {
+    let mut waiting: [Option<(&mut Located<'w>, &Arc<Session>, &Request<'b>)>; CHUNK_REQUESTS] =
+        [const { None }; CHUNK_REQUESTS];
+    for (place, request) in waiting.iter_mut().zip(places.filter(|(located, ..)| located.entry.is_none())) {
+        *place = Some(request);
+    }
+    let waiting = &mut waiting;
+    for (located, session, request) in waiting.iter_mut().flatten() {
+        let table = target(request).and_then(|(table, _)| environment.tables.get(session.tenant, table));
+        located.entry = table.map(|entry| &**entry);
+        located.entry.inspect(|entry| read::prefetch_table(entry));
+    }
+    for (located, ..) in waiting.iter().flatten() {
+        located.entry.inspect(|entry| read::prefetch_index(environment.pin, entry));
+    }
+    for (located, session, request) in waiting.iter_mut().flatten() {
+        **located = locate(environment, session, request);
+    }
+}
+
+/// The table of a request, and its key if it has one.
+fn target<'r>(request: &Request<'r>) -> Option<(u32, Option<&'r [u8]>)> {
+    match *request {
+        Request::Get { table, key }
+        | Request::Put { table, key, .. }
+        | Request::Delete { table, key, .. }
+        | Request::Increment { table, key, .. }
+        | Request::Invoke { table, key, .. } => Some((table, Some(key))),
+        // A multi-get prefetches for itself.
+        Request::MultiGet { table, .. } => Some((table, None)),
+        Request::Ping => None,
+    }
+}
+
+/// Finds the table of a request and asks for the bucket of its key.
+#[inline]
+pub fn locate<'w>(
+    environment: &WorkerEnvironment<'w>,
+    session: &Session,
+    request: &Request<'_>,
+) -> Located<'w> {
+    let Some((table, key)) = target(request) else { return Located::default() };
+    let Some(entry) = environment.tables.get(session.tenant, table) else { return Located::default() };
+    let hash = key.map_or(0, store::hash);
+    if key.is_some() {
+        read::prefetch_bucket(environment.pin, entry, hash);
+    }
+    Located { entry: Some(entry), hash }
+}
