@@ -125,11 +125,14 @@ impl Drop for Mapping {
     }
 }
 
+/// Bytes that memory answers at a time.
+const CACHE_LINE_BYTES: usize = 64;
+
 /// Asks for the cache lines of a value.
 #[inline(always)]
 pub fn prefetch_value<T>(value: &T) {
     let at = std::ptr::from_ref(value).cast::<u8>();
-    (0..size_of::<T>()).step_by(64).for_each(|offset| prefetch(at.wrapping_add(offset)));
+    (0..size_of::<T>()).step_by(CACHE_LINE_BYTES).for_each(|offset| prefetch(at.wrapping_add(offset)));
     prefetch(at.wrapping_add(size_of::<T>().saturating_sub(1)));
 }
 

@@ -95,15 +95,15 @@ pub struct Located<'w> {
 /// The tables of the requests of a chunk.
 #[derive(Default)]
 pub struct TablesAhead {
-    /// That of the request before.
+    /// That of the request before; 0 before the first.
     latest: u32,
     /// Some requests are of others, and not located yet.
     is_mixed: bool,
 }
 
 impl TablesAhead {
-    /// Finds the table of a request and asks for the bucket of its key, if the one before was of the same. Otherwise
-    /// asks for the table alone.
+    /// Finds the table of a request and asks for the bucket of its key, if the one before was of the same or there was
+    /// none: a batch of one table takes no further step. Otherwise asks for the table alone.
     #[inline]
     pub fn locate<'w>(
         &mut self,
@@ -112,10 +112,11 @@ impl TablesAhead {
         request: &Request<'_>,
     ) -> Located<'w> {
         let Some((table, _)) = target(request) else { return locate(environment, session, request) };
-        if table == self.latest {
+        let before = std::mem::replace(&mut self.latest, table);
+        if before == table || before == 0 {
             return locate(environment, session, request);
         }
-        (self.latest, self.is_mixed) = (table, true);
+        self.is_mixed = true;
         environment.tables.prefetch(table);
         Located::default()
     }
