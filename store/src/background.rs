@@ -10,11 +10,11 @@ use crate::store::Store;
 use crate::store::core::Core;
 use crate::sync::Ordering;
 
-const KINDS: u32 = 4;
+const KINDS: u32 = 5;
 
 impl Core {
     /// Does one bounded piece of background work: frees what readers have left, cleans a segment, grows an
-    /// index, takes a retired table apart. A few microseconds, 20 where memory runs out. Returns whether there
+    /// index, removes what has expired, takes a retired table apart. A few microseconds, 20 where memory runs out. Returns whether there
     /// is more to do now. Not under a pin, which would hold back what it frees.
     pub fn step(&self) -> bool {
         let store = &self.store;
@@ -26,6 +26,7 @@ impl Core {
                 0 => store.reclaimer.step(),
                 1 => store.clean_step(&self.pin()),
                 2 => store.growth_step(&self.pin()),
+                3 => store.expiry_step(&self.pin()),
                 _ => store.retire_step(&self.pin()),
             };
             if worked {
@@ -60,9 +61,7 @@ impl Store {
         }
         let Some(table) = retiring.front() else { return false };
         let bury = |location: Location| {
-            let bytes = self.log.object(location, &pinned.pin).log_bytes() as u32;
-            table.count(pinned.core.index, 1_u64.wrapping_neg(), u64::from(bytes).wrapping_neg());
-            self.log.bury(location, bytes);
+            pinned.bury(table, location, &self.log.object(location, &pinned.pin));
         };
         if table.index.dismantle(&pinned.pin, GROWTH_BUCKETS_PER_STEP, &self.reclaimer, bury) {
             self.directory.remove(&self.reclaimer, table);

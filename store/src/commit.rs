@@ -44,6 +44,8 @@ pub struct Write<'a> {
     pub key: &'a [u8],
     /// The new value; `None` removes the key.
     pub value: Option<&'a [u8]>,
+    /// When the object expires, in milliseconds of the store's clock; [`crate::NEVER_MS`] for never.
+    pub expires_ms: u64,
 }
 
 impl Pinned<'_> {
@@ -56,7 +58,7 @@ impl Pinned<'_> {
         }
         reads.iter().for_each(|read| self.assert_own(read.table));
         for write in writes {
-            self.admit(write.table, write.key, write.value.map_or(0, <[u8]>::len))?;
+            self.admit(write.table, write.key, write.value.map_or(0, <[u8]>::len), write.expires_ms)?;
         }
         let mut scratch = self.core.scratch.borrow_mut();
         scratch.find_superseded(writes);
@@ -103,7 +105,8 @@ impl Pinned<'_> {
         scratch.staged.clear();
         for (write, &superseded) in writes.iter().zip(&scratch.superseded) {
             let value = write.value.filter(|_| !superseded);
-            let staged = value.map(|value| self.stage(write.table, write.key, value)).transpose()?;
+            let stage = |value| self.stage(write.table, write.key, value, write.expires_ms);
+            let staged = value.map(stage).transpose()?;
             scratch.staged.push(staged);
         }
         Ok(())
@@ -126,7 +129,7 @@ impl Pinned<'_> {
         }
         for (at, read) in reads.iter().enumerate() {
             let found = set.bucket(at).find(read.hash, |location| self.object_of(location, read.key));
-            if found.map_or(0, |(_, object)| object.version()) != read.version {
+            if self.visible_version(found.as_ref().map(|(_, object)| object)) != read.version {
                 return Err(CommitError::Conflict { read: at });
             }
         }
@@ -181,7 +184,9 @@ impl Pinned<'_> {
     fn publish_one(&self, set: &mut LockSet<'_, '_>, at: usize, write: &Write<'_>, staged: &Staged) {
         let (_, bucket) = set.bucket_mut(at);
         let bytes = u64::from(staged.bytes());
-        match bucket.find(write.hash, |location| self.with_location(location, write.key)) {
+        let found = bucket.find(write.hash, |location| self.with_location(location, write.key));
+        let expired_before = found.as_ref().is_some_and(|(_, (_, object))| object.expires());
+        match found {
             Some((place, (location, object))) => {
                 bucket.replace(place, write.hash, staged.location);
                 let old_bytes = object.log_bytes();
@@ -193,6 +198,7 @@ impl Pinned<'_> {
                 write.table.count(self.core.index, 1, bytes);
             }
         }
+        self.note_expiry(write.table, expired_before, staged);
     }
 
     fn remove_one(&self, set: &mut LockSet<'_, '_>, at: usize, write: &Write<'_>, version: u64) {
@@ -201,9 +207,7 @@ impl Pinned<'_> {
         if let Some((place, (location, object))) = found {
             write.table.remember_version(version);
             bucket.remove(place);
-            let bytes = object.log_bytes() as u32;
-            self.core.store.log.bury(location, bytes);
-            write.table.count(self.core.index, 1_u64.wrapping_neg(), u64::from(bytes).wrapping_neg());
+            self.bury(write.table, location, &object);
         }
     }
 }

@@ -20,6 +20,8 @@ mod commit;
 mod directory;
 mod epoch;
 mod error;
+mod expiry;
+mod increment;
 mod index;
 mod limits;
 mod lock_set;
@@ -47,7 +49,7 @@ pub use crate::limits::{
     COMMIT_OPERATIONS_MAX, KEY_BYTES_MAX, SEGMENT_BYTES_DEFAULT, VALUE_BYTES_MAX, VERSION_MAX,
 };
 pub use crate::memory::prefetch_value;
-pub use crate::object::{OBJECT_HEADER_BYTES, Object};
+pub use crate::object::{NEVER_MS, OBJECT_HEADER_BYTES, Object};
 pub use crate::pinned::Pinned;
 pub use crate::quota::Quota;
 pub use crate::store::core::Core;

@@ -39,6 +39,16 @@ pub const GROWTH_FACTOR_MAX: u64 = 8;
 pub const GROWTH_BUCKETS_PER_INSERT: u64 = 2;
 /// Buckets that a background step moves.
 pub const GROWTH_BUCKETS_PER_STEP: u64 = 32;
+/// Buckets in which a background step looks for what has expired.
+pub const EXPIRY_BUCKETS_PER_STEP: u32 = 32;
+/// Tables of which a background step looks whether removing what has expired is due.
+pub const EXPIRY_TABLES_PER_STEP: usize = 16;
+/// Least time between two walks through a table for what has expired, in milliseconds: what a walk finds pays for it.
+pub const EXPIRY_REST_MS_MIN: u64 = 100;
+/// Most time between two walks, in milliseconds: a walk takes long where the cores are busy, too.
+pub const EXPIRY_REST_MS_MAX: u64 = 10_000;
+/// A table rests this many times as long as a walk through it took, so that walks take a tenth of a core at most.
+pub const EXPIRY_REST_FACTOR: u64 = 9;
 /// Inserts of one core into one table between two looks at the table's load.
 pub const INSERTS_PER_LOAD_CHECK: u64 = 16;
 

@@ -18,7 +18,10 @@ use crate::epoch::EpochPin;
 use crate::index::Location;
 use crate::limits::RESERVE_SEGMENTS;
 use crate::memory::{Mapping, prefetch};
-use crate::object::{Header, Kind, OBJECT_HEADER_BYTES, Object, object_bytes};
+use crate::object::{
+    EXPIRES, EXPIRY_BYTES, Header, Kind, NEVER_MS, OBJECT_HEADER_BYTES, Object, content_checksum,
+    object_bytes,
+};
 use crate::segment::{SegmentId, Segments};
 use crate::sync::AtomicU64;
 
@@ -41,6 +44,7 @@ pub(crate) struct Staged {
     pub(crate) location: Location,
     header: Header,
     content_checksum: u32,
+    pub(crate) expires_ms: u64,
 }
 
 impl Staged {
@@ -141,24 +145,26 @@ impl Log {
         head.offset = 0;
     }
 
-    /// Copies key and value behind the head (the one copy that a write makes of them).
+    /// Copies key, value and an expiry that is not [`NEVER_MS`] behind the head (the one copy that a write makes of
+    /// them).
     #[inline]
     pub(crate) fn stage(
         &self,
         head: &mut Head,
         keep: impl FnOnce() -> u64,
         table: u32,
-        key: &[u8],
-        value: &[u8],
+        (key, value): (&[u8], &[u8]),
+        expires_ms: u64,
     ) -> Result<Staged, NoSegment> {
-        let bytes = object_bytes(key.len(), value.len());
+        let expires = expires_ms != NEVER_MS;
+        let bytes = object_bytes(key.len(), value.len(), expires);
         let segment = self.make_room(head, bytes, keep)?;
         let offset = ((segment.0 as usize) << self.segment_shift) + head.offset;
         head.offset += bytes;
         let at = self.pointer(offset);
-        let end = OBJECT_HEADER_BYTES + key.len() + value.len();
-        let (key_bytes, value_bytes) = (key.len(), value.len());
-        let header = Header { checksum: 0, table, version: 0, kind: Kind::Object, key_bytes, value_bytes };
+        let mut end = OBJECT_HEADER_BYTES + key.len() + value.len();
+        let (key_bytes, value_bytes, kind) = (key.len(), value.len(), Kind::Object);
+        let header = Header { checksum: 0, table, version: 0, kind, key_bytes, value_bytes, expires };
         // SAFETY: `bytes` bytes from `at` lie behind the head of a segment that is this head's alone (`make_room`),
         // and no location leads there yet. The caller's slices cannot lie there, since staged bytes are lent to
         // nobody.
@@ -166,19 +172,30 @@ impl Log {
             at.copy_from_nonoverlapping(header.encode().as_ptr(), OBJECT_HEADER_BYTES);
             at.add(OBJECT_HEADER_BYTES).copy_from_nonoverlapping(key.as_ptr(), key.len());
             at.add(OBJECT_HEADER_BYTES + key.len()).copy_from_nonoverlapping(value.as_ptr(), value.len());
+            if expires {
+                at.add(end).cast::<u64>().write_unaligned(expires_ms.to_le());
+                end += EXPIRY_BYTES;
+            }
             at.add(end).write_bytes(0, bytes - end);
         }
-        let content_checksum = crc32c::crc32c_append(crc32c::crc32c(key), value);
-        Ok(Staged { location: Location::from_offset(offset), header, content_checksum })
+        let content_checksum = content_checksum(key, value, expires_ms);
+        Ok(Staged { location: Location::from_offset(offset), header, content_checksum, expires_ms })
     }
 
-    /// Writes another value of the same length into a staged object.
-    pub(crate) fn restage(&self, staged: &mut Staged, key: &[u8], value: &[u8]) {
+    /// Writes another value of the same length into a staged object, and another expiry if it has one.
+    pub(crate) fn restage(&self, staged: &mut Staged, key: &[u8], value: &[u8], expires_ms: u64) {
         assert!(value.len() == staged.header.value_bytes && key.len() == staged.header.key_bytes);
+        assert!((expires_ms != NEVER_MS) == staged.header.expires, "an expiry needs room");
         let at = self.pointer(staged.location.offset() + OBJECT_HEADER_BYTES + key.len());
         // SAFETY: the staged object's own bytes, which only its writer knows of.
-        unsafe { at.copy_from_nonoverlapping(value.as_ptr(), value.len()) };
-        staged.content_checksum = crc32c::crc32c_append(crc32c::crc32c(key), value);
+        unsafe {
+            at.copy_from_nonoverlapping(value.as_ptr(), value.len());
+            if staged.header.expires {
+                at.add(value.len()).cast::<u64>().write_unaligned(expires_ms.to_le());
+            }
+        }
+        staged.content_checksum = content_checksum(key, value, expires_ms);
+        staged.expires_ms = expires_ms;
     }
 
     /// Writes version and checksum of a staged object: it may be published now.
@@ -249,7 +266,11 @@ impl Log {
             let key_at = at.add(OBJECT_HEADER_BYTES);
             let key = std::slice::from_raw_parts(key_at, key_bytes);
             let value = std::slice::from_raw_parts(key_at.add(key_bytes), value_bytes);
-            Object::new(header, word, key, value)
+            let expires_ms = match word & EXPIRES {
+                0 => NEVER_MS,
+                _ => u64::from_le(key_at.add(key_bytes + value_bytes).cast::<u64>().read_unaligned()),
+            };
+            Object::new(header, word, key, value, expires_ms)
         }
     }
 
@@ -260,6 +281,12 @@ impl Log {
         prefetch(at);
         prefetch(at.wrapping_add(64));
         prefetch(at.wrapping_add(128));
+    }
+
+    /// Asks for the head of the object at `location`.
+    #[inline]
+    pub(crate) fn prefetch_head(&self, location: Location) {
+        prefetch(self.pointer(location.offset()));
     }
 
     /// Asks for the head and a key of so many bytes of the object at `location`, with where its value begins.

@@ -1,16 +1,17 @@
 //! An object: header, key, value; immutable once it can be found.
 //!
 //! ```text
-//!    0  checksum u32       crc32c of key, value, then header bytes 4..20
+//!    0  checksum u32       crc32c of key, value, expiry if there is one, then header bytes 4..20
 //!    4  table u32
-//!    8  u64                bits 0..54 version │ 54..57 kind │ 57 expiry (reserved) │ 58 reserved │ 59..64 value
+//!    8  u64                bits 0..54 version │ 54..57 kind │ 57 has an expiry │ 58 reserved │ 59..64 value
 //!                          length, high 5 bits
 //!   16  key length u16
 //!   18  value length u16   low 16 bits
-//!   20  key, value, zeros up to a multiple of 8
+//!   20  key, value, with bit 57: expiry u64 in milliseconds; zeros up to a multiple of 8
 //! ```
 //!
-//! Twenty bytes, since the header is a large part of a small object. The checksum takes the header last: the
+//! The expiry stands behind the value, so that key and value are where they are in any object, and whoever has
+//! none pays nothing for it. Twenty bytes, since the header is a large part of a small object. The checksum takes the header last: the
 //! version is known only when the bucket is locked, after the bytes have been copied. This file works on
 //! slices and numbers; `log.rs` turns locations into slices. See docs/formats.md.
 
@@ -20,6 +21,13 @@ use crate::limits::VERSION_MAX;
 pub const OBJECT_HEADER_BYTES: usize = 20;
 /// Objects begin at multiples of this.
 pub(crate) const OBJECT_ALIGNMENT: usize = 8;
+
+/// Bytes of an expiry behind the value.
+pub(crate) const EXPIRY_BYTES: usize = 8;
+/// The expiry of an object that stays until it is deleted.
+pub const NEVER_MS: u64 = u64::MAX;
+/// The bit of the word that says that there is an expiry.
+pub(crate) const EXPIRES: u64 = 1 << 57;
 
 /// What an entry of the log is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -56,6 +64,8 @@ pub(crate) struct Header {
     pub(crate) kind: Kind,
     pub(crate) key_bytes: usize,
     pub(crate) value_bytes: usize,
+    /// Whether an expiry follows the value.
+    pub(crate) expires: bool,
 }
 
 impl Header {
@@ -63,7 +73,8 @@ impl Header {
     #[inline]
     pub(crate) fn word(&self) -> u64 {
         let high = (self.value_bytes as u64 >> 16) << 59;
-        (self.version & VERSION_MAX) | self.kind.code() << 54 | high
+        let expires = if self.expires { EXPIRES } else { 0 };
+        (self.version & VERSION_MAX) | self.kind.code() << 54 | expires | high
     }
 
     /// The header in bytes.
@@ -90,16 +101,17 @@ impl Header {
             kind: Kind::from_code(word >> 54 & 7)?,
             key_bytes: usize::from(u16::from_le_bytes([k0, k1])),
             value_bytes: usize::from(u16::from_le_bytes([v0, v1])) | ((word >> 59) as usize) << 16,
+            expires: word & EXPIRES != 0,
         })
     }
 
     /// Bytes of the whole object in the log.
     #[inline]
     pub(crate) fn object_bytes(&self) -> usize {
-        object_bytes(self.key_bytes, self.value_bytes)
+        object_bytes(self.key_bytes, self.value_bytes, self.expires)
     }
 
-    /// The header with the checksum that belongs to it, given that of key and value.
+    /// The header with the checksum that belongs to it, given that of key, value and expiry.
     #[inline]
     pub(crate) fn sealed(mut self, content_checksum: u32) -> Header {
         self.checksum = crc32c::crc32c_append(content_checksum, &self.encode()[4..]);
@@ -107,10 +119,18 @@ impl Header {
     }
 }
 
-/// Bytes in the log of an object with a key and value of these lengths.
+/// Bytes in the log of an object with a key and value of these lengths, with or without an expiry.
 #[inline]
-pub(crate) fn object_bytes(key_bytes: usize, value_bytes: usize) -> usize {
-    (OBJECT_HEADER_BYTES + key_bytes + value_bytes).next_multiple_of(OBJECT_ALIGNMENT)
+pub(crate) fn object_bytes(key_bytes: usize, value_bytes: usize, expires: bool) -> usize {
+    let expiry_bytes = if expires { EXPIRY_BYTES } else { 0 };
+    (OBJECT_HEADER_BYTES + key_bytes + value_bytes + expiry_bytes).next_multiple_of(OBJECT_ALIGNMENT)
+}
+
+/// The checksum of what follows the header.
+#[inline]
+pub(crate) fn content_checksum(key: &[u8], value: &[u8], expires_ms: u64) -> u32 {
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(key), value);
+    if expires_ms == NEVER_MS { checksum } else { crc32c::crc32c_append(checksum, &expires_ms.to_le_bytes()) }
 }
 
 /// An object in the log. It stays as it is for as long as the pin it was found under.
@@ -119,19 +139,22 @@ pub struct Object<'p> {
     version_word: u64,
     key: &'p [u8],
     value: &'p [u8],
+    expires_ms: u64,
     header: &'p [u8; OBJECT_HEADER_BYTES],
 }
 
 impl<'p> Object<'p> {
-    /// The object whose bytes begin with `header`, behind which are `key` and `value`.
+    /// The object whose bytes begin with `header`, behind which are `key`, `value` and the expiry that is not
+    /// [`NEVER_MS`].
     #[inline]
     pub(crate) fn new(
         header: &'p [u8; OBJECT_HEADER_BYTES],
         version_word: u64,
         key: &'p [u8],
         value: &'p [u8],
+        expires_ms: u64,
     ) -> Object<'p> {
-        Object { version_word, key, value, header }
+        Object { version_word, key, value, expires_ms, header }
     }
 
     /// Its key.
@@ -152,15 +175,27 @@ impl<'p> Object<'p> {
         self.version_word & VERSION_MAX
     }
 
+    /// When it expires, in milliseconds since the Unix epoch; [`NEVER_MS`] where it does not.
+    #[inline]
+    pub fn expires_ms(&self) -> u64 {
+        self.expires_ms
+    }
+
+    /// Whether it expires at some time.
+    #[inline]
+    pub(crate) fn expires(&self) -> bool {
+        self.expires_ms != NEVER_MS
+    }
+
     /// Bytes it takes in the log.
     #[inline]
     pub fn log_bytes(&self) -> usize {
-        object_bytes(self.key.len(), self.value.len())
+        object_bytes(self.key.len(), self.value.len(), self.expires())
     }
 
     /// Whether the bytes are those that were written (crc32c; about 10 ns and 0.1 ns a byte).
     pub fn verify(&self) -> bool {
-        let content = crc32c::crc32c_append(crc32c::crc32c(self.key), self.value);
+        let content = content_checksum(self.key, self.value, self.expires_ms);
         Header::decode(self.header).is_some_and(|header| header.sealed(content).checksum == header.checksum)
     }
 }
@@ -184,15 +219,18 @@ mod tests {
                 for (key_bytes, value_bytes) in
                     [(0, 0), (30, 100), (KEY_BYTES_MAX, VALUE_BYTES_MAX), (1, 65_536)]
                 {
-                    let header = Header {
-                        checksum: 0xdead_beef,
-                        table: u32::MAX,
-                        version,
-                        kind,
-                        key_bytes,
-                        value_bytes,
-                    };
-                    assert_eq!(Header::decode(&header.encode()), Some(header));
+                    for expires in [false, true] {
+                        let header = Header {
+                            checksum: 0xdead_beef,
+                            table: u32::MAX,
+                            version,
+                            kind,
+                            key_bytes,
+                            value_bytes,
+                            expires,
+                        };
+                        assert_eq!(Header::decode(&header.encode()), Some(header));
+                    }
                 }
             }
         }
@@ -204,7 +242,8 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_130_bytes_takes_152() {
-        assert_eq!(object_bytes(30, 100), 152);
+    fn an_object_of_130_bytes_takes_152_and_with_an_expiry_160() {
+        assert_eq!(object_bytes(30, 100, false), 152);
+        assert_eq!(object_bytes(30, 100, true), 160);
     }
 }

@@ -47,6 +47,18 @@ impl Pinned<'_> {
         (object.key() == key).then_some(object)
     }
 
+    /// Whether nobody is to see the object any more.
+    #[inline(always)]
+    pub(crate) fn is_expired(&self, object: &Object<'_>) -> bool {
+        object.expires() && object.expires_ms() <= self.core.store.now_ms()
+    }
+
+    /// The version that readers see where `object` was found: 0 where there is none or it has expired.
+    #[inline]
+    pub(crate) fn visible_version(&self, object: Option<&Object<'_>>) -> u64 {
+        object.filter(|object| !self.is_expired(object)).map_or(0, Object::version)
+    }
+
     /// Makes the index of a table that is due for it begin to grow, for so many objects more. Returns whether this call
     /// did.
     pub(crate) fn start_growth(&self, table: &Table, more: u64) -> Result<bool, NoMemory> {
@@ -64,6 +76,9 @@ impl Pinned<'_> {
     /// What a writer is told when no segment can be taken: whether cleaning will bring one.
     #[cold]
     pub(crate) fn no_memory(&self) -> WriteError {
+        if self.core.store.expects_expiry() {
+            return WriteError::Retry { after_us: RETRY_AFTER_US };
+        }
         let log = &self.core.store.log;
         let (mut dead, mut closed) = (0, 0);
         for (id, state) in log.segments.iter() {

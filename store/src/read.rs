@@ -44,12 +44,13 @@ impl Pinned<'_> {
             .candidates(&self.pin, hash, |location| self.core.store.log.prefetch_key(location, key_bytes));
     }
 
-    /// The object of `key`, whose hash is `hash` ([`crate::hash`]). Waits for nobody but a commit in the middle
-    /// of its publication.
+    /// The object of `key`, whose hash is `hash` ([`crate::hash`]), unless it has expired. Waits for nobody but a
+    /// commit in the middle of its publication.
     #[inline]
     pub fn get<'p>(&'p self, table: &Table, hash: u64, key: &[u8]) -> Option<Object<'p>> {
         self.assert_own(table);
-        table.index.find(&self.pin, hash, |location| self.object_of(location, key))
+        let found = table.index.find(&self.pin, hash, |location| self.object_of(location, key));
+        found.filter(|object| !self.is_expired(object))
     }
 
     /// The objects of many keys, all as of one moment: no write and no commit lies between two of them.
@@ -71,7 +72,7 @@ impl Pinned<'_> {
         let place = |at: usize| (table, lookups[at].0);
         let _locked = LockSet::lock(&self.pin, &mut scratch.locks, lookups.len(), place);
         for (object, &(hash, key)) in objects.iter_mut().zip(lookups) {
-            *object = table.index.find(&self.pin, hash, |location| self.object_of(location, key));
+            *object = self.get(table, hash, key);
         }
     }
 

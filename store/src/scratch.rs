@@ -1,9 +1,9 @@
-//! Memory that a core's commits and snapshots use again and again, so that they allocate nothing once the core
+//! Memory that a core's commits, snapshots and walks use again and again, so that they allocate nothing once the core
 //! has seen one as large.
 //!
-//! Only `commit.rs` and `read.rs` know what is in it; a core merely keeps it for them.
+//! Only `commit.rs`, `read.rs` and those who walk through an index know what is in it; a core merely keeps it for them.
 
-use crate::index::Stamp;
+use crate::index::{Location, Stamp};
 use crate::lock_set::LockMemory;
 use crate::log::Staged;
 
@@ -18,6 +18,8 @@ pub(crate) struct Scratch {
     pub(crate) superseded: Vec<bool>,
     /// Inserts into each locked bucket.
     pub(crate) inserts: Vec<usize>,
+    /// What a bucket leads to: tags and locations.
+    pub(crate) entries: Vec<(u16, Location)>,
     /// For each quota with a limit: the first write under it, bytes that all of them write, bytes that they free.
     pub(crate) growths: Vec<(usize, u64, u64)>,
 }

@@ -66,6 +66,8 @@ pub struct Statistics {
     pub segments_cleaned: u64,
     /// Bytes that the cleaner has copied.
     pub bytes_relocated: u64,
+    /// Objects that were removed because they had expired.
+    pub objects_expired: u64,
     /// How many retirements the oldest pin has seen: grows where a pin lives too long.
     pub oldest_pin_age: u64,
 }
@@ -83,6 +85,9 @@ pub struct Store {
     pub(crate) backlog: Backlog,
     pub(crate) segments_cleaned: AtomicU64,
     pub(crate) bytes_relocated: AtomicU64,
+    pub(crate) objects_expired: AtomicU64,
+    /// See [`Store::advance_clock`].
+    now_ms: AtomicU64,
     cores_taken: Box<[AtomicBool]>,
 }
 
@@ -104,6 +109,8 @@ impl Store {
             backlog: Backlog::new(),
             segments_cleaned: AtomicU64::new(0),
             bytes_relocated: AtomicU64::new(0),
+            objects_expired: AtomicU64::new(0),
+            now_ms: AtomicU64::new(0),
             cores_taken: (0..config.cores).map(|_| AtomicBool::new(false)).collect(),
         }))
     }
@@ -113,6 +120,21 @@ impl Store {
         let taken = self.cores_taken[index].swap(true, Ordering::AcqRel);
         assert!(!taken, "core {index} is taken");
         Core::new(Arc::clone(self), index)
+    }
+
+    /// Tells the store the time, by which objects expire: milliseconds since the Unix epoch. It never goes back: an
+    /// earlier time than was told is ignored.
+    #[inline]
+    pub fn advance_clock(&self, now_ms: u64) {
+        if self.now_ms.load(Ordering::Relaxed) < now_ms {
+            self.now_ms.fetch_max(now_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// The time that the store was told.
+    #[inline]
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_ms.load(Ordering::Relaxed)
     }
 
     pub(crate) fn give_core_back(&self, index: usize) {
@@ -178,6 +200,7 @@ impl Store {
             tables,
             segments_cleaned: self.segments_cleaned.load(Ordering::Relaxed),
             bytes_relocated: self.bytes_relocated.load(Ordering::Relaxed),
+            objects_expired: self.objects_expired.load(Ordering::Relaxed),
             oldest_pin_age: self.epochs.oldest_pin_age(),
         }
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::index::Index;
 use crate::limits::BUCKETS_INITIAL;
+use crate::object::NEVER_MS;
 use crate::quota::Quota;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
@@ -19,6 +20,7 @@ struct Shard {
     objects: AtomicU64,
     bytes: AtomicU64,
     inserts: AtomicU64,
+    expiring: AtomicU64,
 }
 
 /// A table of a store. Made by [`crate::Store::table`].
@@ -26,6 +28,10 @@ pub struct Table {
     pub(crate) index: Index,
     retired: AtomicBool,
     version_high_water: AtomicU64,
+    /// The earliest expiry of those that were written since somebody last asked.
+    earliest_expiry_ms: AtomicU64,
+    /// Whether the table waits for, or is at, the removal of what has expired.
+    expiry_is_due: AtomicBool,
     id: u32,
     /// Address of the log its index leads to.
     log: usize,
@@ -47,6 +53,8 @@ impl Table {
             index: Index::new(BUCKETS_INITIAL, index_bytes)?,
             retired: AtomicBool::new(false),
             version_high_water: AtomicU64::new(0),
+            earliest_expiry_ms: AtomicU64::new(NEVER_MS),
+            expiry_is_due: AtomicBool::new(false),
             id,
             log,
             shards: (0..quota.cores()).map(|_| Shard::default()).collect(),
@@ -68,6 +76,11 @@ impl Table {
     /// Bytes that its objects take in the log, headers and padding included. Exact when no write is under way.
     pub fn bytes(&self) -> u64 {
         self.sum(|shard| &shard.bytes)
+    }
+
+    /// Objects in it that expire, those included that have and are not removed yet. Exact when no write is under way.
+    pub fn expiring(&self) -> u64 {
+        self.sum(|shard| &shard.expiring)
     }
 
     /// Bytes of its index.
@@ -117,6 +130,37 @@ impl Table {
         }
         add(&shard.bytes, bytes);
         self.quota.count(core, bytes);
+    }
+
+    /// Counts an object with or without an expiry that came in the place of one with or without.
+    #[inline]
+    pub(crate) fn count_expiring(&self, core: usize, before: bool, after: bool) {
+        if before != after {
+            let counter = &self.shards[core].expiring;
+            let difference = u64::from(after).wrapping_sub(u64::from(before));
+            counter.store(counter.load(Ordering::Relaxed).wrapping_add(difference), Ordering::Relaxed);
+        }
+    }
+
+    /// Notes an expiry, after its object can be found. Returns whether the table must be put on the list of those that
+    /// have something to remove at some time.
+    pub(crate) fn note_expiry(&self, expires_ms: u64) -> bool {
+        if self.earliest_expiry_ms.load(Ordering::Relaxed) > expires_ms {
+            self.earliest_expiry_ms.fetch_min(expires_ms, Ordering::AcqRel);
+        }
+        !self.expiry_is_due.swap(true, Ordering::AcqRel)
+    }
+
+    /// The earliest expiry that was noted since the last call.
+    pub(crate) fn take_earliest_expiry(&self) -> u64 {
+        self.earliest_expiry_ms.swap(NEVER_MS, Ordering::AcqRel)
+    }
+
+    /// Takes the table off the list. `false`: somebody has noted an expiry meanwhile and left it on the list.
+    pub(crate) fn forget_expiry(&self) -> bool {
+        self.expiry_is_due.swap(false, Ordering::AcqRel);
+        let noted = self.earliest_expiry_ms.load(Ordering::Acquire) != NEVER_MS;
+        !noted || self.expiry_is_due.swap(true, Ordering::AcqRel)
     }
 
     /// Counts an insert of `core`; returns how many it has made.

@@ -1,4 +1,4 @@
-//! Writes of one object: put, delete, increment.
+//! Writes of one object: put, delete.
 //!
 //! A put copies the object to the log first and locks the bucket then, for the few instructions that compare the
 //! version, finish the header and swap the location. A refused object is taken back from the log. Deletes need
@@ -14,7 +14,7 @@ use crate::limits::{
     RETRY_AFTER_US, VALUE_BYTES_MAX, VERSION_MAX,
 };
 use crate::log::Staged;
-use crate::object::{Object, object_bytes};
+use crate::object::{NEVER_MS, Object, object_bytes};
 use crate::pinned::Pinned;
 use crate::table::Table;
 
@@ -36,13 +36,28 @@ impl Pinned<'_> {
         value: &[u8],
         condition: Condition,
     ) -> Result<u64, WriteError> {
-        self.admit(table, key, value.len())?;
+        self.put_until(table, hash, key, value, NEVER_MS, condition)
+    }
+
+    /// As [`Pinned::put`], of an object that is there until the store's clock ([`crate::Store::advance_clock`]) says
+    /// `expires_ms`. From then on nobody finds it, and background steps remove it. A put in its place decides anew
+    /// whether the object expires.
+    pub fn put_until(
+        &self,
+        table: &Table,
+        hash: u64,
+        key: &[u8],
+        value: &[u8],
+        expires_ms: u64,
+        condition: Condition,
+    ) -> Result<u64, WriteError> {
+        self.admit(table, key, value.len(), expires_ms)?;
         if condition != Condition::Always {
             // Saves the copy where it is refused; what counts is decided under the lock.
             let current = self.get(table, hash, key).map_or(0, |object| object.version());
             refuse_unless(condition, current)?;
         }
-        let staged = self.stage(table, key, value)?;
+        let staged = self.stage(table, key, value, expires_ms)?;
         let published = self.publish(table, hash, key, &staged, condition);
         published.map_err(|error| {
             self.unstage(&staged);
@@ -58,65 +73,36 @@ impl Pinned<'_> {
         key: &[u8],
         condition: Condition,
     ) -> Result<Option<u64>, WriteError> {
-        self.admit(table, key, 0)?;
+        self.admit(table, key, 0, NEVER_MS)?;
         let mut bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
-        let current = found.as_ref().map_or(0, |(_, (_, object))| object.version());
+        let current = self.visible_version(found.as_ref().map(|(_, (_, object))| object));
         refuse_unless(condition, current)?;
         let Some((place, (location, object))) = found else { return Ok(None) };
-        table.remember_version(current);
+        table.remember_version(object.version());
         bucket.remove(place);
         drop(bucket);
+        self.bury(table, location, &object);
+        Ok((current != 0).then_some(current))
+    }
+
+    /// Counts an object as gone that nothing leads to any more.
+    pub(crate) fn bury(&self, table: &Table, location: Location, object: &Object<'_>) {
         let bytes = object.log_bytes() as u32;
         self.core.store.log.bury(location, bytes);
         table.count(self.core.index, 1_u64.wrapping_neg(), u64::from(bytes).wrapping_neg());
-        Ok(Some(current))
-    }
-
-    /// Adds `delta` to the number under `key`, eight little-endian bytes; an absent one counts as 0. Returns the
-    /// new version and the new number.
-    pub fn increment(
-        &self,
-        table: &Table,
-        hash: u64,
-        key: &[u8],
-        delta: i64,
-    ) -> Result<(u64, i64), WriteError> {
-        self.admit(table, key, size_of::<i64>())?;
-        let mut staged = self.stage(table, key, &[0; size_of::<i64>()])?;
-        let added = self.add(table, hash, key, delta, &mut staged);
-        added.map_err(|error| {
-            self.unstage(&staged);
-            self.refused(table, hash, error)
-        })
-    }
-
-    fn add(
-        &self,
-        table: &Table,
-        hash: u64,
-        key: &[u8],
-        delta: i64,
-        staged: &mut Staged,
-    ) -> Result<(u64, i64), WriteError> {
-        let bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
-        let found = bucket.find(hash, |location| self.with_location(location, key));
-        let before = match &found {
-            Some((_, (_, object))) => {
-                let bytes = <[u8; 8]>::try_from(object.value()).map_err(|_| WriteError::NotANumber)?;
-                i64::from_le_bytes(bytes)
-            }
-            None => 0,
-        };
-        let number = before.checked_add(delta).ok_or(WriteError::Overflow)?;
-        self.core.store.log.restage(staged, key, &number.to_le_bytes());
-        let version = self.publish_locked(table, hash, staged, bucket, found)?;
-        Ok((version, number))
+        table.count_expiring(self.core.index, object.expires(), false);
     }
 
     /// Checks what can be checked before anything is done.
     #[inline]
-    pub(crate) fn admit(&self, table: &Table, key: &[u8], value_bytes: usize) -> Result<(), WriteError> {
+    pub(crate) fn admit(
+        &self,
+        table: &Table,
+        key: &[u8],
+        value_bytes: usize,
+        expires_ms: u64,
+    ) -> Result<(), WriteError> {
         self.assert_own(table);
         if table.is_retired() {
             return Err(WriteError::TableRetired);
@@ -125,7 +111,8 @@ impl Pinned<'_> {
             return Err(WriteError::KeyTooLarge);
         }
         let bytes_max = self.core.store.log.object_bytes_max();
-        if value_bytes > VALUE_BYTES_MAX || object_bytes(key.len(), value_bytes) > bytes_max {
+        let expires = expires_ms != NEVER_MS;
+        if value_bytes > VALUE_BYTES_MAX || object_bytes(key.len(), value_bytes, expires) > bytes_max {
             return Err(WriteError::ValueTooLarge);
         }
         Ok(())
@@ -133,12 +120,18 @@ impl Pinned<'_> {
 
     /// Copies an object to this core's log head.
     #[inline]
-    pub(crate) fn stage(&self, table: &Table, key: &[u8], value: &[u8]) -> Result<Staged, WriteError> {
+    pub(crate) fn stage(
+        &self,
+        table: &Table,
+        key: &[u8],
+        value: &[u8],
+        expires_ms: u64,
+    ) -> Result<Staged, WriteError> {
         let store = &self.core.store;
         let mut head = self.core.head.borrow_mut();
         store
             .log
-            .stage(&mut head, || store.keep_for_writers(), table.id(), key, value)
+            .stage(&mut head, || store.keep_for_writers(), table.id(), (key, value), expires_ms)
             .map_err(|_| self.no_memory())
     }
 
@@ -167,14 +160,13 @@ impl Pinned<'_> {
     ) -> Result<u64, WriteError> {
         let bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
-        let current = found.as_ref().map_or(0, |(_, (_, object))| object.version());
-        refuse_unless(condition, current)?;
+        refuse_unless(condition, self.visible_version(found.as_ref().map(|(_, (_, object))| object)))?;
         self.publish_locked(table, hash, staged, bucket, found)
     }
 
     /// Publishes a staged object in place of what was found; ends the lock.
     #[inline]
-    fn publish_locked(
+    pub(crate) fn publish_locked(
         &self,
         table: &Table,
         hash: u64,
@@ -184,9 +176,9 @@ impl Pinned<'_> {
     ) -> Result<u64, WriteError> {
         let log = &self.core.store.log;
         let bytes = u64::from(staged.bytes());
-        let (version, old_bytes) = match &found {
-            Some((_, (_, object))) => (object.version() + 1, object.log_bytes() as u64),
-            None => (table.version_of_new(), 0),
+        let (version, old_bytes, expired_before) = match &found {
+            Some((_, (_, object))) => (object.version() + 1, object.log_bytes() as u64, object.expires()),
+            None => (table.version_of_new(), 0, false),
         };
         if version > VERSION_MAX {
             return Err(WriteError::Overflow);
@@ -206,7 +198,18 @@ impl Pinned<'_> {
             table.count(self.core.index, 1, bytes);
             self.help_growth(table);
         }
+        self.note_expiry(table, expired_before, staged);
         Ok(version)
+    }
+
+    /// Counts a published object among those that expire.
+    #[inline]
+    pub(crate) fn note_expiry(&self, table: &Table, expired_before: bool, staged: &Staged) {
+        let expires = staged.expires_ms != NEVER_MS;
+        table.count_expiring(self.core.index, expired_before, expires);
+        if expires && table.note_expiry(staged.expires_ms) {
+            self.core.store.note_expiring(table);
+        }
     }
 
     /// After an insert: looks at the table's load now and then, and moves a few buckets while it grows.
@@ -227,7 +230,7 @@ impl Pinned<'_> {
     /// What a writer is told that found no room in the bucket of `hash`. That means collisions only in an index of
     /// the right size: whoever moves its buckets may have lost the processor while others went on inserting.
     #[cold]
-    fn refused(&self, table: &Table, hash: u64, error: WriteError) -> WriteError {
+    pub(crate) fn refused(&self, table: &Table, hash: u64, error: WriteError) -> WriteError {
         if error != WriteError::Collisions {
             return error;
         }

@@ -242,7 +242,7 @@ impl Transaction {
             };
             // SAFETY: key and value lie in the memory of the set.
             let (key, value) = unsafe { (write.key.as_slice(), write.value.map(|value| value.as_slice())) };
-            changes.push(Write { table, hash: write.hash, key, value });
+            changes.push(Write { table, hash: write.hash, key, value, expires_ms: store::NEVER_MS });
         }
         let result = if tables_stand { pin.commit(&checks, &changes).map(|_| ()) } else { Err(gone) };
         self.checks = recycle_checks(checks);

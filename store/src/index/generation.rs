@@ -115,6 +115,11 @@ impl Generation {
         self.position(first)..self.position(last) + 1
     }
 
+    /// The last of the hashes of `position`.
+    pub(crate) fn last_hash(&self, position: u64) -> u64 {
+        ((u128::from(position + 1) << 64).div_ceil(u128::from(self.buckets)) - 1) as u64
+    }
+
     /// Buckets below this position are moved.
     #[inline]
     pub(crate) fn cursor(&self) -> u64 {

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::log::Head;
+use crate::object::NEVER_MS;
 use crate::segment::SegmentId;
 use crate::store::Store;
 use crate::sync::Exclusive;
@@ -17,6 +18,21 @@ pub(crate) struct Backlog {
     pub(crate) growing: Exclusive<VecDeque<u32>>,
     /// Tables that are being taken apart; held by whoever takes one apart.
     pub(crate) retiring: Exclusive<VecDeque<Arc<Table>>>,
+    /// Tables with objects that expire; `expiry.rs` does the work.
+    pub(crate) expiring: Exclusive<VecDeque<ExpiryWalk>>,
+}
+
+/// How far the removal of a table's expired objects has come.
+pub(crate) struct ExpiryWalk {
+    pub(crate) table: u32,
+    /// Buckets of hashes below are done.
+    pub(crate) next_hash: u64,
+    /// When the walk goes on; not before.
+    pub(crate) due_ms: u64,
+    /// When it began.
+    pub(crate) began_ms: u64,
+    /// The earliest expiry of what it has left.
+    pub(crate) earliest_ms: u64,
 }
 
 /// What the cleaner has in hand.
@@ -36,7 +52,11 @@ pub(crate) struct Source {
 
 impl Backlog {
     pub(crate) fn new() -> Backlog {
-        Backlog { growing: Exclusive::new(VecDeque::new()), retiring: Exclusive::new(VecDeque::new()) }
+        Backlog {
+            growing: Exclusive::new(VecDeque::new()),
+            retiring: Exclusive::new(VecDeque::new()),
+            expiring: Exclusive::new(VecDeque::new()),
+        }
     }
 }
 
@@ -52,5 +72,13 @@ impl Store {
     /// Notes that the index of a table grows, so that it does even if nobody inserts.
     pub(crate) fn note_growing(&self, table: &Table) {
         self.backlog.growing.lock().push_back(table.id());
+    }
+
+    /// Notes that a table has objects that expire.
+    #[cold]
+    pub(crate) fn note_expiring(&self, table: &Table) {
+        let (table, due_ms) = (table.id(), self.now_ms());
+        let walk = ExpiryWalk { table, next_hash: 0, due_ms, began_ms: due_ms, earliest_ms: NEVER_MS };
+        self.backlog.expiring.lock().push_back(walk);
     }
 }

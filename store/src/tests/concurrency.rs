@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::tests::{budget, put_patiently, seed, settle, store};
-use crate::{CommitError, Condition, Core, ReadCheck, Store, Table, Write, WriteError, hash};
+use crate::{CommitError, Condition, Core, NEVER_MS, ReadCheck, Store, Table, Write, WriteError, hash};
 
 /// Runs `work` as core 0, 1, ... on a thread each.
 fn on_cores<T: Send>(store: &Arc<Store>, cores: usize, work: impl Fn(&Core, usize) -> T + Sync) -> Vec<T> {
@@ -167,7 +167,7 @@ fn transfer(core: &Core, table: &Table, from: u32, to: u32) -> bool {
     let (from_read, to_read) = (amount(core, table, from), amount(core, table, to));
     let (from, to) = (from.to_le_bytes(), to.to_le_bytes());
     let read = |key, version| ReadCheck { table, hash: hash(key), key, version };
-    let write = |key, value| Write { table, hash: hash(key), key, value: Some(value) };
+    let write = |key, value| Write { table, hash: hash(key), key, value: Some(value), expires_ms: NEVER_MS };
     let (less, more) = ((from_read.1 - 1).to_le_bytes(), (to_read.1 + 1).to_le_bytes());
     let reads = [read(&from, from_read.0), read(&to, to_read.0)];
     match core.pin().commit(&reads, &[write(&from, &less), write(&to, &more)]) {
@@ -185,7 +185,8 @@ fn single_reads_in_a_row_do_not_see_half_a_commit() {
     let rounds = budget(30_000) as u64;
     let commit_both = |core: &Core, number: u64| {
         let value = number.to_le_bytes();
-        let write = |key| Write { table: &table, hash: hash(key), key, value: Some(&value) };
+        let write =
+            |key| Write { table: &table, hash: hash(key), key, value: Some(&value), expires_ms: NEVER_MS };
         core.pin().commit(&[], &[write(b"a"), write(b"b")])
     };
     commit_both(&store.core(0), 0).expect("there is memory");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::tests::{budget, get, put_patiently, seed, settle, store};
-use crate::{CommitError, Condition, Core, Table, Write, WriteError, hash};
+use crate::{CommitError, Condition, Core, NEVER_MS, Table, Write, WriteError, hash};
 
 const VALUE: [u8; 100] = [9; 100];
 
@@ -59,7 +59,13 @@ fn a_commit_of_many_keys_has_room_in_a_small_table_once_its_index_has_grown() {
             (0..MANY).map(|number| format!("{number:0length$}", length = length as usize).into()).collect();
         let writes: Vec<Write<'_>> = keys
             .iter()
-            .map(|key| Write { table: &table, hash: hash(key), key, value: Some(&VALUE) })
+            .map(|key| Write {
+                table: &table,
+                hash: hash(key),
+                key,
+                value: Some(&VALUE),
+                expires_ms: NEVER_MS,
+            })
             .collect();
         loop {
             match core.pin().commit(&[], &writes) {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Barrier};
 
 use super::{budget, seed, settle, store};
-use crate::{Condition, Core, Quota, Table, Write, WriteError, hash};
+use crate::{Condition, Core, NEVER_MS, Quota, Table, Write, WriteError, hash};
 
 fn put(core: &Core, table: &Table, key: &[u8], value: &[u8]) -> Result<u64, WriteError> {
     core.pin().put(table, hash(key), key, value, Condition::Always)
@@ -17,7 +17,13 @@ fn delete(core: &Core, table: &Table, key: &[u8]) {
 type Change<'a> = (&'a Table, &'a [u8], Option<&'a [u8]>);
 
 fn commit(core: &Core, writes: &[Change<'_>]) -> Result<u64, crate::CommitError> {
-    let writes = writes.iter().map(|&(table, key, value)| Write { table, hash: hash(key), key, value });
+    let writes = writes.iter().map(|&(table, key, value)| Write {
+        table,
+        hash: hash(key),
+        key,
+        value,
+        expires_ms: NEVER_MS,
+    });
     core.pin().commit(&[], &writes.collect::<Vec<_>>())
 }
 

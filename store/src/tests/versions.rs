@@ -2,7 +2,8 @@
 
 use crate::tests::{get, put_patiently, settle, store};
 use crate::{
-    CommitError, Condition, KEY_BYTES_MAX, ReadCheck, Table, VALUE_BYTES_MAX, Write, WriteError, hash,
+    CommitError, Condition, KEY_BYTES_MAX, NEVER_MS, ReadCheck, Table, VALUE_BYTES_MAX, Write, WriteError,
+    hash,
 };
 
 #[test]
@@ -103,7 +104,7 @@ fn too_many_keys_of_one_hash_are_refused_and_the_others_stay() {
 fn a_commit_takes_place_whole_or_not_at_all() {
     let store = store(256 << 10, 4096, 1);
     let (core, first, second) = (store.core(0), store.table(1), store.table(2));
-    let write = |table, key, value| Write { table, hash: hash(key), key, value };
+    let write = |table, key, value| Write { table, hash: hash(key), key, value, expires_ms: NEVER_MS };
     let read = |table, key, version| ReadCheck { table, hash: hash(key), key, version };
     let pinned = core.pin();
     let writes = [write(&*first, b"a", Some(b"1")), write(&second, b"b", Some(b"2"))];
@@ -129,7 +130,7 @@ fn first_then(committed: &Result<u64, CommitError>, version: u64) {
 fn of_several_writes_of_one_key_the_last_counts() {
     let store = store(256 << 10, 4096, 1);
     let (core, table) = (store.core(0), store.table(1));
-    let write = |key, value| Write { table: &table, hash: hash(key), key, value };
+    let write = |key, value| Write { table: &table, hash: hash(key), key, value, expires_ms: NEVER_MS };
     let writes = [
         write(b"a", Some(b"1")),
         write(b"b", Some(b"1")),
@@ -149,7 +150,7 @@ fn a_commit_of_many_objects_of_few_buckets_makes_room_for_all() {
     let (core, table) = (store.core(0), store.table(1));
     let keys = crowded_keys(100);
     fn write<'a>(table: &'a Table, key: &'a [u8; 4], value: Option<&'a [u8]>) -> Write<'a> {
-        Write { table, hash: hash(key), key, value }
+        Write { table, hash: hash(key), key, value, expires_ms: NEVER_MS }
     }
     let value = Some(b"v".as_slice());
     let commit = |writes: Vec<Write<'_>>| core.pin().commit(&[], &writes);

@@ -1,0 +1,119 @@
+//! Expiry: what is past its time is found by nobody, and removed a bounded piece at a time.
+//!
+//! ```text
+//!   put_until ── notes the table ──► list of walks ──► a few buckets a step ──► due again when the next one expires
+//! ```
+//!
+//! Readers and writers compare an object's expiry with the store's clock and take one that is past for absent
+//! (`read.rs`, `write.rs`, `commit.rs`); so nothing depends on when it is removed but memory. Versions go on above the
+//! one that expired. Walks go through the index of a table in the order of the hashes; a table whose next expiry is
+//! far away, or that was walked through just now, rests. Where free segments run out no table rests.
+
+use crate::index::Location;
+use crate::limits::{
+    EXPIRY_BUCKETS_PER_STEP, EXPIRY_REST_FACTOR, EXPIRY_REST_MS_MAX, EXPIRY_REST_MS_MIN,
+    EXPIRY_TABLES_PER_STEP,
+};
+use crate::object::{NEVER_MS, Object};
+use crate::pinned::Pinned;
+use crate::store::Store;
+use crate::store::backlog::ExpiryWalk;
+use crate::sync::Ordering;
+use crate::table::Table;
+
+impl Store {
+    /// Removes what has expired in a few buckets. Returns whether it looked through any.
+    pub(crate) fn expiry_step(&self, pinned: &Pinned<'_>) -> bool {
+        let Some(mut walk) = self.due_walk() else { return false };
+        // Of that number there may be a retired one besides, whose objects go anyway.
+        let table = self.directory.listing(&pinned.pin).get(walk.table);
+        let Some(table) = table.filter(|table| !table.is_retired()) else { return true };
+        let now_ms = self.now_ms();
+        if walk.next_hash == 0 {
+            walk.began_ms = now_ms;
+            walk.earliest_ms = NEVER_MS;
+            // What is noted from now on may be missed by this walk, and counts for the next.
+            let _ = table.take_earliest_expiry();
+        }
+        if pinned.expire_buckets(table, &mut walk) || self.rests(table, &mut walk) {
+            self.backlog.expiring.lock().push_back(walk);
+        }
+        true
+    }
+
+    /// Whether the removal of something that has expired is under way or due: memory will come.
+    pub(crate) fn expects_expiry(&self) -> bool {
+        let now_ms = self.now_ms();
+        self.backlog.expiring.lock().iter().any(|walk| walk.next_hash != 0 || walk.earliest_ms <= now_ms)
+    }
+
+    /// Takes a walk off the list that is due. Looks at a few only: the others have their turn at the next steps.
+    fn due_walk(&self) -> Option<ExpiryWalk> {
+        let mut walks = self.backlog.expiring.try_lock()?;
+        let now_ms = self.now_ms();
+        for _ in 0..walks.len().min(EXPIRY_TABLES_PER_STEP) {
+            let walk = walks.pop_front()?;
+            let pressed =
+                walk.earliest_ms <= now_ms && self.log.segments.free_count() <= self.keep_for_writers();
+            if walk.due_ms <= now_ms || pressed {
+                return Some(walk);
+            }
+            walks.push_back(walk);
+        }
+        None
+    }
+
+    /// Ends a walk. `false`: nothing in the table expires any more.
+    fn rests(&self, table: &Table, walk: &mut ExpiryWalk) -> bool {
+        let noted_ms = table.take_earliest_expiry();
+        walk.next_hash = 0;
+        walk.earliest_ms = walk.earliest_ms.min(noted_ms);
+        if walk.earliest_ms == NEVER_MS {
+            return !table.forget_expiry();
+        }
+        let now_ms = self.now_ms();
+        let rest_ms = (now_ms - walk.began_ms).saturating_mul(EXPIRY_REST_FACTOR);
+        let rest_ms = rest_ms.clamp(EXPIRY_REST_MS_MIN, EXPIRY_REST_MS_MAX);
+        walk.due_ms = walk.earliest_ms.max(now_ms + rest_ms);
+        true
+    }
+}
+
+impl Pinned<'_> {
+    /// Goes on with a walk for a few buckets. Returns whether there is more of it.
+    fn expire_buckets(&self, table: &Table, walk: &mut ExpiryWalk) -> bool {
+        let log = &self.core.store.log;
+        let mut scratch = self.core.scratch.borrow_mut();
+        let entries = &mut scratch.entries;
+        for _ in 0..EXPIRY_BUCKETS_PER_STEP {
+            let last_hash = table.index.read_bucket(&self.pin, walk.next_hash, entries);
+            entries.iter().for_each(|&(_, location)| log.prefetch_head(location));
+            for &(_, location) in &*entries {
+                let object = log.object(location, &self.pin);
+                if self.is_expired(&object) {
+                    self.expire(table, location, &object);
+                } else {
+                    walk.earliest_ms = walk.earliest_ms.min(object.expires_ms());
+                }
+            }
+            match last_hash {
+                Some(u64::MAX) | None => return false,
+                Some(last_hash) => walk.next_hash = last_hash + 1,
+            }
+        }
+        true
+    }
+
+    /// Removes an expired object, if it is still what its key leads to.
+    fn expire(&self, table: &Table, location: Location, object: &Object<'_>) {
+        let hash = crate::hash(object.key());
+        let Some(mut bucket) = table.index.lock(&self.pin, hash) else { return };
+        let is_it = |at| (at == location).then_some(());
+        let Some((place, ())) = bucket.find(hash, is_it) else { return };
+        table.remember_version(object.version());
+        bucket.remove(place);
+        drop(bucket);
+        self.bury(table, location, object);
+        self.core.store.objects_expired.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,102 @@
+//! Additions to a number: eight bytes, little-endian, an integer or a floating point number as the caller says.
+//!
+//! An absent object counts as 0, which has the same bytes in both. A number keeps the expiry it has. The sum is known
+//! only under the lock of the bucket, its length before: so it is staged as zeros and written again under the lock,
+//! with room for an expiry only where a first try has shown that there is one.
+
+use crate::error::WriteError;
+use crate::log::Staged;
+use crate::object::NEVER_MS;
+use crate::pinned::Pinned;
+use crate::table::Table;
+
+/// What became of an addition.
+enum Added {
+    /// The new version and number.
+    Sum(u64, [u8; 8]),
+    /// Nothing: the number expires at this time, or never, and what was staged must too.
+    Expires(u64),
+}
+
+impl Pinned<'_> {
+    /// Adds `delta` to the number under `key`, eight little-endian bytes; an absent one counts as 0. Returns the
+    /// new version and the new number. The object expires when it would have.
+    pub fn increment(
+        &self,
+        table: &Table,
+        hash: u64,
+        key: &[u8],
+        delta: i64,
+    ) -> Result<(u64, i64), WriteError> {
+        let sum = |before| i64::from_le_bytes(before).checked_add(delta).map(i64::to_le_bytes);
+        let (version, number) = self.add(table, hash, key, sum)?;
+        Ok((version, i64::from_le_bytes(number)))
+    }
+
+    /// As [`Pinned::increment`] for an IEEE 754 number of 64 bits. A sum that is not finite is
+    /// [`WriteError::Overflow`].
+    pub fn increment_float(
+        &self,
+        table: &Table,
+        hash: u64,
+        key: &[u8],
+        delta: f64,
+    ) -> Result<(u64, f64), WriteError> {
+        let sum = |before| Some(f64::from_le_bytes(before) + delta).filter(|sum| sum.is_finite());
+        let (version, number) = self.add(table, hash, key, |before| sum(before).map(f64::to_le_bytes))?;
+        Ok((version, f64::from_le_bytes(number)))
+    }
+
+    /// Puts `sum` of the eight bytes that are there in their place; zeros where there are none.
+    fn add(
+        &self,
+        table: &Table,
+        hash: u64,
+        key: &[u8],
+        sum: impl Fn([u8; 8]) -> Option<[u8; 8]>,
+    ) -> Result<(u64, [u8; 8]), WriteError> {
+        let mut expires_ms = NEVER_MS;
+        loop {
+            self.admit(table, key, size_of::<u64>(), expires_ms)?;
+            let mut staged = self.stage(table, key, &[0; size_of::<u64>()], expires_ms)?;
+            match self.try_add(table, hash, key, &sum, &mut staged) {
+                Ok(Added::Sum(version, number)) => return Ok((version, number)),
+                Ok(Added::Expires(at_ms)) => {
+                    self.unstage(&staged);
+                    expires_ms = at_ms;
+                }
+                Err(error) => {
+                    self.unstage(&staged);
+                    return Err(self.refused(table, hash, error));
+                }
+            }
+        }
+    }
+
+    fn try_add(
+        &self,
+        table: &Table,
+        hash: u64,
+        key: &[u8],
+        sum: impl Fn([u8; 8]) -> Option<[u8; 8]>,
+        staged: &mut Staged,
+    ) -> Result<Added, WriteError> {
+        let bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
+        let found = bucket.find(hash, |location| self.with_location(location, key));
+        let visible = found.as_ref().map(|(_, (_, object))| object).filter(|object| !self.is_expired(object));
+        let (before, expires_ms) = match visible {
+            Some(object) => {
+                let bytes = <[u8; 8]>::try_from(object.value()).map_err(|_| WriteError::NotANumber)?;
+                (bytes, object.expires_ms())
+            }
+            None => ([0; 8], NEVER_MS),
+        };
+        if (expires_ms == NEVER_MS) != (staged.expires_ms == NEVER_MS) {
+            return Ok(Added::Expires(expires_ms));
+        }
+        let number = sum(before).ok_or(WriteError::Overflow)?;
+        self.core.store.log.restage(staged, key, &number, expires_ms);
+        let version = self.publish_locked(table, hash, staged, bucket, found)?;
+        Ok(Added::Sum(version, number))
+    }
+}

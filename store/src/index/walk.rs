@@ -1,0 +1,52 @@
+//! Walking through an index in the order of the hashes, a bucket at a time.
+//!
+//! Where a walk stands is a hash: everything below is done. Buckets may be moved, split and joined between two steps
+//! without any effect on that: the bucket that owns the hash then is read next, and who must not see an entry twice
+//! leaves out those below the hash. A bucket is read as of one moment, so an entry that is there all the time is seen.
+
+use crate::epoch::EpochPin;
+use crate::index::bucket::{MOVED, SLOTS, is_locked, location_of, overflow_of};
+use crate::index::{Index, Location};
+use crate::limits::CHAIN_BUCKETS_HARD_MAX;
+use crate::sync::Backoff;
+
+impl Index {
+    /// Fills `entries` with the tags and locations in the bucket that owns `hash`. Returns the last hash that it owns;
+    /// `None` where the table is gone. Waits for a writer that has the bucket.
+    pub(crate) fn read_bucket(
+        &self,
+        pin: &EpochPin<'_>,
+        hash: u64,
+        entries: &mut Vec<(u16, Location)>,
+    ) -> Option<u64> {
+        entries.clear();
+        let (mut generation, mut position) = self.owner(pin, hash)?;
+        let mut backoff = Backoff::new();
+        loop {
+            let first = generation.bucket(position);
+            let control = first.control();
+            if control & MOVED != 0 {
+                generation = generation.next(pin)?;
+                position = generation.position(hash);
+                continue;
+            }
+            if !is_locked(control) {
+                entries.clear();
+                let (mut bucket, mut overflow) = (first, overflow_of(control));
+                // A chain that a writer changes meanwhile may lead astray, hence the bound; the control word tells.
+                for _ in 0..=CHAIN_BUCKETS_HARD_MAX {
+                    let slots = (0..SLOTS).map(|slot| bucket.slot(slot));
+                    entries
+                        .extend(slots.filter_map(|entry| Some(((entry >> 48) as u16, location_of(entry)?))));
+                    let Some(next) = generation.overflow(overflow) else { break };
+                    bucket = next;
+                    overflow = overflow_of(bucket.control());
+                }
+                if first.control() == control {
+                    return Some(generation.last_hash(position));
+                }
+            }
+            backoff.wait();
+        }
+    }
+}
