@@ -63,7 +63,9 @@ impl Store {
         let bury = |location: Location| {
             pinned.bury(table, location, &self.log.object(location, &pinned.pin));
         };
-        if table.index.dismantle(&pinned.pin, GROWTH_BUCKETS_PER_STEP, &self.reclaimer, bury) {
+        if table.index.dismantle(&pinned.pin, GROWTH_BUCKETS_PER_STEP, &self.reclaimer, bury)
+            && !pinned.take_keys_apart(table)
+        {
             self.directory.remove(&self.reclaimer, table);
             self.retired_count.fetch_sub(1, Ordering::AcqRel);
             retiring.pop_front();

@@ -10,6 +10,10 @@
 //! buckets before the first object is published, so nobody sees half a commit. All objects of a commit get one
 //! version, above every version they had.
 
+mod ranges;
+
+pub use ranges::RangeCheck;
+
 use crate::error::{CommitError, WriteError};
 use crate::index::generation::Purpose;
 use crate::index::growth::NoMemory;
@@ -53,17 +57,29 @@ impl Pinned<'_> {
     /// last counts. Returns the version that the written objects now have (of no
     /// meaning where nothing is written). Nothing is allocated once the core has seen a commit as large.
     pub fn commit(&self, reads: &[ReadCheck<'_>], writes: &[Write<'_>]) -> Result<u64, CommitError> {
+        self.commit_ranges(reads, &[], writes)
+    }
+
+    /// As [`Pinned::commit`], if no key has appeared in any of `ranges` either. A range that has changed is reported
+    /// with its number behind those of the reads.
+    pub fn commit_ranges(
+        &self,
+        reads: &[ReadCheck<'_>],
+        ranges: &[RangeCheck<'_>],
+        writes: &[Write<'_>],
+    ) -> Result<u64, CommitError> {
         if reads.len() + writes.len() > COMMIT_OPERATIONS_MAX {
             return Err(CommitError::TooManyOperations);
         }
         reads.iter().for_each(|read| self.assert_own(read.table));
+        ranges.iter().for_each(|range| self.assert_own(range.table));
         for write in writes {
             self.admit(write.table, write.key, write.value.map_or(0, <[u8]>::len), write.expires_ms)?;
         }
         let mut scratch = self.core.scratch.borrow_mut();
         scratch.find_superseded(writes);
         let committed = match self.stage_writes(&mut scratch, writes) {
-            Ok(()) => self.publish_or_grow(&mut scratch, reads, writes),
+            Ok(()) => self.publish_or_grow(&mut scratch, (reads, ranges), writes),
             Err(error) => Err(error.into()),
         };
         if committed.is_err() {
@@ -80,10 +96,10 @@ impl Pinned<'_> {
     fn publish_or_grow(
         &self,
         scratch: &mut Scratch,
-        reads: &[ReadCheck<'_>],
+        checks: (&[ReadCheck<'_>], &[RangeCheck<'_>]),
         writes: &[Write<'_>],
     ) -> Result<u64, CommitError> {
-        let mut committed = self.lock_and_publish(scratch, reads, writes);
+        let mut committed = self.lock_and_publish(scratch, checks, writes);
         for _ in 0..2 {
             if committed != Err(CommitError::Write(WriteError::Collisions)) {
                 break;
@@ -96,7 +112,7 @@ impl Pinned<'_> {
                     Err(NoMemory) => return Err(WriteError::OutOfMemory.into()),
                 }
             }
-            committed = self.lock_and_publish(scratch, reads, writes);
+            committed = self.lock_and_publish(scratch, checks, writes);
         }
         committed
     }
@@ -115,10 +131,10 @@ impl Pinned<'_> {
     fn lock_and_publish(
         &self,
         scratch: &mut Scratch,
-        reads: &[ReadCheck<'_>],
+        (reads, ranges): (&[ReadCheck<'_>], &[RangeCheck<'_>]),
         writes: &[Write<'_>],
     ) -> Result<u64, CommitError> {
-        let Scratch { staged, superseded, locks, inserts, growths, .. } = scratch;
+        let Scratch { staged, superseded, locks, inserts, growths, order, entering, .. } = scratch;
         let place = |at: usize| match reads.get(at) {
             Some(read) => (read.table, read.hash),
             None => (writes[at - reads.len()].table, writes[at - reads.len()].hash),
@@ -138,6 +154,7 @@ impl Pinned<'_> {
         inserts.clear();
         inserts.resize(set.len(), 0);
         growths.clear();
+        entering.clear();
         let live = |at: usize| !superseded[at];
         for (at, write) in writes.iter().enumerate().filter(|&(at, _)| live(at)) {
             let (lock, bucket) = set.bucket_mut(reads.len() + at);
@@ -148,11 +165,14 @@ impl Pinned<'_> {
             });
             if write.table.quota().is_limited() {
                 let old_bytes = found.as_ref().map_or(0, |(_, object)| object.log_bytes() as u64);
-                let new_bytes = staged[at].as_ref().map_or(0, |staged| u64::from(staged.bytes()));
+                let tree_bytes = if found.is_none() { write.table.bytes_in_tree(write.key) } else { 0 };
+                let new_bytes =
+                    staged[at].as_ref().map_or(0, |staged| u64::from(staged.bytes()) + tree_bytes);
                 note_growth(growths, writes, at, (new_bytes, old_bytes));
             }
             if found.is_none() && write.value.is_some() {
                 inserts[lock] += 1;
+                entering.push(at as u32);
                 bucket.make_room(inserts[lock], Purpose::Insert).map_err(WriteError::from)?;
             }
         }
@@ -164,21 +184,34 @@ impl Pinned<'_> {
         for staged in staged.iter().flatten() {
             self.core.store.log.seal(staged, version);
         }
-        if writes.len() > 1 {
+        if writes.len() > 1 || !ranges.is_empty() {
             (0..writes.len()).for_each(|at| set.bucket_mut(reads.len() + at).1.begin_commit());
         }
-        // Removals last, since they may give back an overflow bucket that was made room of.
-        for (at, write) in writes.iter().enumerate().filter(|&(at, _)| live(at)) {
-            if let Some(staged) = &staged[at] {
-                self.publish_one(&mut set, reads.len() + at, write, staged);
-            }
-        }
-        for (at, write) in writes.iter().enumerate().filter(|&(at, _)| live(at)) {
-            if write.value.is_none() {
-                self.remove_one(&mut set, reads.len() + at, write, version);
-            }
-        }
+        self.enter_all((reads, ranges), writes, (entering, order))?;
+        self.publish_all(&mut set, reads.len(), writes, (staged, superseded), version);
         Ok(version)
+    }
+
+    /// `first` is the place of the first write in the set.
+    fn publish_all(
+        &self,
+        set: &mut LockSet<'_, '_>,
+        first: usize,
+        writes: &[Write<'_>],
+        (staged, superseded): (&[Option<Staged>], &[bool]),
+        version: u64,
+    ) {
+        for (at, write) in writes.iter().enumerate() {
+            if let Some(staged) = &staged[at] {
+                self.publish_one(set, first + at, write, staged);
+            }
+        }
+        // Removals last, since they may give back an overflow bucket that was made room of.
+        for (at, write) in writes.iter().enumerate() {
+            if write.value.is_none() && !superseded[at] {
+                self.remove_one(set, first + at, write, version);
+            }
+        }
     }
 
     fn publish_one(&self, set: &mut LockSet<'_, '_>, at: usize, write: &Write<'_>, staged: &Staged) {
@@ -207,6 +240,7 @@ impl Pinned<'_> {
         if let Some((place, (location, object))) = found {
             write.table.remember_version(version);
             bucket.remove(place);
+            self.leave(write.table, write.key);
             self.bury(write.table, location, &object);
         }
     }

@@ -88,7 +88,7 @@ impl std::error::Error for WriteError {}
 pub enum CommitError {
     /// What was read has changed since: `read` is the index of the first such check.
     Conflict {
-        /// Index into the read checks.
+        /// Index into the read checks, or, from their number on, into the range checks.
         read: usize,
     },
     /// More than [`crate::COMMIT_OPERATIONS_MAX`] reads and writes.

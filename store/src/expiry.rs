@@ -112,6 +112,7 @@ impl Pinned<'_> {
         let Some((place, ())) = bucket.find(hash, is_it) else { return };
         table.remember_version(object.version());
         bucket.remove(place);
+        self.leave(table, object.key());
         drop(bucket);
         self.bury(table, location, object);
         self.core.store.objects_expired.fetch_add(1, Ordering::Relaxed);

@@ -96,7 +96,7 @@ impl Pinned<'_> {
         }
         let number = sum(before).ok_or(WriteError::Overflow)?;
         self.core.store.log.restage(staged, key, &number, expires_ms);
-        let version = self.publish_locked(table, hash, staged, bucket, found)?;
+        let version = self.publish_locked(table, (hash, key), staged, bucket, found)?;
         Ok(Added::Sum(version, number))
     }
 }

@@ -26,12 +26,15 @@ mod index;
 mod limits;
 mod lock_set;
 mod log;
+mod membership;
 mod memory;
 mod object;
+mod ordered;
 mod pinned;
 mod quota;
 mod read;
 mod reclaim;
+mod scan;
 mod scratch;
 mod segment;
 mod store;
@@ -42,7 +45,7 @@ mod write;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use crate::commit::{ReadCheck, Write};
+pub use crate::commit::{RangeCheck, ReadCheck, Write};
 pub use crate::epoch::HeldPin;
 pub use crate::error::{CommitError, Condition, StoreError, WriteError};
 pub use crate::limits::{
@@ -50,11 +53,13 @@ pub use crate::limits::{
 };
 pub use crate::memory::prefetch_value;
 pub use crate::object::{NEVER_MS, OBJECT_HEADER_BYTES, Object};
+pub use crate::ordered::KeyRange;
 pub use crate::pinned::Pinned;
 pub use crate::quota::Quota;
+pub use crate::scan::NotOrdered;
 pub use crate::store::core::Core;
 pub use crate::store::{Config, Statistics, Store};
-pub use crate::table::Table;
+pub use crate::table::{Table, TableKind};
 
 /// The hash of a key (xxh3, 64 bits): its high bits choose the bucket, its low 16 bits are the tag.
 #[inline]

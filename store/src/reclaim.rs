@@ -35,6 +35,12 @@ impl<T> Retired<T> {
     pub(crate) unsafe fn new(pointer: *mut T) -> Option<Retired<T>> {
         NonNull::new(pointer).map(Retired)
     }
+
+    /// What waits.
+    pub(crate) fn get(&self) -> &T {
+        // SAFETY: by the contract of `new` this is the only owner.
+        unsafe { self.0.as_ref() }
+    }
 }
 
 impl<T> Drop for Retired<T> {

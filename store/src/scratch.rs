@@ -16,6 +16,8 @@ pub(crate) struct Scratch {
     /// Writes by hash, to find those of one key.
     pub(crate) order: Vec<u32>,
     pub(crate) superseded: Vec<bool>,
+    /// Writes of keys that are new.
+    pub(crate) entering: Vec<u32>,
     /// Inserts into each locked bucket.
     pub(crate) inserts: Vec<usize>,
     /// What a bucket leads to: tags and locations.

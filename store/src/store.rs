@@ -20,7 +20,7 @@ use crate::segment::{SegmentId, State};
 use crate::store::backlog::{Backlog, Cleaner};
 use crate::store::core::Core;
 use crate::sync::{AtomicBool, AtomicU64, Exclusive, Ordering};
-use crate::table::Table;
+use crate::table::{Table, TableKind};
 
 /// What a store is made of.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ pub struct Statistics {
     pub object_bytes: u64,
     /// Objects over all tables.
     pub objects: u64,
-    /// Bytes of all indexes.
+    /// Bytes of all indexes, and of the trees of ordered tables.
     pub index_bytes: u64,
     /// Tables, retired ones included until their memory is free.
     pub tables: u64,
@@ -149,13 +149,18 @@ impl Store {
     /// The table of that id, made within `quota` if there is none. Panics where there is no memory for 256 bytes,
     /// and for a quota of another number of cores.
     pub fn table_within(&self, id: u32, quota: &Arc<Quota>) -> Arc<Table> {
+        self.table_of_kind(id, TableKind::Hash, quota)
+    }
+
+    /// As [`Store::table_within`], of that kind if it is made.
+    pub fn table_of_kind(&self, id: u32, kind: TableKind, quota: &Arc<Quota>) -> Arc<Table> {
         assert!(quota.cores() == self.config.cores, "a quota counts for each core of the store");
         let existing = self.directory.read(|listing| listing.get(id).cloned());
         if let Some(table) = existing.filter(|table| !table.is_retired()) {
             return table;
         }
         let (index_bytes, retired) = (Arc::clone(&self.index_bytes), Arc::clone(&self.retired_count));
-        let table = Table::new(id, Arc::clone(quota), self.log_address(), index_bytes, retired);
+        let table = Table::new(id, kind, Arc::clone(quota), self.log_address(), index_bytes, retired);
         let table = table.expect("256 bytes can be had");
         self.directory.add(&self.reclaimer, Arc::new(table))
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::index::Index;
 use crate::limits::BUCKETS_INITIAL;
 use crate::object::NEVER_MS;
+use crate::ordered::OrderedKeys;
 use crate::quota::Quota;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
@@ -23,9 +24,21 @@ struct Shard {
     expiring: AtomicU64,
 }
 
+/// What a table can do besides finding an object by its key.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum TableKind {
+    /// Nothing.
+    #[default]
+    Hash,
+    /// Its keys can be gone through in their order ([`crate::Pinned::scan`]). Costs a tree of them besides the index.
+    Ordered,
+}
+
 /// A table of a store. Made by [`crate::Store::table`].
 pub struct Table {
     pub(crate) index: Index,
+    /// Of an ordered table.
+    pub(crate) ordered: Option<OrderedKeys>,
     retired: AtomicBool,
     version_high_water: AtomicU64,
     /// The earliest expiry of those that were written since somebody last asked.
@@ -44,12 +57,15 @@ pub struct Table {
 impl Table {
     pub(crate) fn new(
         id: u32,
+        kind: TableKind,
         quota: Arc<Quota>,
         log: usize,
         index_bytes: Arc<AtomicU64>,
         retired_count: Arc<AtomicU64>,
     ) -> io::Result<Table> {
+        let ordered = (kind == TableKind::Ordered).then(|| OrderedKeys::new(Arc::clone(&index_bytes)));
         Ok(Table {
+            ordered,
             index: Index::new(BUCKETS_INITIAL, index_bytes)?,
             retired: AtomicBool::new(false),
             version_high_water: AtomicU64::new(0),
@@ -83,9 +99,15 @@ impl Table {
         self.sum(|shard| &shard.expiring)
     }
 
-    /// Bytes of its index.
+    /// Bytes of its index, and of the tree of its keys where they are ordered.
     pub fn index_bytes(&self) -> u64 {
-        self.index.bytes()
+        self.index.bytes() + self.ordered.as_ref().map_or(0, OrderedKeys::bytes)
+    }
+
+    /// Its kind.
+    #[inline]
+    pub fn kind(&self) -> TableKind {
+        if self.ordered.is_some() { TableKind::Ordered } else { TableKind::Hash }
     }
 
     /// What it may take, with other tables.

@@ -6,6 +6,7 @@ mod concurrency;
 mod expiry;
 mod full_store;
 mod model;
+mod ordered;
 mod quota;
 mod retirement;
 mod speed;

@@ -81,6 +81,7 @@ impl Pinned<'_> {
         let Some((place, (location, object))) = found else { return Ok(None) };
         table.remember_version(object.version());
         bucket.remove(place);
+        self.leave(table, key);
         drop(bucket);
         self.bury(table, location, &object);
         Ok((current != 0).then_some(current))
@@ -161,7 +162,7 @@ impl Pinned<'_> {
         let bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
         refuse_unless(condition, self.visible_version(found.as_ref().map(|(_, (_, object))| object)))?;
-        self.publish_locked(table, hash, staged, bucket, found)
+        self.publish_locked(table, (hash, key), staged, bucket, found)
     }
 
     /// Publishes a staged object in place of what was found; ends the lock.
@@ -169,7 +170,7 @@ impl Pinned<'_> {
     pub(crate) fn publish_locked(
         &self,
         table: &Table,
-        hash: u64,
+        (hash, key): (u64, &[u8]),
         staged: &Staged,
         mut bucket: LockedBucket<'_>,
         found: Option<(SlotPlace, (Location, Object<'_>))>,
@@ -183,7 +184,8 @@ impl Pinned<'_> {
         if version > VERSION_MAX {
             return Err(WriteError::Overflow);
         }
-        if !table.quota().admits(bytes, old_bytes) {
+        let tree_bytes = if found.is_none() { table.bytes_in_tree(key) } else { 0 };
+        if !table.quota().admits(bytes + tree_bytes, old_bytes) {
             return Err(WriteError::OverQuota);
         }
         log.seal(staged, version);
@@ -193,6 +195,10 @@ impl Pinned<'_> {
             log.bury(location, old_bytes as u32);
             table.count(self.core.index, 0, bytes.wrapping_sub(old_bytes));
         } else {
+            if table.ordered.is_some() {
+                bucket.make_room(1, Purpose::Insert)?;
+                self.enter(table, key);
+            }
             bucket.insert(hash, staged.location, Purpose::Insert)?;
             drop(bucket);
             table.count(self.core.index, 1, bytes);

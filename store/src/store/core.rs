@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::epoch::{HeldPin, LocalEpoch};
 use crate::log::Head;
+use crate::ordered::Garbage;
 use crate::scratch::Scratch;
 use crate::store::Store;
 
@@ -17,6 +18,8 @@ pub struct Core {
     pub(crate) local: LocalEpoch,
     pub(crate) head: RefCell<Head>,
     pub(crate) scratch: RefCell<Scratch>,
+    /// Nodes that this core's edits of ordered tables left behind.
+    pub(crate) garbage: RefCell<Garbage>,
     /// Which kind of background work is looked at next.
     pub(crate) turn: Cell<u32>,
 }
@@ -24,8 +27,8 @@ pub struct Core {
 impl Core {
     pub(crate) fn new(store: Arc<Store>, index: usize) -> Core {
         let local = LocalEpoch::new(Arc::clone(&store.epochs), index);
-        let (head, scratch) = (RefCell::default(), RefCell::default());
-        Core { store, index, local, head, scratch, turn: Cell::new(0) }
+        let (head, scratch, garbage) = Default::default();
+        Core { store, index, local, head, scratch, garbage, turn: Cell::new(0) }
     }
 
     /// Which core it is.
@@ -52,6 +55,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.store.log.close(self.head.get_mut());
+        self.garbage.get_mut().hand_over(&self.store.reclaimer);
         self.store.give_core_back(self.index);
     }
 }

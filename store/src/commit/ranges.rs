@@ -1,0 +1,84 @@
+//! What a commit that relies on a scan checks: that no key has appeared in the range.
+//!
+//! The keys that the scan met are checked as reads; here the range is gone through again for others. The keys that the
+//! commit inserts enter the trees before that and can be found after it, so of two commits that insert into what the
+//! other has scanned at least one sees the other's key. A key that another writer is just inserting or removing may be
+//! taken for one that has appeared: the commit is refused, and tried again by who wants it.
+
+use std::ops::Range;
+
+use crate::commit::{ReadCheck, Write};
+use crate::error::CommitError;
+use crate::ordered::KeyRange;
+use crate::pinned::Pinned;
+use crate::sync::{Ordering, fence};
+use crate::table::Table;
+
+/// What a commit relies on: that a range has no keys but those that were met in it.
+#[derive(Clone, Debug)]
+pub struct RangeCheck<'a> {
+    /// The table, an ordered one.
+    pub table: &'a Table,
+    /// The range that was scanned.
+    pub range: KeyRange<'a>,
+    /// The last key that was looked at, where the scan ended before the range did.
+    pub until: Option<&'a [u8]>,
+    /// The read checks of its keys, in the order in which they were met.
+    pub reads: Range<usize>,
+}
+
+impl Pinned<'_> {
+    /// For a commit that has locked its buckets and checked its reads: lets the keys that it will insert enter their
+    /// trees, then checks the ranges. `order` has all writes by hash, `entering` those of new keys.
+    pub(crate) fn enter_all(
+        &self,
+        (reads, ranges): (&[ReadCheck<'_>], &[RangeCheck<'_>]),
+        writes: &[Write<'_>],
+        (entering, order): (&[u32], &[u32]),
+    ) -> Result<(), CommitError> {
+        let entering_writes = || entering.iter().map(|&at| &writes[at as usize]);
+        entering_writes().for_each(|write| self.enter(write.table, write.key));
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        // Between what has entered here and what is read below; with that of another commit one sees the other.
+        fence(Ordering::SeqCst);
+        let is_own = |table: &Table, key: &[u8]| {
+            let hash = crate::hash(key);
+            let first = order.partition_point(|&at| writes[at as usize].hash < hash);
+            let mut same_hash = order[first..].iter().take_while(|&&at| writes[at as usize].hash == hash);
+            same_hash.any(|at| {
+                let write = &writes[*at as usize];
+                entering.binary_search(at).is_ok() && std::ptr::eq(write.table, table) && write.key == key
+            })
+        };
+        let changed = ranges.iter().position(|check| !self.stands(check, reads, is_own));
+        changed.map_or(Ok(()), |range| {
+            entering_writes().for_each(|write| self.leave(write.table, write.key));
+            Err(CommitError::Conflict { read: reads.len() + range })
+        })
+    }
+
+    /// Whether a range has no keys but those of its reads and those that the commit itself brings.
+    fn stands(
+        &self,
+        check: &RangeCheck<'_>,
+        reads: &[ReadCheck<'_>],
+        is_own: impl Fn(&Table, &[u8]) -> bool,
+    ) -> bool {
+        let Some(keys) = &check.table.ordered else { return false };
+        let comes_before = |left: &[u8], right: &[u8]| (left < right) != check.range.reverse && left != right;
+        let mut met = reads[check.reads.clone()].iter().map(|read| read.key).peekable();
+        let mut walk = keys.walk(&self.pin, check.range);
+        while let Some(key) = walk.next() {
+            if check.until.is_some_and(|until| comes_before(until, key)) {
+                return true;
+            }
+            while met.next_if(|met| comes_before(met, key)).is_some() {}
+            if met.next_if_eq(&key).is_none() && !is_own(check.table, key) {
+                return false;
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,227 @@
+//! Changing the shape of the tree: splitting a leaf that is too full, joining or taking out one that is too empty.
+//!
+//! One thread at a time, by a lock that is only tried: who finds it taken leaves the leaf as it is, and the next
+//! edit there comes back to it. The branch over the leaf is frozen slot by slot, so that no edit gets lost; then
+//! another branch takes its place, and if that has too many children or none, its parent is replaced the same way,
+//! up to the root. Slots of branches over branches change under the lock alone and are not frozen. Writers who meet
+//! a frozen slot wait for the few instructions that this takes.
+
+use std::ops::Range;
+
+use crate::epoch::EpochPin;
+use crate::limits::{
+    ORDERED_BRANCH_BYTES_MAX, ORDERED_CHILDREN_MAX, ORDERED_DEPTH_MAX, ORDERED_KEYS_FEW, ORDERED_KEYS_MAX,
+    ORDERED_LEAF_BYTES_MAX,
+};
+use crate::ordered::OrderedKeys;
+use crate::ordered::garbage::Garbage;
+use crate::ordered::node::{Keys, Node, Slot, hung, unhung};
+
+/// The branches above a leaf, from the root down, each with the number of the child.
+struct Path<'p> {
+    branches: [(Option<&'p Node>, usize); ORDERED_DEPTH_MAX],
+    depth: usize,
+}
+
+/// What a branch is made of: children that are the tree's own, and a key between each two.
+struct Children {
+    keys: Keys,
+    nodes: Vec<*mut Node>,
+}
+
+/// Whether a leaf should be split.
+pub(super) fn is_too_full(keys: &Keys) -> bool {
+    keys.len() > ORDERED_KEYS_MAX || (keys.len() > 1 && keys.key_bytes() > ORDERED_LEAF_BYTES_MAX)
+}
+
+/// Whether two leaves make one that is not soon split again.
+fn fit(left: &Keys, right: &Keys) -> bool {
+    left.len() + right.len() <= ORDERED_KEYS_MAX / 2
+        && left.key_bytes() + right.key_bytes() <= ORDERED_LEAF_BYTES_MAX / 2
+}
+
+impl OrderedKeys {
+    /// Looks after the leaf of `key`, which has become too full or too empty. Returns the bytes that the tree
+    /// takes more, as a wrapping difference.
+    #[cold]
+    pub(super) fn reshape(&self, pin: &EpochPin<'_>, key: &[u8], garbage: &mut Garbage) -> u64 {
+        let Some(_reshaping) = self.reshaping.try_lock() else { return 0 };
+        let path = self.path_of(pin, key);
+        let (branch, at) = path.parent();
+        let leaf_of = |at: usize| branch.children[at].load(pin).0;
+        let leaf = leaf_of(at);
+        let is_empty = leaf.keys.len() == 0 && (branch.children.len() > 1 || path.depth > 1);
+        let neighbours = [at.checked_sub(1), Some(at + 1).filter(|&right| right < branch.children.len())];
+        let is_small = leaf.keys.len() < ORDERED_KEYS_FEW;
+        let joined = neighbours.into_iter().flatten().find(|&other| fit(&leaf.keys, &leaf_of(other).keys));
+        let joined = joined.filter(|_| is_small && !is_empty);
+        if !is_too_full(&leaf.keys) && !is_empty && joined.is_none() {
+            return 0;
+        }
+        let mut children = Children::of(branch, Slot::freeze);
+        // What is in the slots stays there now; the leaves may have changed since they were looked at above.
+        let (first, last) = joined.map_or((at, at), |other| (at.min(other), at.max(other)));
+        let old: Vec<&Node> = (first..=last).map(leaf_of).collect();
+        let (separator, new) = leaves_for(&old, last + 1 == branch.children.len());
+        let mut bytes = new.iter().map(|node| node.bytes()).sum::<u64>();
+        bytes = old.iter().fold(bytes, |bytes, node| bytes.wrapping_sub(node.bytes()));
+        let old = children.splice(first..last + 1, separator, new);
+        bytes = bytes.wrapping_add(self.hang(&path, path.depth - 1, children, garbage));
+        old.into_iter().for_each(|node| garbage.add(unhung(node)));
+        bytes
+    }
+
+    fn path_of<'p>(&self, pin: &'p EpochPin<'_>, key: &[u8]) -> Path<'p> {
+        let mut path = Path { branches: [(None, 0); ORDERED_DEPTH_MAX], depth: 0 };
+        let mut node = self.root.load(pin).0;
+        while !node.is_leaf() {
+            let child = node.child_of(key);
+            path.branches[path.depth] = (Some(node), child);
+            path.depth += 1;
+            node = node.children[child].load(pin).0;
+        }
+        path
+    }
+
+    /// Hangs branches over `children` in the place of the branch at `level` of the path. For the holder of the lock.
+    fn hang(&self, path: &Path<'_>, level: usize, children: Children, garbage: &mut Garbage) -> u64 {
+        let (separator, mut nodes) = children.into_branches(path.depth < ORDERED_DEPTH_MAX);
+        let mut bytes = nodes.iter().map(|node| node.bytes()).sum::<u64>();
+        bytes = bytes.wrapping_sub(path.branch(level).bytes());
+        let slot = match level.checked_sub(1) {
+            Some(parent) if nodes.len() == 1 => &path.branch(parent).children[path.branches[parent].1],
+            Some(parent) => {
+                let at = path.branches[parent].1;
+                let mut children = Children::of(path.branch(parent), Slot::pointer);
+                let old = children.splice(at..at + 1, separator, nodes);
+                bytes = bytes.wrapping_add(self.hang(path, parent, children, garbage));
+                old.into_iter().for_each(|node| garbage.add(unhung(node)));
+                return bytes;
+            }
+            None => {
+                if nodes.is_empty() {
+                    let (root, root_bytes) = empty_root();
+                    nodes.push(root);
+                    bytes = bytes.wrapping_add(root_bytes);
+                } else if nodes.len() > 1 {
+                    let nodes_below = nodes.drain(..).map(hung).collect();
+                    let root = Children { keys: separator, nodes: nodes_below }.into_branch();
+                    bytes = bytes.wrapping_add(root.bytes());
+                    nodes.push(root);
+                }
+                &self.root
+            }
+        };
+        let new = nodes.pop().expect("one node hangs in one slot");
+        let replaced = slot.replace(path.branch(level), new);
+        garbage.add(replaced.expect("slots of branches change under the lock alone"));
+        bytes
+    }
+
+    /// Takes the first branch over leaves out of a tree that nobody edits any more. Returns the bytes that the tree
+    /// takes more, as a wrapping difference; `None` where the tree is empty.
+    pub(super) fn prune(&self, pin: &EpochPin<'_>, garbage: &mut Garbage) -> Option<u64> {
+        let _reshaping = self.reshaping.try_lock()?;
+        let path = self.path_of(pin, &[]);
+        let (branch, _) = path.parent();
+        if path.depth == 1 && branch.children.len() == 1 && branch.children[0].load(pin).0.keys.len() == 0 {
+            return None;
+        }
+        let leaves = branch.children.iter().map(|slot| slot.load(pin).0.bytes()).sum::<u64>();
+        let nodes: Vec<_> = branch.children.iter().map(Slot::pointer).collect();
+        let nothing = Children { keys: Keys::default(), nodes: Vec::new() };
+        let bytes = self.hang(&path, path.depth - 1, nothing, garbage);
+        nodes.into_iter().for_each(|node| garbage.add(unhung(node)));
+        Some(bytes.wrapping_sub(leaves))
+    }
+}
+
+/// A root over one empty leaf, and the bytes of both.
+pub(super) fn empty_root() -> (Node, u64) {
+    let leaf = Node::leaf(Keys::default());
+    let leaf_bytes = leaf.bytes();
+    let root = Node::branch(Keys::default(), &[hung(leaf)]);
+    let bytes = root.bytes() + leaf_bytes;
+    (root, bytes)
+}
+
+/// None, one or two leaves for the keys of some neighbours, and the key between two: split in the middle, but
+/// nearly full at the end of a branch, where keys that grow with time come in.
+fn leaves_for(old: &[&Node], at_end: bool) -> (Keys, Vec<Node>) {
+    let pieces: Vec<_> = old.iter().map(|node| (&node.keys, 0..node.keys.len())).collect();
+    let keys = Keys::collect(&pieces);
+    if keys.len() == 0 {
+        return (Keys::default(), Vec::new());
+    }
+    if !is_too_full(&keys) {
+        return (Keys::default(), vec![Node::leaf(keys)]);
+    }
+    let middle = if at_end { keys.len() - keys.len() / 8 } else { keys.len() / 2 };
+    let middle = middle.clamp(1, keys.len() - 1);
+    let (left, right) = (keys.get(middle - 1), keys.get(middle));
+    // The shortest key above the left ones and not above the right ones.
+    let common = left.iter().zip(right).take_while(|(left, right)| left == right).count();
+    let separator = Keys::one(&right[..common + 1]);
+    let leaf = |range: Range<usize>| Node::leaf(Keys::collect(&[(&keys, range)]));
+    (separator, vec![leaf(0..middle), leaf(middle..keys.len())])
+}
+
+impl<'p> Path<'p> {
+    fn branch(&self, level: usize) -> &'p Node {
+        self.branches[level].0.expect("the path has come by")
+    }
+
+    /// The branch over the leaf, and the number of the leaf.
+    fn parent(&self) -> (&'p Node, usize) {
+        (self.branch(self.depth - 1), self.branches[self.depth - 1].1)
+    }
+}
+
+impl Children {
+    fn of(branch: &Node, node_of: impl Fn(&Slot) -> *mut Node) -> Children {
+        let keys = Keys::collect(&[(&branch.keys, 0..branch.keys.len())]);
+        Children { keys, nodes: branch.children.iter().map(node_of).collect() }
+    }
+
+    /// Puts others in the place of some children, which are returned. With none a key beside them goes too.
+    fn splice(&mut self, range: Range<usize>, between: Keys, new: Vec<Node>) -> Vec<*mut Node> {
+        let mut gone = range.start..range.end - 1;
+        if new.is_empty() {
+            if gone.end < self.keys.len() {
+                gone.end += 1;
+            } else if gone.start > 0 {
+                gone.start -= 1;
+            }
+        }
+        let (all, new_keys) = (self.keys.len(), between.len());
+        self.keys = Keys::collect(&[
+            (&self.keys, 0..gone.start),
+            (&between, 0..new_keys),
+            (&self.keys, gone.end..all),
+        ]);
+        self.nodes.splice(range, new.into_iter().map(hung)).collect()
+    }
+
+    fn into_branch(self) -> Node {
+        Node::branch(self.keys, &self.nodes)
+    }
+
+    /// None, one, or two branches where there are too many children for one, and the key between two.
+    fn into_branches(mut self, may_split: bool) -> (Keys, Vec<Node>) {
+        let count = self.nodes.len();
+        if count == 0 {
+            return (Keys::default(), Vec::new());
+        }
+        let is_too_large = self.keys.key_bytes() > ORDERED_BRANCH_BYTES_MAX;
+        if !may_split || !(count > ORDERED_CHILDREN_MAX || count > 3 && is_too_large) {
+            return (Keys::default(), vec![self.into_branch()]);
+        }
+        let middle = count / 2;
+        let part = |range: Range<usize>| Keys::collect(&[(&self.keys, range)]);
+        let (left, between, right) = (part(0..middle - 1), part(middle - 1..middle), part(middle..count - 1));
+        let nodes = self.nodes.split_off(middle);
+        let right = Children { keys: right, nodes };
+        let left = Children { keys: left, nodes: self.nodes };
+        (between, vec![left.into_branch(), right.into_branch()])
+    }
+}

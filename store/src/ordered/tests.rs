@@ -1,0 +1,191 @@
+//! The tree alone, held against a sorted set.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::epoch::{Epochs, LocalEpoch};
+use crate::ordered::{Garbage, KeyRange, OrderedKeys};
+use crate::reclaim::Reclaimer;
+use crate::tests::{budget, seed};
+
+fn new_keys() -> OrderedKeys {
+    OrderedKeys::new(Arc::default())
+}
+
+struct World {
+    keys: OrderedKeys,
+    epochs: Arc<Epochs>,
+    reclaimer: Reclaimer,
+}
+
+impl World {
+    fn new(cores: usize) -> World {
+        let epochs = Arc::new(Epochs::new(cores));
+        World { keys: new_keys(), reclaimer: Reclaimer::new(Arc::clone(&epochs)), epochs }
+    }
+
+    fn local(&self, core: usize) -> LocalEpoch {
+        LocalEpoch::new(Arc::clone(&self.epochs), core)
+    }
+
+    fn insert(&self, local: &LocalEpoch, key: &[u8], garbage: &mut Garbage) {
+        self.keys.insert(&local.pin(), key, garbage);
+        garbage.hand_over_when_due(&self.reclaimer);
+    }
+
+    fn remove(&self, local: &LocalEpoch, key: &[u8], garbage: &mut Garbage) {
+        self.keys.remove(&local.pin(), key, garbage);
+        garbage.hand_over_when_due(&self.reclaimer);
+    }
+
+    fn range(&self, local: &LocalEpoch, range: KeyRange<'_>) -> Vec<Vec<u8>> {
+        let pin = local.pin();
+        let mut walk = self.keys.walk(&pin, range);
+        std::iter::from_fn(|| walk.next().map(<[u8]>::to_vec)).collect()
+    }
+}
+
+fn random_key(random: &mut fastrand::Rng, wide: bool) -> Vec<u8> {
+    let bytes = if random.u8(0..20) == 0 { random.usize(0..3000) } else { random.usize(0..4) };
+    let letters = if wide { 16 } else { 3 };
+    (0..bytes).map(|_| random.u8(0..letters) * 17).collect()
+}
+
+fn random_range<'k>(random: &mut fastrand::Rng, keys: &'k [Vec<u8>; 4]) -> KeyRange<'k> {
+    let mut some = |key: &'k Vec<u8>| random.bool().then_some(&key[..]);
+    KeyRange {
+        from: some(&keys[0]).unwrap_or_default(),
+        to: some(&keys[1]),
+        prefix: some(&keys[2]).unwrap_or_default(),
+        after: some(&keys[3]),
+        reverse: some(&keys[0]).is_some(),
+    }
+}
+
+fn expected(model: &BTreeSet<Vec<u8>>, range: &KeyRange<'_>) -> Vec<Vec<u8>> {
+    let is_in = |key: &[u8]| {
+        let passed = |after: &[u8]| if range.reverse { key >= after } else { key <= after };
+        key >= range.from
+            && range.to.is_none_or(|to| key < to)
+            && key.starts_with(range.prefix)
+            && !range.after.is_some_and(passed)
+    };
+    let mut keys: Vec<_> = model.iter().filter(|key| is_in(key)).cloned().collect();
+    if range.reverse {
+        keys.reverse();
+    }
+    keys
+}
+
+fn run(seed: u64, steps: usize) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (world, mut model, mut garbage) = (World::new(1), BTreeSet::new(), Garbage::default());
+    let local = world.local(0);
+    for step in 0..steps {
+        // Waves, so that the tree grows deep and empties again.
+        let growing = (step / (steps / 6).max(1)).is_multiple_of(2);
+        let key = random_key(&mut random, true);
+        if random.u8(0..10) < if growing { 8 } else { 2 } {
+            world.insert(&local, &key, &mut garbage);
+            model.insert(key);
+        } else {
+            let key = model.range(key..).next().cloned().unwrap_or_default();
+            world.remove(&local, &key, &mut garbage);
+            model.remove(&key);
+        }
+        if step % 61 == 0 {
+            let keys = std::array::from_fn(|_| random_key(&mut random, false));
+            let range = random_range(&mut random, &keys);
+            assert_eq!(world.range(&local, range), expected(&model, &range), "{range:?}");
+        }
+    }
+    assert_eq!(world.range(&local, KeyRange::default()), model.iter().cloned().collect::<Vec<_>>());
+    for key in &model {
+        world.remove(&local, key, &mut garbage);
+    }
+    assert_eq!(world.range(&local, KeyRange::default()), Vec::<Vec<u8>>::new());
+    assert_eq!(world.keys.bytes(), new_keys().bytes(), "an empty tree is as small as a new one");
+}
+
+#[test]
+fn ranges_are_those_of_a_sorted_set() {
+    run(seed("ranges_are_those_of_a_sorted_set"), budget(40_000));
+}
+
+#[test]
+fn bytes_are_those_of_the_nodes_and_all_are_freed_when_taken_apart() {
+    let (world, mut garbage) = (World::new(1), Garbage::default());
+    let local = world.local(0);
+    for number in 0..if cfg!(miri) { 300_u32 } else { 20_000 } {
+        world.insert(&local, &number.to_be_bytes(), &mut garbage);
+    }
+    let per_key = world.keys.bytes() / if cfg!(miri) { 300 } else { 20_000 };
+    assert!((8..24).contains(&per_key), "{per_key} bytes for a key of four");
+    while world.keys.dismantle(&local.pin(), &mut garbage).is_some() {}
+    assert_eq!(world.keys.bytes(), new_keys().bytes());
+    assert_eq!(world.range(&local, KeyRange::default()), Vec::<Vec<u8>>::new());
+}
+
+#[test]
+fn bounds_that_leave_nothing_find_nothing() {
+    let (world, mut garbage) = (World::new(1), Garbage::default());
+    let local = world.local(0);
+    for key in [&b""[..], b"\0", b"a", b"ab", b"b", b"\xff", b"\xff\xff", &[0xff; 65_535]] {
+        world.insert(&local, key, &mut garbage);
+    }
+    for reverse in [false, true] {
+        let count = |range: KeyRange<'_>| world.range(&local, KeyRange { reverse, ..range }).len();
+        assert_eq!(count(KeyRange::default()), 8);
+        assert_eq!(count(KeyRange { to: Some(b""), ..KeyRange::default() }), 0);
+        assert_eq!(count(KeyRange { from: b"b", to: Some(b"a"), ..KeyRange::default() }), 0);
+        assert_eq!(count(KeyRange { from: b"a", to: Some(b"a"), ..KeyRange::default() }), 0);
+        assert_eq!(count(KeyRange { prefix: b"\xff", ..KeyRange::default() }), 3);
+        assert_eq!(count(KeyRange { prefix: &[0xff; 65_535], ..KeyRange::default() }), 1);
+        assert_eq!(count(KeyRange { prefix: b"a", from: b"b", ..KeyRange::default() }), 0);
+    }
+}
+
+/// Writers fill and empty stretches of a key space in which some keys stay all the time.
+#[test]
+#[cfg_attr(miri, ignore = "too long for Miri")]
+fn who_stays_is_met_exactly_once_whatever_comes_and_goes() {
+    const KEYS: u64 = 4000;
+    const STABLE: u64 = 10;
+    let seed = seed("who_stays_is_met_exactly_once_whatever_comes_and_goes");
+    let (world, stop) = (World::new(4), AtomicBool::new(false));
+    for number in (0..KEYS).step_by(STABLE as usize) {
+        world.insert(&world.local(0), &number.to_be_bytes(), &mut Garbage::default());
+    }
+    std::thread::scope(|scope| {
+        for core in 0..2 {
+            let (world, stop) = (&world, &stop);
+            scope.spawn(move || {
+                let (local, mut garbage) = (world.local(core), Garbage::default());
+                let mut random = fastrand::Rng::with_seed(seed ^ core as u64);
+                while !stop.load(Ordering::Relaxed) {
+                    let first = random.u64(0..KEYS);
+                    let mine = |number: &u64| !number.is_multiple_of(STABLE) && number % 2 == core as u64;
+                    let numbers = first..first + random.u64(1..400);
+                    for number in numbers.clone().filter(mine) {
+                        world.insert(&local, &number.to_be_bytes(), &mut garbage);
+                    }
+                    for number in numbers.filter(mine) {
+                        world.remove(&local, &number.to_be_bytes(), &mut garbage);
+                    }
+                }
+            });
+        }
+        let local = world.local(3);
+        for round in 0..budget(3000) {
+            let keys = world.range(&local, KeyRange { reverse: round % 2 == 1, ..KeyRange::default() });
+            let in_order = |pair: &[Vec<u8>]| (pair[0] < pair[1]) == (round % 2 == 0) && pair[0] != pair[1];
+            assert!(keys.windows(2).all(in_order), "a key twice or out of order");
+            let number = |key: &Vec<u8>| u64::from_be_bytes(key[..].try_into().expect("eight bytes"));
+            let stable =
+                keys.iter().map(number).filter(|number| number % STABLE == 0 && *number < KEYS).count();
+            assert_eq!(stable as u64, KEYS / STABLE, "one that stayed was not met");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
