@@ -1,58 +1,74 @@
-//! The cleaner: makes free segments out of dead bytes.
+//! The cleaner: makes free seglets out of dead bytes (RAMCloud, TOCS'15 §4.4-4.6).
 //!
 //! ```text
-//!   closed, few live ──► cleaning: live objects are copied behind the survivor head, one index entry at a time
+//!   closed, few live ──► cleaning: live objects are copied behind a head of survivors, one index entry at a time
 //!                              │ all dead
 //!                              ▼
 //!                            limbo ── no pin older ──► free
 //! ```
 //!
-//! It starts when free segments run low and takes the segment with the most dead bytes, as long as that is
-//! worth the copying. One core at a time cleans; each step is bounded. A segment is emptied only when every byte
-//! of it has been buried (see `segment.rs`), so an object that its writer has yet to publish keeps its segment.
-//! Two segments are the cleaner's alone, so that it can always copy before it frees. The full, two-level cleaner
-//! (cost-benefit, tombstones: RAMCloud, TOCS'15 §5) is another matter.
+//! Three ways, chosen in `cleaner/choice.rs`. *Combined cleaning* takes several segments by cost and benefit and copies
+//! what lives to fewer, old and young apart. *Compaction* gives one segment a run of just the length that it needs: what
+//! is dead in it is free as soon as readers are gone. *Evacuation* empties one window, where memory is free but in
+//! pieces too short for what has to be stored; it alone may take the last whole window, and brings back another, so a
+//! full store can always clean. The index is the truth of what lives, so deletes need no tombstones here: a log that
+//! outlives the index will (`object.rs` has their kind, and a table the versions of what was deleted).
+//!
+//! One core at a time cleans, a bounded step at a time. A core pays for what it has written, at the price of the
+//! segments in hand and more as memory gets short; without debts a step is small, and there is none while enough is
+//! free. Readers never wait: they find the old copy or the new one.
 
-use std::sync::Arc;
+mod choice;
+mod relocation;
 
-use crate::index::Location;
-use crate::limits::{CLEAN_BYTES_PER_STEP, CLEAN_BYTES_PER_STEP_PRESSED, CLEAN_GARBAGE_DIVISOR};
-use crate::log::Head;
+use crate::limits::{
+    CLEAN_BYTES_PER_STEP, CLEAN_BYTES_PER_STEP_MAX, FREE_WANTED_DIVISOR, FREE_WANTED_PER_CORE_DIVISOR,
+};
 use crate::pinned::Pinned;
 use crate::segment::{SegmentId, State};
 use crate::store::Store;
-use crate::store::backlog::{Cleaner, Source};
+use crate::store::backlog::{Chosen, Cleaner, Source};
 use crate::sync::Ordering;
-use crate::table::Table;
 
-/// Entries whose index buckets are asked for together.
-const PREFETCH_BATCH: usize = 16;
-
-/// An entry of the source.
-#[derive(Clone, Copy)]
-struct Entry {
-    location: Location,
-    bytes: usize,
-    table: u32,
-    hash: u64,
-}
+/// What a price is counted in: parts of a byte.
+const PRICE_UNIT: u64 = 16;
 
 impl Store {
-    /// A bounded piece of cleaning. Returns whether it did something.
+    /// A bounded piece of cleaning, for a core that has written so many bytes since its last; they stay owed where
+    /// another core is cleaning. Returns whether it did something.
     pub(crate) fn clean_step(&self, pinned: &Pinned<'_>) -> bool {
         let Some(mut cleaner) = self.cleaner.try_lock() else { return false };
-        let freed = self.free_limbo(&mut cleaner);
+        let freed = self.free_limbo(&mut cleaner) | self.end_evacuation(&mut cleaner);
+        self.settle(&mut cleaner);
         let keep = self.keep_for_writers();
-        if cleaner.source.is_none() {
-            let free_wanted = keep + 1 + self.config.cores as u64 + u64::from(self.log.segments.count()) / 64;
-            let free_soon = self.log.segments.free_count() + cleaner.limbo.len() as u64;
-            if free_soon >= free_wanted || !self.choose_source(&mut cleaner) {
-                return freed;
-            }
+        let owed = pinned.core.owed.take();
+        if cleaner.source.is_none() && cleaner.chosen.is_empty() && !self.choose(&mut cleaner, keep) {
+            return freed;
         }
-        let pressed = self.log.segments.free_count() <= keep;
-        let budget = if pressed { CLEAN_BYTES_PER_STEP_PRESSED } else { CLEAN_BYTES_PER_STEP };
-        self.clean_source(&mut cleaner, pinned, budget) || freed
+        let budget = self.budget(&cleaner, keep, owed);
+        self.clean(&mut cleaner, pinned, budget) || freed
+    }
+
+    /// Free seglets for which the cleaner works.
+    fn free_wanted(&self, keep: u64) -> u64 {
+        let segments = &self.log.segments;
+        let cores =
+            self.config.cores as u64 * u64::from(segments.window_seglets()) / FREE_WANTED_PER_CORE_DIVISOR;
+        keep + cores + u64::from(segments.seglets()) / FREE_WANTED_DIVISOR + 1
+    }
+
+    /// Bytes that a step examines: what freeing `owed` bytes costs, half of it while much is free and up to four times
+    /// as much when nothing is.
+    fn budget(&self, cleaner: &Cleaner, keep: u64, owed: u64) -> usize {
+        if owed == 0 {
+            return CLEAN_BYTES_PER_STEP;
+        }
+        let wanted = self.free_wanted(keep);
+        let free = self.log.segments.free_count() + cleaner.limbo_seglets;
+        let short = wanted.saturating_sub(free).min(wanted - keep);
+        let urgency = PRICE_UNIT / 2 + PRICE_UNIT * 7 / 2 * short / (wanted - keep);
+        let bytes = owed.saturating_mul(cleaner.price) / PRICE_UNIT * urgency / PRICE_UNIT;
+        bytes.min(CLEAN_BYTES_PER_STEP_MAX as u64) as usize
     }
 
     /// Frees the dead segments that no reader can see any more.
@@ -66,13 +82,14 @@ impl Store {
             && tag < oldest
         {
             cleaner.limbo.pop_front();
-            // The indexes have grown into the memory of this many segments.
+            let run = self.log.segments.run(segment);
+            cleaner.limbo_seglets -= u64::from(run.end - run.start);
+            // The indexes have grown into the memory of this many bytes.
             let index_bytes = self.index_bytes.load(Ordering::Relaxed);
-            if self.log.segments.free_count() < index_bytes / self.log.segment_bytes() as u64 {
+            if self.log.segments.free_count() < index_bytes / self.log.seglet_bytes() as u64 {
                 self.log.give_back(segment);
             }
             self.log.segments.free(segment);
-            self.segments_cleaned.fetch_add(1, Ordering::Relaxed);
             freed = true;
         }
         freed
@@ -80,100 +97,79 @@ impl Store {
 
     fn send_to_limbo(&self, cleaner: &mut Cleaner, segment: SegmentId) {
         self.log.segments.set_state(segment, State::Limbo);
+        let run = self.log.segments.run(segment);
+        cleaner.limbo_seglets += u64::from(run.end - run.start);
         cleaner.limbo.push_back((self.epochs.retire(), segment));
+        self.cleaning.segments_cleaned.fetch_add(1, Ordering::Relaxed);
+        let bytes = u64::from(run.end - run.start) * self.log.seglet_bytes() as u64;
+        self.cleaning.emptied_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Takes the segment with the most dead bytes; those that are wholly dead go to limbo at once.
-    fn choose_source(&self, cleaner: &mut Cleaner) -> bool {
-        let segments = &self.log.segments;
-        let mut best: Option<(u32, SegmentId)> = None;
-        let mut found_dead = false;
-        for (id, state) in segments.iter() {
-            if state != State::Closed {
-                continue;
-            }
-            let dead = segments.dead(id);
-            if dead == segments.used(id) {
-                self.send_to_limbo(cleaner, id);
-                found_dead = true;
-            } else if best.is_none_or(|(most, _)| dead > most) {
-                best = Some((dead, id));
-            }
-        }
-        let Some((dead, segment)) = best else { return false };
-        let worth = u64::from(dead) >= self.log.segment_bytes() as u64 / CLEAN_GARBAGE_DIVISOR;
-        if found_dead || !worth {
-            return false;
-        }
-        segments.set_state(segment, State::Cleaning);
-        let next = self.log.first(segment).offset();
-        cleaner.source = Some(Source { segment, next, end: next + segments.used(segment) as usize });
-        true
-    }
-
-    /// Goes on through the source for about `budget` bytes.
-    fn clean_source(&self, cleaner: &mut Cleaner, pinned: &Pinned<'_>, budget: usize) -> bool {
-        let Some(mut source) = cleaner.source.take() else { return false };
-        let stop = source.end.min(source.next + budget);
-        let mut batch = [const { None }; PREFETCH_BATCH];
-        while source.next < stop {
-            let mut ahead = source.next;
-            for slot in &mut batch {
-                *slot = (ahead < stop).then(|| self.read_entry(pinned, Location::from_offset(ahead)));
-                ahead += slot.as_ref().map_or(0, |entry| entry.bytes);
-            }
-            for entry in batch.iter().flatten() {
-                if !self.relocate(&mut cleaner.survivors, pinned, entry) {
-                    // Not even the reserve: limbo will bring some.
-                    cleaner.source = Some(source);
-                    return false;
+    /// Goes on through what was chosen for about `budget` bytes.
+    fn clean(&self, cleaner: &mut Cleaner, pinned: &Pinned<'_>, budget: usize) -> bool {
+        let mut left = budget;
+        let mut worked = false;
+        while left > 0 {
+            let source = cleaner.source.take().or_else(|| self.next_source(cleaner));
+            let Some(mut source) = source else { return worked };
+            let before = source.next;
+            let all = self.copy_survivors(cleaner, pinned, &mut source, left);
+            let examined = source.next - before;
+            self.cleaning.examined_bytes.fetch_add(examined as u64, Ordering::Relaxed);
+            worked |= examined > 0;
+            left = left.saturating_sub(examined.max(1));
+            if source.next >= source.end {
+                self.end_source(cleaner, &source);
+            } else {
+                cleaner.source = Some(source);
+                if !all {
+                    self.out_of_room(cleaner);
+                    return worked;
                 }
-                source.next += entry.bytes;
             }
         }
-        if source.next < source.end {
-            cleaner.source = Some(source);
-        } else if self.log.segments.dead(source.segment) == self.log.segments.used(source.segment) {
+        worked
+    }
+
+    fn next_source(&self, cleaner: &mut Cleaner) -> Option<Source> {
+        let Chosen { segment, again } = cleaner.chosen.pop_front()?;
+        let segments = &self.log.segments;
+        let next = self.log.first(segment).offset();
+        let used = segments.used(segment);
+        let (born, generation) = (segments.born(segment), segments.generation(segment));
+        let class = self.class_of(generation);
+        let live_bytes = used.saturating_sub(segments.dead(segment)) as usize;
+        let end = next + used as usize;
+        Some(Source { segment, again, next, end, born, generation, live_bytes, class, damaged: false })
+    }
+
+    /// A source has been walked through to its end. Where it is not all dead, somebody has staged an object and not
+    /// published it yet, or has yet to bury one: it is looked at again when whoever is at work now has ended. What is
+    /// left then is nothing that a writer has left.
+    fn end_source(&self, cleaner: &mut Cleaner, source: &Source) {
+        let segments = &self.log.segments;
+        self.log.close(&mut cleaner.compacted);
+        if segments.dead(source.segment) == segments.used(source.segment) {
             self.send_to_limbo(cleaner, source.segment);
+        } else if source.again {
+            segments.set_state(source.segment, State::Damaged);
+            self.cleaning.damaged_segments.fetch_add(1, Ordering::Relaxed);
         } else {
-            // Somebody has staged an object here and not published it yet, or a replaced one is not buried yet.
-            self.log.segments.set_state(source.segment, State::Closed);
+            cleaner.unsettled.push_back((self.epochs.retire(), source.segment));
         }
-        true
     }
 
-    /// Reads an entry and asks for what the look at its liveness will need.
-    fn read_entry(&self, pinned: &Pinned<'_>, location: Location) -> Entry {
-        let (header, key) = self.log.entry(location, &pinned.pin);
-        let hash = crate::hash(key);
-        for table in self.directory.listing(&pinned.pin).with_id(header.table) {
-            table.index.prefetch_bucket(&pinned.pin, hash);
+    /// Takes up what was not all dead, if everybody who was at work then has ended.
+    fn settle(&self, cleaner: &mut Cleaner) {
+        if cleaner.unsettled.is_empty() {
+            return;
         }
-        Entry { location, bytes: header.object_bytes(), table: header.table, hash }
-    }
-
-    /// Moves an entry to the survivors if something leads to it. `false`: there is no memory to move it to.
-    fn relocate(&self, survivors: &mut Head, pinned: &Pinned<'_>, entry: &Entry) -> bool {
-        let is_it = |location| (location == entry.location).then_some(());
-        let leads_here = |table: &&Arc<Table>| table.index.find(&pinned.pin, entry.hash, is_it).is_some();
-        let Some(table) = self.directory.listing(&pinned.pin).with_id(entry.table).find(leads_here) else {
-            return true;
-        };
-        // The copy of the cleaner: as many bytes as the object has, checksum and all.
-        let Ok(copy) = self.log.copy(survivors, entry.location, entry.bytes) else { return false };
-        let moved = table.index.lock(&pinned.pin, entry.hash).is_some_and(|mut bucket| {
-            let found = bucket.find(entry.hash, is_it);
-            if let Some((place, ())) = found {
-                bucket.replace(place, entry.hash, copy);
-            }
-            found.is_some()
-        });
-        if moved {
-            self.log.bury(entry.location, entry.bytes as u32);
-            self.bytes_relocated.fetch_add(entry.bytes as u64, Ordering::Relaxed);
-        } else {
-            self.log.uncopy(survivors, entry.bytes);
+        let oldest = self.epochs.oldest_pin();
+        while let Some(&(tag, segment)) = cleaner.unsettled.front()
+            && tag < oldest
+        {
+            cleaner.unsettled.pop_front();
+            cleaner.chosen.push_back(Chosen { segment, again: true });
         }
-        true
     }
 }

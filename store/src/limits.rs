@@ -12,14 +12,22 @@ pub const VERSION_MAX: u64 = (1 << 54) - 1;
 /// Reads plus writes of one commit: bounds how long its buckets stay locked.
 pub const COMMIT_OPERATIONS_MAX: usize = 4096;
 
-/// Bytes of a segment where the configuration does not say otherwise.
+/// Bytes of a window, which is a full segment, where the configuration does not say otherwise.
 pub const SEGMENT_BYTES_DEFAULT: usize = 8 << 20;
 /// Smallest segment in bytes (tests use small ones to make the cleaner work).
 pub const SEGMENT_BYTES_MIN: usize = 4096;
 /// Largest segment in bytes: offsets in a segment are 32-bit.
 pub const SEGMENT_BYTES_MAX: usize = 64 << 20;
-/// Segments only the cleaner may take: one to copy survivors to, one while the cleaned ones wait for readers.
-pub const RESERVE_SEGMENTS: u64 = 2;
+/// Seglets of a window, the units in which its memory is taken: 256 KiB each where a window has 8 MiB.
+pub const SEGLETS_PER_WINDOW_MAX: u32 = 32;
+/// Smallest seglet in bytes, where windows are small: many objects fit, so that little is lost at a segment's end.
+pub const SEGLET_BYTES_MIN: usize = 1024;
+/// Windows that only an evacuation may take, which gives one back for it: so a full store can always clean.
+pub const RESERVE_WINDOWS: u32 = 1;
+/// Part of a window (a divisor) that only the cleaner may take besides, so that it need not evacuate all the time.
+pub const RESERVE_DIVISOR: u64 = 2;
+/// Smallest number of windows besides one for each core: the reserve, and one to clean while another is written.
+pub const WINDOWS_MIN: usize = 4;
 
 /// Overflow buckets behind one bucket before an insert is refused: a lookup reads at most this many lines.
 pub const CHAIN_BUCKETS_MAX: usize = 8;
@@ -70,12 +78,26 @@ pub const ORDERED_GARBAGE_NODES_MAX: usize = 64;
 /// Bytes of such nodes.
 pub const ORDERED_GARBAGE_BYTES_MAX: u64 = 128 << 10;
 
-/// Bytes of a segment that a cleaning step examines.
+/// Bytes of segments that a cleaning step examines on behalf of nobody: about 5 us.
 pub const CLEAN_BYTES_PER_STEP: usize = 16 << 10;
-/// The same when free segments run out: then writers wait for it.
-pub const CLEAN_BYTES_PER_STEP_PRESSED: usize = 64 << 10;
+/// Most that it examines for what its core has written since: about 100 us, as long as writing as much takes at 80 %.
+pub const CLEAN_BYTES_PER_STEP_MAX: usize = 256 << 10;
 /// A segment with less garbage than this share (a divisor of its bytes) is not worth copying: 3 %.
 pub const CLEAN_GARBAGE_DIVISOR: u64 = 32;
+/// Segments that are chosen together, so that the look at all of them is made once for several.
+pub const CLEAN_SOURCES_MAX: usize = 8;
+/// Segments are chosen until they bring this part of a window (a divisor): more would be worse ones.
+pub const CLEAN_GAIN_DIVISOR: u64 = 4;
+/// Classes of survivors by age, each with a segment of its own.
+pub const SURVIVOR_CLASSES: usize = 3;
+/// Survivors take runs of this share (a divisor) of a window, so that what a class leaves open is little.
+pub const SURVIVOR_RUN_DIVISOR: u32 = 4;
+/// Free seglets for which the cleaner works, above what writers must leave: this share (a divisor) of all, and ...
+pub const FREE_WANTED_DIVISOR: u64 = 128;
+/// ... this share of a window for each core.
+pub const FREE_WANTED_PER_CORE_DIVISOR: u64 = 4;
+/// A head takes this share (a divisor) of the seglets that writers may take, so that it leaves some to other cores.
+pub const HEAD_SHARE_DIVISOR: u64 = 4;
 /// What a refused writer is told to wait, in microseconds: a few cleaning steps.
 pub const RETRY_AFTER_US: u32 = 200;
 

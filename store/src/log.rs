@@ -1,7 +1,7 @@
 //! The segmented log: one mapped region, appended to by heads, read through locations.
 //!
 //! ```text
-//!   segment: [ header 32 B │ object │ object │ ... │ unused ]
+//!   segment: [ header 32 B │ object │ object │ ... │ unused ]     a run of seglets, see seglet.rs
 //!   head:    this core's segment and the offset where the next object goes
 //! ```
 //!
@@ -10,33 +10,29 @@
 //! index; from then on nobody writes it. A staged object that is not published is taken back or buried. The cleaner
 //! may walk over one that is still staged (its segment can be full already), so sealing stores atomically.
 
+pub(crate) mod head;
+
 use std::io;
 // Bytes of the region, which loom does not follow.
 use std::sync::atomic::{AtomicU64 as AtomicWord, Ordering::Relaxed};
 
 use crate::epoch::EpochPin;
 use crate::index::Location;
-use crate::limits::RESERVE_SEGMENTS;
+use crate::limits::{RESERVE_DIVISOR, RESERVE_WINDOWS, SEGLET_BYTES_MIN, SEGLETS_PER_WINDOW_MAX};
+use crate::log::head::Head;
 use crate::memory::{Mapping, prefetch};
 use crate::object::{
     EXPIRES, EXPIRY_BYTES, Header, Kind, NEVER_MS, OBJECT_HEADER_BYTES, Object, content_checksum,
     object_bytes,
 };
-use crate::segment::{SegmentId, Segments};
-use crate::sync::AtomicU64;
+use crate::segment::{Claim, SegmentId, Segments};
+use crate::sync::{AtomicU32, AtomicU64};
 
 /// Bytes of a segment's header.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 32;
 /// First bytes of a segment.
 const SEGMENT_MAGIC: u32 = 0x4753_5053;
 const SEGMENT_FORMAT: u16 = 1;
-
-/// Where a core, or the cleaner, appends.
-#[derive(Debug, Default)]
-pub(crate) struct Head {
-    segment: Option<SegmentId>,
-    offset: usize,
-}
 
 /// An object that has been copied to the log and that nobody can find yet.
 #[derive(Clone, Copy, Debug)]
@@ -62,87 +58,116 @@ pub(crate) struct NoSegment;
 /// The log of one store.
 pub(crate) struct Log {
     mapping: Mapping,
-    segment_shift: u32,
+    window_bytes: usize,
+    seglet_shift: u32,
     pub(crate) segments: Segments,
     /// Segments ever opened: the next one's sequence number.
     opened: AtomicU64,
+    /// The log's clock: seglets that writers have filled.
+    clock: AtomicU64,
+    /// Bytes of objects in those.
+    written_bytes: AtomicU64,
+    /// Seglets in one piece that a writer could not have although as many were free; 0 without one.
+    wanted: AtomicU32,
 }
 
 impl Log {
-    /// A log of `count` segments of `segment_bytes` (a power of two).
-    pub(crate) fn new(segment_bytes: usize, count: u32, huge_pages: bool) -> io::Result<Log> {
-        assert!(segment_bytes.is_power_of_two());
-        let bytes = segment_bytes * count as usize;
+    /// A log of `count` windows of `window_bytes` (a power of two), each at most a segment.
+    pub(crate) fn new(window_bytes: usize, count: u32, huge_pages: bool) -> io::Result<Log> {
+        assert!(window_bytes.is_power_of_two());
+        let bytes = window_bytes * count as usize;
         let mapping = Mapping::new(bytes, if huge_pages { bytes } else { 0 })?;
-        let segment_shift = segment_bytes.trailing_zeros();
-        Ok(Log { mapping, segment_shift, segments: Segments::new(count), opened: AtomicU64::new(0) })
+        let seglet_bytes = (window_bytes / SEGLETS_PER_WINDOW_MAX as usize).max(SEGLET_BYTES_MIN);
+        Ok(Log {
+            mapping,
+            window_bytes,
+            seglet_shift: seglet_bytes.trailing_zeros(),
+            segments: Segments::new(count, (window_bytes / seglet_bytes) as u32),
+            opened: AtomicU64::new(0),
+            clock: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
+            wanted: AtomicU32::new(0),
+        })
     }
 
-    pub(crate) fn segment_bytes(&self) -> usize {
-        1 << self.segment_shift
+    /// Bytes of a window, which is the longest segment.
+    pub(crate) fn window_bytes(&self) -> usize {
+        self.window_bytes
     }
 
-    /// Backs a segment with memory; see [`Mapping::populate`].
-    pub(crate) fn populate(&self, segment: SegmentId) -> io::Result<()> {
-        let start = (segment.0 as usize) << self.segment_shift;
-        self.mapping.populate(start..start + self.segment_bytes())
+    /// Bytes of a seglet.
+    pub(crate) fn seglet_bytes(&self) -> usize {
+        1 << self.seglet_shift
+    }
+
+    /// All of its bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.segments.seglets()) << self.seglet_shift
+    }
+
+    /// Seglets for so many bytes of objects, with the segment's header.
+    pub(crate) fn seglets_for(&self, object_bytes: usize) -> u32 {
+        (SEGMENT_HEADER_BYTES + object_bytes).div_ceil(self.seglet_bytes()) as u32
+    }
+
+    /// Bytes of objects that writers have written, up to the segments that they fill now.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Relaxed)
+    }
+
+    /// What writers have written, in seglets.
+    pub(crate) fn clock(&self) -> u64 {
+        self.clock.load(Relaxed)
+    }
+
+    /// Seglets in one piece that a writer waits for, 0 without one.
+    pub(crate) fn wanted(&self) -> u32 {
+        self.wanted.load(Relaxed)
+    }
+
+    /// Notes that a writer could not have so many seglets in one piece, or that nobody waits any more.
+    pub(crate) fn set_wanted(&self, seglets: u32) {
+        self.wanted.store(seglets, Relaxed);
+    }
+
+    /// Backs a window with memory; see [`Mapping::populate`].
+    pub(crate) fn populate(&self, window: u32) -> io::Result<()> {
+        let start = window as usize * self.window_bytes;
+        self.mapping.populate(start..start + self.window_bytes)
     }
 
     /// Largest object that fits.
     pub(crate) fn object_bytes_max(&self) -> usize {
-        self.segment_bytes() - SEGMENT_HEADER_BYTES
+        self.window_bytes - SEGMENT_HEADER_BYTES
     }
 
-    pub(crate) fn segment_of(&self, location: Location) -> SegmentId {
-        SegmentId((location.offset() >> self.segment_shift) as u32)
+    #[inline]
+    fn seglet_of(&self, location: Location) -> u32 {
+        (location.offset() >> self.seglet_shift) as u32
+    }
+
+    fn start_of(&self, seglet: u32) -> usize {
+        (seglet as usize) << self.seglet_shift
     }
 
     #[inline]
     fn pointer(&self, offset: usize) -> *mut u8 {
-        debug_assert!(offset < self.segments.count() as usize * self.segment_bytes());
+        debug_assert!((offset as u64) < self.bytes());
         // SAFETY: offsets come from heads and locations, which lie in the mapping.
         unsafe { self.mapping.base().as_ptr().add(offset) }
     }
 
-    /// Makes sure that `bytes` fit behind the head; a new segment is taken only if more than `keep()` are free.
-    fn make_room(
-        &self,
-        head: &mut Head,
-        bytes: usize,
-        keep: impl FnOnce() -> u64,
-    ) -> Result<SegmentId, NoSegment> {
-        if let Some(segment) = head.segment
-            && head.offset + bytes <= self.segment_bytes()
-        {
-            return Ok(segment);
-        }
-        // The old head is closed only now that there is another: a small object may still fit into it.
-        let segment = self.segments.take(keep()).ok_or(NoSegment)?;
-        self.close(head);
-        self.write_segment_header(segment);
-        *head = Head { segment: Some(segment), offset: SEGMENT_HEADER_BYTES };
-        Ok(segment)
-    }
-
-    fn write_segment_header(&self, segment: SegmentId) {
+    fn write_segment_header(&self, segment: SegmentId, bytes: usize) {
         let sequence = self.opened.fetch_add(1, Relaxed) + 1;
         let mut header = [0; SEGMENT_HEADER_BYTES];
         header[0..4].copy_from_slice(&SEGMENT_MAGIC.to_le_bytes());
         header[4..6].copy_from_slice(&SEGMENT_FORMAT.to_le_bytes());
         header[8..16].copy_from_slice(&sequence.to_le_bytes());
         header[16..20].copy_from_slice(&segment.0.to_le_bytes());
-        header[20..24].copy_from_slice(&(self.segment_bytes() as u32).to_le_bytes());
-        let at = self.pointer((segment.0 as usize) << self.segment_shift);
+        header[20..24].copy_from_slice(&(bytes as u32).to_le_bytes());
+        let at = self.pointer(self.start_of(segment.0));
         // SAFETY: the segment was taken by this thread and nothing leads into it; its header fits.
         unsafe { at.copy_from_nonoverlapping(header.as_ptr(), SEGMENT_HEADER_BYTES) };
-    }
-
-    /// Closes the head's segment; the next append takes another.
-    pub(crate) fn close(&self, head: &mut Head) {
-        if let Some(segment) = head.segment.take() {
-            self.segments.close(segment, (head.offset - SEGMENT_HEADER_BYTES) as u32);
-        }
-        head.offset = 0;
     }
 
     /// Copies key, value and an expiry that is not [`NEVER_MS`] behind the head (the one copy that a write makes of
@@ -158,9 +183,10 @@ impl Log {
     ) -> Result<Staged, NoSegment> {
         let expires = expires_ms != NEVER_MS;
         let bytes = object_bytes(key.len(), value.len(), expires);
-        let segment = self.make_room(head, bytes, keep)?;
-        let offset = ((segment.0 as usize) << self.segment_shift) + head.offset;
+        self.make_room(head, bytes, || self.claim_of_writer(bytes, keep()))?;
+        let offset = head.offset;
         head.offset += bytes;
+        head.appended += bytes as u64;
         let at = self.pointer(offset);
         let mut end = OBJECT_HEADER_BYTES + key.len() + value.len();
         let (key_bytes, value_bytes, kind) = (key.len(), value.len(), Kind::Object);
@@ -215,24 +241,25 @@ impl Log {
     pub(crate) fn unstage(&self, head: &mut Head, staged: &Staged) {
         let offset = staged.location.offset();
         let bytes = staged.bytes() as usize;
-        let segment = self.segment_of(staged.location);
-        let within = offset - ((segment.0 as usize) << self.segment_shift);
-        if head.segment == Some(segment) && within + bytes == head.offset {
-            head.offset = within;
+        // Another segment's header would lie between the end of the last one and this head.
+        if head.segment.is_some() && offset + bytes == head.offset {
+            head.offset = offset;
         } else {
             self.bury(staged.location, bytes as u32);
         }
     }
 
-    /// Copies a whole object behind `head`, as it is. For the cleaner, which may use the reserve.
+    /// Copies a whole object behind `head`, as it is. For the cleaner, which says what it may take.
+    #[inline]
     pub(crate) fn copy(
         &self,
         head: &mut Head,
         source: Location,
         bytes: usize,
+        claim: impl FnOnce() -> Claim,
     ) -> Result<Location, NoSegment> {
-        let segment = self.make_room(head, bytes, || 0)?;
-        let offset = ((segment.0 as usize) << self.segment_shift) + head.offset;
+        self.make_room(head, bytes, claim)?;
+        let offset = head.offset;
         head.offset += bytes;
         // SAFETY: the source is an object in a segment that is being cleaned, hence not written; the target lies
         // behind a head of ours in another segment.
@@ -248,7 +275,7 @@ impl Log {
     /// Counts the `bytes` at `location` as unreachable.
     #[inline]
     pub(crate) fn bury(&self, location: Location, bytes: u32) {
-        self.segments.bury(self.segment_of(location), bytes);
+        self.segments.bury(self.seglet_of(location), bytes);
     }
 
     /// The object at a location that the index gave under this pin.
@@ -299,34 +326,51 @@ impl Log {
 
     /// Location of the first object of a segment.
     pub(crate) fn first(&self, segment: SegmentId) -> Location {
-        Location::from_offset(((segment.0 as usize) << self.segment_shift) + SEGMENT_HEADER_BYTES)
+        Location::from_offset(self.start_of(segment.0) + SEGMENT_HEADER_BYTES)
     }
 
-    /// The header and key of the entry at `location` of a closed segment, for the cleaner.
-    pub(crate) fn entry<'p>(&self, location: Location, _pin: &'p EpochPin<'_>) -> (Header, &'p [u8]) {
-        let at = self.pointer(location.offset());
-        // SAFETY: a closed segment is a row of entries, at least staged; of those `seal` alone changes words 0..4 and
-        // 8..16, the latter atomically. The cleaner, which alone frees segments, is the caller.
-        unsafe {
+    /// The header and key of the entry at `offset` of a closed segment that was appended to up to `end`, for the
+    /// cleaner. `None` where the bytes are no entry that ends there: they are not what was written.
+    #[inline]
+    pub(crate) fn entry<'p>(
+        &self,
+        offset: usize,
+        end: usize,
+        _pin: &'p EpochPin<'_>,
+    ) -> Option<(Header, &'p [u8])> {
+        if offset + OBJECT_HEADER_BYTES > end {
+            return None;
+        }
+        let at = self.pointer(offset);
+        // SAFETY: the header lies before `end` (checked above). A closed segment is a row of entries, at least staged;
+        // of those `seal` alone changes words 0..4 and 8..16, the latter atomically. The cleaner, which alone frees
+        // segments, is the caller.
+        let header = unsafe {
             let mut bytes = [0; OBJECT_HEADER_BYTES];
             let word = AtomicWord::from_ptr(at.add(8).cast()).load(Relaxed);
             bytes[4..8].copy_from_slice(std::slice::from_raw_parts(at.add(4), 4));
             bytes[8..16].copy_from_slice(&word.to_ne_bytes());
             bytes[16..20].copy_from_slice(std::slice::from_raw_parts(at.add(16), 4));
-            let header = Header::decode(&bytes).expect("a closed segment is a row of entries");
-            let key = std::slice::from_raw_parts(at.add(OBJECT_HEADER_BYTES), header.key_bytes);
-            (header, key)
+            Header::decode(&bytes)?
+        };
+        if offset + header.object_bytes() > end {
+            return None;
         }
+        // SAFETY: the key lies before `end`, in a closed segment; nobody writes it again.
+        let key = unsafe { std::slice::from_raw_parts(at.add(OBJECT_HEADER_BYTES), header.key_bytes) };
+        Some((header, key))
     }
 
     /// Gives the pages of an empty segment back to the system.
     pub(crate) fn give_back(&self, segment: SegmentId) {
-        let start = (segment.0 as usize) << self.segment_shift;
-        self.mapping.give_back(start..start + self.segment_bytes());
+        let run = self.segments.run(segment);
+        self.mapping.give_back(self.start_of(run.start)..self.start_of(run.end));
     }
 
-    /// Segments that an ordinary writer must leave, given how many bytes the indexes take.
+    /// Seglets that an ordinary writer must leave, given how many bytes the indexes take.
     pub(crate) fn keep_for_writers(&self, index_bytes: u64) -> u64 {
-        RESERVE_SEGMENTS + index_bytes.div_ceil(self.segment_bytes() as u64)
+        let window = u64::from(self.segments.window_seglets());
+        let reserve = u64::from(RESERVE_WINDOWS) * window + window / RESERVE_DIVISOR;
+        reserve + index_bytes.div_ceil(self.seglet_bytes() as u64)
     }
 }

@@ -7,10 +7,10 @@ use crate::epoch::{EpochPin, HeldPin};
 use crate::error::WriteError;
 use crate::index::Location;
 use crate::index::growth::{Growth, NoMemory};
-use crate::limits::{CLEAN_GARBAGE_DIVISOR, RETRY_AFTER_US};
+use crate::limits::RETRY_AFTER_US;
 use crate::object::Object;
-use crate::segment::State;
 use crate::store::core::Core;
+use crate::sync::Ordering;
 use crate::table::Table;
 
 /// A pin of a core. See [`Core::pin`].
@@ -73,27 +73,12 @@ impl Pinned<'_> {
         table.index.grow(&self.pin, buckets, &store.reclaimer, hash_of, prefetch)
     }
 
-    /// What a writer is told when no segment can be taken: whether cleaning will bring one.
+    /// What a writer of `bytes` is told when no segment can be taken: whether cleaning will bring one.
     #[cold]
-    pub(crate) fn no_memory(&self) -> WriteError {
-        if self.core.store.expects_expiry() {
-            return WriteError::Retry { after_us: RETRY_AFTER_US };
-        }
-        let log = &self.core.store.log;
-        let (mut dead, mut closed) = (0, 0);
-        for (id, state) in log.segments.iter() {
-            match state {
-                State::Limbo => return WriteError::Retry { after_us: RETRY_AFTER_US },
-                State::Closed | State::Cleaning => {
-                    dead += u64::from(log.segments.dead(id));
-                    closed += 1;
-                }
-                State::Free | State::Head => {}
-            }
-        }
-        // Where there is this much, some segment has its share of it, and the cleaner takes that one.
-        let segment_bytes = log.segment_bytes() as u64;
-        if dead >= segment_bytes + closed * segment_bytes / CLEAN_GARBAGE_DIVISOR {
+    pub(crate) fn no_memory(&self, bytes: usize) -> WriteError {
+        let store = &self.core.store;
+        store.cleaning.refusals.fetch_add(1, Ordering::Relaxed);
+        if store.cleaning_brings(bytes) || store.expects_expiry() {
             WriteError::Retry { after_us: RETRY_AFTER_US }
         } else {
             WriteError::OutOfMemory

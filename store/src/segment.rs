@@ -1,17 +1,23 @@
-//! Segments: who owns which, and how much of each is dead.
+//! Segments: who owns which run of seglets, how much of each is dead, and how old its objects are.
 //!
 //! ```text
 //!   free ──take──► head ──close──► closed ──cleaner──► cleaning ──► closed, or, all dead: limbo ──► free
+//!                          └─ seglets behind the last object are free at once
 //! ```
 //!
 //! Every byte of a segment's objects is buried exactly once, by whoever makes it unreachable: the writer that
 //! replaces or deletes it, the writer whose staged object was refused, the cleaner that moves it, the dropping of
 //! a table. So `dead == used` means that nothing can lead here any more, and only then is a segment emptied.
-//! Free segments are bits, so that taking one is a few instructions and no lock.
+//! Dead bytes are counted for each seglet, under the one in which the object begins, so that burying needs no look at
+//! where the segment begins. A segment's number is that of its first seglet.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use std::ops::Range;
 
-/// Number of a segment: its position in the region.
+use crate::limits::SEGLETS_PER_WINDOW_MAX;
+use crate::seglet::FreeSeglets;
+use crate::sync::{AtomicU32, AtomicU64, Exclusive, Ordering};
+
+/// Number of a segment: its first seglet's position in the region.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct SegmentId(pub(crate) u32);
 
@@ -19,7 +25,7 @@ pub(crate) struct SegmentId(pub(crate) u32);
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub(crate) enum State {
-    /// Nobody's.
+    /// Nobody's; every seglet that is not the first of a segment as well.
     Free = 0,
     /// Being appended to.
     Head = 1,
@@ -29,48 +35,89 @@ pub(crate) enum State {
     Cleaning = 3,
     /// All dead, waits for readers.
     Limbo = 4,
+    /// Some of its bytes are not what was written, so that it cannot be emptied; left as it is.
+    Damaged = 5,
 }
 
-#[repr(align(64))]
+/// Which seglets may be taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    /// Seglets that are needed in one piece.
+    pub(crate) least: u32,
+    /// Seglets that are of use.
+    pub(crate) most: u32,
+    /// Free seglets to leave.
+    pub(crate) keep: u64,
+    /// Windows, free as a whole, to leave.
+    pub(crate) windows_kept: u32,
+}
+
+/// What is known of the segment that begins with a seglet.
 struct Descriptor {
     state: AtomicU32,
+    /// Seglets that it owns.
+    seglets: AtomicU32,
     /// Bytes appended, set when it is closed.
     used: AtomicU32,
-    /// Bytes that nothing leads to any more.
-    dead: AtomicU32,
+    /// How often its objects were copied by the cleaner, set when it is closed.
+    generation: AtomicU32,
+    /// When its objects were written, on average, by the log's clock; set when it is closed.
+    born: AtomicU64,
 }
 
 /// All segments of a store.
 pub(crate) struct Segments {
     descriptors: Box<[Descriptor]>,
-    free_bits: Box<[AtomicU64]>,
+    /// Bytes of each seglet that nothing leads to any more, of objects that begin in it.
+    dead: Box<[AtomicU32]>,
+    free: Exclusive<FreeSeglets>,
     free_count: AtomicU64,
+    window_seglets: u32,
 }
 
 impl Segments {
-    pub(crate) fn new(count: u32) -> Segments {
-        let descriptor =
-            |_| Descriptor { state: AtomicU32::new(0), used: AtomicU32::new(0), dead: AtomicU32::new(0) };
-        let bits = |word: u32| match count - word * 64 {
-            0..64 => (1 << (count - word * 64)) - 1,
-            _ => u64::MAX,
+    /// `windows` windows of `window_seglets` seglets, all free.
+    pub(crate) fn new(windows: u32, window_seglets: u32) -> Segments {
+        assert!(window_seglets <= SEGLETS_PER_WINDOW_MAX);
+        let count = windows * window_seglets;
+        let descriptor = |_| Descriptor {
+            state: AtomicU32::new(State::Free as u32),
+            seglets: AtomicU32::new(0),
+            used: AtomicU32::new(0),
+            generation: AtomicU32::new(0),
+            born: AtomicU64::new(0),
         };
         Segments {
             descriptors: (0..count).map(descriptor).collect(),
-            free_bits: (0..count.div_ceil(64)).map(|word| AtomicU64::new(bits(word))).collect(),
+            dead: (0..count).map(|_| AtomicU32::new(0)).collect(),
+            free: Exclusive::new(FreeSeglets::new(windows, window_seglets)),
             free_count: AtomicU64::new(u64::from(count)),
+            window_seglets,
         }
     }
 
-    /// How many there are.
-    pub(crate) fn count(&self) -> u32 {
+    /// How many seglets there are.
+    pub(crate) fn seglets(&self) -> u32 {
         self.descriptors.len() as u32
     }
 
-    /// How many are free.
+    /// Seglets of a window, which is the longest segment.
+    #[inline]
+    pub(crate) fn window_seglets(&self) -> u32 {
+        self.window_seglets
+    }
+
+    /// How many seglets are free.
     #[inline]
     pub(crate) fn free_count(&self) -> u64 {
         self.free_count.load(Ordering::Relaxed)
+    }
+
+    /// Whether a claim would be met now.
+    pub(crate) fn can_take(&self, claim: Claim) -> bool {
+        let free = self.free.lock();
+        u64::from(free.count()) >= claim.keep + u64::from(claim.least)
+            && free.has(claim.least, claim.windows_kept)
     }
 
     fn descriptor(&self, id: SegmentId) -> &Descriptor {
@@ -83,7 +130,8 @@ impl Segments {
             1 => State::Head,
             2 => State::Closed,
             3 => State::Cleaning,
-            _ => State::Limbo,
+            4 => State::Limbo,
+            _ => State::Damaged,
         }
     }
 
@@ -91,40 +139,55 @@ impl Segments {
         self.descriptor(id).state.store(state as u32, Ordering::Release);
     }
 
-    /// Takes the free segment of the lowest number as a head, if more than `keep` are free.
-    pub(crate) fn take(&self, keep: u64) -> Option<SegmentId> {
-        let less = |free: u64| (free > keep).then(|| free - 1);
-        self.free_count.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less).ok()?;
-        loop {
-            for (word, bits) in self.free_bits.iter().enumerate() {
-                let free = bits.load(Ordering::Acquire);
-                if free == 0 {
-                    continue;
-                }
-                let bit = free & free.wrapping_neg();
-                if bits.fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
-                    let id = SegmentId(word as u32 * 64 + bit.trailing_zeros());
-                    let descriptor = self.descriptor(id);
-                    descriptor.used.store(0, Ordering::Relaxed);
-                    descriptor.dead.store(0, Ordering::Relaxed);
-                    self.set_state(id, State::Head);
-                    return Some(id);
-                }
-            }
-            // The count says that there is one: somebody took ours and another has just come.
+    /// Takes a run of seglets as a head.
+    pub(crate) fn take(&self, claim: Claim) -> Option<SegmentId> {
+        let mut free = self.free.lock();
+        let above = u64::from(free.count()).checked_sub(claim.keep)?;
+        let most = above.min(u64::from(claim.most)) as u32;
+        if most < claim.least {
+            return None;
+        }
+        let run = free.take(claim.least, most, claim.windows_kept)?;
+        self.free_count.store(u64::from(free.count()), Ordering::Relaxed);
+        drop(free);
+        let id = SegmentId(run.start);
+        run.clone().for_each(|seglet| self.dead[seglet as usize].store(0, Ordering::Relaxed));
+        let descriptor = self.descriptor(id);
+        descriptor.used.store(0, Ordering::Relaxed);
+        descriptor.seglets.store(run.end - run.start, Ordering::Relaxed);
+        self.set_state(id, State::Head);
+        Some(id)
+    }
+
+    /// Seglets that the segment owns.
+    pub(crate) fn run(&self, id: SegmentId) -> Range<u32> {
+        id.0..id.0 + self.descriptor(id).seglets.load(Ordering::Relaxed)
+    }
+
+    /// Ends appending: `used` bytes were appended, which lie in the first `seglets`; the others are free.
+    pub(crate) fn close(&self, id: SegmentId, used: u32, seglets: u32, born: u64, generation: u32) {
+        let descriptor = self.descriptor(id);
+        let run = self.run(id);
+        descriptor.seglets.store(seglets, Ordering::Relaxed);
+        descriptor.born.store(born, Ordering::Relaxed);
+        descriptor.generation.store(generation, Ordering::Relaxed);
+        descriptor.used.store(used, Ordering::Release);
+        self.set_state(id, State::Closed);
+        self.make_free(run.start + seglets..run.end);
+    }
+
+    fn make_free(&self, run: Range<u32>) {
+        if !run.is_empty() {
+            let mut free = self.free.lock();
+            free.free(&run);
+            self.free_count.store(u64::from(free.count()), Ordering::Relaxed);
         }
     }
 
-    /// Ends appending: `used` bytes were appended.
-    pub(crate) fn close(&self, id: SegmentId, used: u32) {
-        self.descriptor(id).used.store(used, Ordering::Release);
-        self.set_state(id, State::Closed);
-    }
-
-    /// Counts `bytes` of the segment as unreachable.
+    /// Counts `bytes` of an object that begins in `seglet` as unreachable.
     #[inline]
-    pub(crate) fn bury(&self, id: SegmentId, bytes: u32) {
-        self.descriptor(id).dead.fetch_add(bytes, Ordering::AcqRel);
+    pub(crate) fn bury(&self, seglet: u32, bytes: u32) {
+        self.dead[seglet as usize].fetch_add(bytes, Ordering::AcqRel);
     }
 
     /// Bytes appended; of a closed one.
@@ -132,46 +195,86 @@ impl Segments {
         self.descriptor(id).used.load(Ordering::Acquire)
     }
 
+    /// When its objects were written, on average; of a closed one.
+    pub(crate) fn born(&self, id: SegmentId) -> u64 {
+        self.descriptor(id).born.load(Ordering::Relaxed)
+    }
+
+    /// How often its objects were copied; of a closed one.
+    pub(crate) fn generation(&self, id: SegmentId) -> u32 {
+        self.descriptor(id).generation.load(Ordering::Relaxed)
+    }
+
     /// Bytes that nothing leads to any more.
     pub(crate) fn dead(&self, id: SegmentId) -> u32 {
-        self.descriptor(id).dead.load(Ordering::Acquire)
+        self.run(id).map(|seglet| self.dead[seglet as usize].load(Ordering::Acquire)).sum()
     }
 
-    /// Makes a segment free.
+    /// Makes a segment's seglets free.
     pub(crate) fn free(&self, id: SegmentId) {
+        let run = self.run(id);
         self.set_state(id, State::Free);
-        self.free_bits[id.0 as usize / 64].fetch_or(1 << (id.0 % 64), Ordering::AcqRel);
-        self.free_count.fetch_add(1, Ordering::AcqRel);
+        self.make_free(run);
     }
 
-    /// Every segment with its state.
+    /// Takes what is free of a window off the free seglets, so that nobody else does; returned as bits.
+    pub(crate) fn withdraw(&self, window: u32) -> u32 {
+        let mut free = self.free.lock();
+        let bits = free.withdraw(window);
+        self.free_count.store(u64::from(free.count()), Ordering::Relaxed);
+        bits
+    }
+
+    /// Gives back what was withdrawn.
+    pub(crate) fn restore(&self, window: u32, bits: u32) {
+        let mut free = self.free.lock();
+        free.restore(window, bits);
+        self.free_count.store(u64::from(free.count()), Ordering::Relaxed);
+    }
+
+    /// Every segment that begins in `seglets`, with its state. One that is being taken or freed may be left out.
+    pub(crate) fn within(&self, seglets: Range<u32>) -> impl Iterator<Item = (SegmentId, State)> + '_ {
+        let states = seglets.map(|number| (SegmentId(number), self.state(SegmentId(number))));
+        states.filter(|&(_, state)| state != State::Free)
+    }
+
+    /// Every segment.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SegmentId, State)> + '_ {
-        (0..self.count()).map(|number| (SegmentId(number), self.state(SegmentId(number))))
+        self.within(0..self.seglets())
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{SegmentId, Segments, State};
+    use super::{Claim, SegmentId, Segments, State};
+
+    fn claim(keep: u64) -> Claim {
+        Claim { least: 1, most: 4, keep, windows_kept: 1 }
+    }
 
     #[test]
-    fn segments_are_taken_lowest_first_down_to_the_reserve() {
-        let segments = Segments::new(70);
-        let taken: Vec<_> = std::iter::from_fn(|| segments.take(2)).collect();
-        assert_eq!(taken, (0..68).map(SegmentId).collect::<Vec<_>>());
-        assert_eq!(segments.free_count(), 2);
-        assert_eq!(segments.take(0), Some(SegmentId(68)));
+    fn segments_are_taken_down_to_what_is_to_be_left() {
+        let segments = Segments::new(5, 4);
+        let taken: Vec<_> = std::iter::from_fn(|| segments.take(claim(6))).collect();
+        assert_eq!(taken, [0, 4, 8, 12].map(SegmentId));
+        assert_eq!((segments.free_count(), segments.run(SegmentId(12))), (6, 12..14));
+        assert_eq!(segments.take(claim(0)), Some(SegmentId(14)));
+        assert_eq!(segments.take(claim(0)), None, "the last window");
+        assert_eq!(segments.take(Claim { windows_kept: 0, ..claim(0) }), Some(SegmentId(16)));
     }
 
     #[test]
     fn a_freed_segment_is_taken_again_without_its_dead_bytes() {
-        let segments = Segments::new(3);
-        let id = segments.take(0).expect("one is free");
-        segments.close(id, 100);
-        segments.bury(id, 100);
+        let segments = Segments::new(2, 4);
+        let id = segments.take(claim(0)).expect("one is free");
+        segments.close(id, 100, 3, 7, 1);
+        assert_eq!(segments.free_count(), 5, "the last seglet was not used");
+        segments.bury(id.0 + 2, 40);
+        segments.bury(id.0, 60);
         assert_eq!((segments.used(id), segments.dead(id)), (100, 100));
+        assert_eq!((segments.born(id), segments.generation(id)), (7, 1));
         segments.free(id);
-        assert_eq!(segments.take(0), Some(id));
+        assert_eq!(segments.take(claim(0)), Some(id));
         assert_eq!((segments.used(id), segments.dead(id), segments.state(id)), (0, 0, State::Head));
     }
 }

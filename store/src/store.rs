@@ -4,6 +4,7 @@
 //! call [`Store::table`], [`Table::retire`] and [`Store::statistics`], which never wait for a worker.
 
 pub(crate) mod backlog;
+pub(crate) mod cleaning;
 pub(crate) mod core;
 
 use std::io;
@@ -12,12 +13,15 @@ use std::sync::Arc;
 use crate::directory::Directory;
 use crate::epoch::Epochs;
 use crate::error::StoreError;
-use crate::limits::{RESERVE_SEGMENTS, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+use crate::limits::{
+    SEGLETS_PER_WINDOW_MAX, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, WINDOWS_MIN,
+};
 use crate::log::Log;
 use crate::quota::Quota;
 use crate::reclaim::Reclaimer;
-use crate::segment::{SegmentId, State};
+use crate::segment::State;
 use crate::store::backlog::{Backlog, Cleaner};
+use crate::store::cleaning::{CleanerStatistics, Cleaning};
 use crate::store::core::Core;
 use crate::sync::{AtomicBool, AtomicU64, Exclusive, Ordering};
 use crate::table::{Table, TableKind};
@@ -48,11 +52,11 @@ pub struct Statistics {
     pub memory_bytes: u64,
     /// Bytes of one segment.
     pub segment_bytes: u64,
-    /// Number of segments.
+    /// Full segments that fit.
     pub segments: u64,
-    /// Segments that are free.
+    /// Full segments that fit what is free.
     pub segments_free: u64,
-    /// Dead segments that wait for readers.
+    /// Full segments that what waits for readers comes to.
     pub segments_limbo: u64,
     /// Bytes of objects that can be found, over all tables.
     pub object_bytes: u64,
@@ -70,6 +74,8 @@ pub struct Statistics {
     pub objects_expired: u64,
     /// How many retirements the oldest pin has seen: grows where a pin lives too long.
     pub oldest_pin_age: u64,
+    /// The log's memory in detail, and what cleaning it costs.
+    pub cleaner: CleanerStatistics,
 }
 
 /// Log-structured memory with tables in it.
@@ -83,11 +89,10 @@ pub struct Store {
     pub(crate) retired_count: Arc<AtomicU64>,
     pub(crate) cleaner: Exclusive<Cleaner>,
     pub(crate) backlog: Backlog,
-    pub(crate) segments_cleaned: AtomicU64,
-    pub(crate) bytes_relocated: AtomicU64,
     pub(crate) objects_expired: AtomicU64,
     /// See [`Store::advance_clock`].
     now_ms: AtomicU64,
+    pub(crate) cleaning: Cleaning,
     cores_taken: Box<[AtomicBool]>,
 }
 
@@ -99,18 +104,17 @@ impl Store {
         let epochs = Arc::new(Epochs::new(config.cores));
         Ok(Arc::new(Store {
             config,
-            log,
             reclaimer: Reclaimer::new(Arc::clone(&epochs)),
             epochs,
             directory: Directory::new(),
             index_bytes: Arc::new(AtomicU64::new(0)),
             retired_count: Arc::new(AtomicU64::new(0)),
-            cleaner: Exclusive::new(Cleaner::new(count)),
+            cleaner: Exclusive::new(Cleaner::new(log.segments.seglets(), log.segments.window_seglets())),
             backlog: Backlog::new(),
-            segments_cleaned: AtomicU64::new(0),
-            bytes_relocated: AtomicU64::new(0),
             objects_expired: AtomicU64::new(0),
             now_ms: AtomicU64::new(0),
+            cleaning: Cleaning::default(),
+            log,
             cores_taken: (0..config.cores).map(|_| AtomicBool::new(false)).collect(),
         }))
     }
@@ -165,22 +169,22 @@ impl Store {
         self.directory.add(&self.reclaimer, Arc::new(table))
     }
 
-    /// Backs segment `number` with memory, so that the first write there does not wait for the kernel; false where
+    /// Backs window `number` with memory, so that the first write there does not wait for the kernel; false where
     /// there is none of that number to back: the last eighth is left to indexes, which share the limit. For a
-    /// thread beside the workers, who may use the segment meanwhile. Cost: clearing a segment, about 1 ms for 8 MiB.
+    /// thread beside the workers, who may use it meanwhile. Cost: clearing it, about 1 ms for 8 MiB.
     pub fn populate_segment(&self, number: u32) -> io::Result<bool> {
-        let count = self.log.segments.count();
+        let count = self.log.segments.seglets() / self.log.segments.window_seglets();
         if number >= count - count / 8 {
             return Ok(false);
         }
-        self.log.populate(SegmentId(number)).map(|()| true)
+        self.log.populate(number).map(|()| true)
     }
 
     pub(crate) fn log_address(&self) -> usize {
         std::ptr::from_ref(&self.log).addr()
     }
 
-    /// Free segments that an ordinary writer must leave alone.
+    /// Free seglets that an ordinary writer must leave alone.
     pub(crate) fn keep_for_writers(&self) -> u64 {
         self.log.keep_for_writers(self.index_bytes.load(Ordering::Relaxed))
     }
@@ -192,21 +196,47 @@ impl Store {
                 (objects.wrapping_add(table.objects()), bytes.wrapping_add(table.bytes()), tables + 1)
             })
         });
-        let limbo = self.log.segments.iter().filter(|&(_, state)| state == State::Limbo).count();
+        let window_seglets = u64::from(self.log.segments.window_seglets());
+        let cleaner = self.cleaner_statistics();
+        let window_bytes = self.log.window_bytes() as u64;
         Statistics {
-            memory_bytes: u64::from(self.log.segments.count()) * self.log.segment_bytes() as u64,
-            segment_bytes: self.log.segment_bytes() as u64,
-            segments: u64::from(self.log.segments.count()),
-            segments_free: self.log.segments.free_count(),
-            segments_limbo: limbo as u64,
+            memory_bytes: self.log.bytes(),
+            segment_bytes: window_bytes,
+            segments: u64::from(self.log.segments.seglets()) / window_seglets,
+            segments_free: self.log.segments.free_count() / window_seglets,
+            segments_limbo: cleaner.limbo_bytes.div_ceil(window_bytes),
             object_bytes,
             objects,
             index_bytes: self.index_bytes.load(Ordering::Relaxed),
             tables,
-            segments_cleaned: self.segments_cleaned.load(Ordering::Relaxed),
-            bytes_relocated: self.bytes_relocated.load(Ordering::Relaxed),
             objects_expired: self.objects_expired.load(Ordering::Relaxed),
+            segments_cleaned: self.cleaning.segments_cleaned.load(Ordering::Relaxed),
+            bytes_relocated: cleaner.copied_bytes,
             oldest_pin_age: self.epochs.oldest_pin_age(),
+            cleaner,
+        }
+    }
+
+    fn cleaner_statistics(&self) -> CleanerStatistics {
+        let segments = &self.log.segments;
+        let seglet_bytes = self.log.seglet_bytes() as u64;
+        let (mut limbo, mut dead) = (0, 0);
+        for (id, state) in segments.iter() {
+            let run = segments.run(id);
+            match state {
+                State::Limbo => limbo += u64::from(run.end - run.start),
+                State::Closed | State::Cleaning | State::Damaged => dead += u64::from(segments.dead(id)),
+                State::Free | State::Head => {}
+            }
+        }
+        CleanerStatistics {
+            seglet_bytes,
+            free_bytes: segments.free_count() * seglet_bytes,
+            kept_bytes: self.keep_for_writers() * seglet_bytes,
+            limbo_bytes: limbo * seglet_bytes,
+            dead_bytes: dead,
+            written_bytes: self.log.written_bytes(),
+            ..self.cleaning.counted()
         }
     }
 }
@@ -226,9 +256,10 @@ fn segment_count(config: &Config) -> Result<u32, StoreError> {
         return Err(StoreError::Config("cores must be at least 1"));
     }
     let count = config.memory_bytes / bytes;
-    if count < RESERVE_SEGMENTS as usize + config.cores + 2 {
+    if count < WINDOWS_MIN + config.cores {
         return Err(StoreError::Config("memory_bytes must hold a segment per core and four more"));
     }
     // Locations have 48 bits in units of 8 bytes; this keeps far below.
-    u32::try_from(count).map_err(|_| StoreError::Config("memory_bytes is too large for this segment_bytes"))
+    let count = u32::try_from(count).ok().filter(|&count| count <= u32::MAX / SEGLETS_PER_WINDOW_MAX);
+    count.ok_or(StoreError::Config("memory_bytes is too large for this segment_bytes"))
 }

@@ -10,7 +10,9 @@ mod ordered;
 mod quota;
 mod retirement;
 mod speed;
+mod utilization;
 mod versions;
+mod zipf;
 
 use std::sync::Arc;
 

@@ -133,7 +133,7 @@ impl Pinned<'_> {
         store
             .log
             .stage(&mut head, || store.keep_for_writers(), table.id(), (key, value), expires_ms)
-            .map_err(|_| self.no_memory())
+            .map_err(|_| self.no_memory(object_bytes(key.len(), value.len(), expires_ms != NEVER_MS)))
     }
 
     pub(crate) fn unstage(&self, staged: &Staged) {

@@ -5,7 +5,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::log::Head;
+use crate::limits::SURVIVOR_CLASSES;
+use crate::log::head::Head;
 use crate::object::NEVER_MS;
 use crate::segment::SegmentId;
 use crate::store::Store;
@@ -35,19 +36,63 @@ pub(crate) struct ExpiryWalk {
     pub(crate) earliest_ms: u64,
 }
 
+/// How the cleaner proceeds with what it has chosen.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Level {
+    /// One segment to a run of just the length that it needs.
+    Compaction,
+    /// Several segments to fewer, survivors of like age together.
+    Combined,
+    /// All segments of a window to another one, so that the window is one free run again.
+    Evacuation,
+}
+
 /// What the cleaner has in hand.
 pub(crate) struct Cleaner {
-    pub(crate) survivors: Head,
+    pub(crate) level: Level,
+    /// What is chosen and not begun, in the order of its age.
+    pub(crate) chosen: VecDeque<Chosen>,
+    /// What was walked through and is not all dead, under the tags of that moment.
+    pub(crate) unsettled: VecDeque<(u64, SegmentId)>,
     pub(crate) source: Option<Source>,
+    /// Where survivors of combined cleaning go, the hottest first.
+    pub(crate) survivors: [Head; SURVIVOR_CLASSES],
+    /// Where those of a compaction go.
+    pub(crate) compacted: Head,
+    /// Where those of an evacuation go.
+    pub(crate) evacuated: Head,
+    /// The window that is evacuated, with those of its seglets that were free, as bits.
+    pub(crate) window: Option<(u32, u32)>,
     /// Dead segments in order of the tags under which they wait.
     pub(crate) limbo: VecDeque<(u64, SegmentId)>,
+    /// Seglets of those.
+    pub(crate) limbo_seglets: u64,
+    /// Sixteenths of a byte that have to be examined to free one, by what was chosen last.
+    pub(crate) price: u64,
+}
+
+/// A segment that is to be cleaned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) segment: SegmentId,
+    /// It was walked through before, and whoever was at work in it then has ended.
+    pub(crate) again: bool,
 }
 
 /// A segment that is being cleaned, and how far.
 pub(crate) struct Source {
     pub(crate) segment: SegmentId,
+    pub(crate) again: bool,
     pub(crate) next: usize,
     pub(crate) end: usize,
+    pub(crate) born: u64,
+    pub(crate) generation: u32,
+    /// Bytes that lived when it was begun.
+    pub(crate) live_bytes: usize,
+    /// Which of the survivors' heads it goes to.
+    pub(crate) class: usize,
+    /// Bytes that were not what was written have been met.
+    pub(crate) damaged: bool,
 }
 
 impl Backlog {
@@ -61,10 +106,31 @@ impl Backlog {
 }
 
 impl Cleaner {
-    pub(crate) fn new(segments: u32) -> Cleaner {
-        // As many as can ever wait, so that the queue allocates nothing later.
-        let limbo = VecDeque::with_capacity(segments as usize);
-        Cleaner { survivors: Head::default(), source: None, limbo }
+    /// For a log of so many seglets, of which so many are a window.
+    pub(crate) fn new(seglets: u32, window_seglets: u32) -> Cleaner {
+        Cleaner {
+            level: Level::Combined,
+            // As many as can ever wait, so that the queues allocate nothing later.
+            chosen: VecDeque::with_capacity(window_seglets as usize + crate::limits::CLEAN_SOURCES_MAX),
+            unsettled: VecDeque::with_capacity(window_seglets as usize + crate::limits::CLEAN_SOURCES_MAX),
+            source: None,
+            survivors: Default::default(),
+            compacted: Head::default(),
+            evacuated: Head::default(),
+            window: None,
+            limbo: VecDeque::with_capacity(seglets as usize),
+            limbo_seglets: 0,
+            price: 16,
+        }
+    }
+
+    /// Where survivors of the source go.
+    pub(crate) fn head(&mut self, class: usize) -> &mut Head {
+        match self.level {
+            Level::Compaction => &mut self.compacted,
+            Level::Combined => &mut self.survivors[class],
+            Level::Evacuation => &mut self.evacuated,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::epoch::{HeldPin, LocalEpoch};
-use crate::log::Head;
+use crate::log::head::Head;
 use crate::ordered::Garbage;
 use crate::scratch::Scratch;
 use crate::store::Store;
@@ -22,13 +22,15 @@ pub struct Core {
     pub(crate) garbage: RefCell<Garbage>,
     /// Which kind of background work is looked at next.
     pub(crate) turn: Cell<u32>,
+    /// Bytes written for which no cleaning has been done.
+    pub(crate) owed: Cell<u64>,
 }
 
 impl Core {
     pub(crate) fn new(store: Arc<Store>, index: usize) -> Core {
         let local = LocalEpoch::new(Arc::clone(&store.epochs), index);
         let (head, scratch, garbage) = Default::default();
-        Core { store, index, local, head, scratch, garbage, turn: Cell::new(0) }
+        Core { store, index, local, head, scratch, garbage, turn: Cell::new(0), owed: Cell::new(0) }
     }
 
     /// Which core it is.

@@ -105,7 +105,7 @@ fn overwrite_at_80_percent(seed: u64, writes: usize, skewed: bool) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut model = BTreeMap::new();
     let mut keys = 0_u32;
-    while (store.statistics().object_bytes + store.statistics().index_bytes) * 10 < memory_bytes as u64 * 8 {
+    while (table.bytes() + table.index_bytes()) * 10 < memory_bytes as u64 * 8 {
         put_patiently(&core, &table, &keys.to_le_bytes(), &VALUE).expect("80 % fits");
         model.insert(keys, VALUE.to_vec());
         keys += 1;

@@ -1,0 +1,244 @@
+//! What to clean, and how.
+//!
+//! Segments are weighed by cost and benefit: the memory that comes back times the age of what lives there, over the
+//! bytes to read and to copy (Rosenblum and Ousterhout, LFS; TOCS'15 §4.6). Age is that of a segment's objects on
+//! average, not of the segment: survivors would look young for having been copied. Cold segments are so cleaned while
+//! they are fuller than hot ones, whose objects die by themselves if they are given time. The root of the age is taken:
+//! with the age itself full segments are copied for being old (measured: `tests/utilization.rs`), without it skewed
+//! writing costs a sixth more.
+//!
+//! A batch of segments is put in the order of its age, and survivors go to a few heads by how often they have survived,
+//! so that hot and cold ones part.
+
+use crate::limits::{
+    CLEAN_GAIN_DIVISOR, CLEAN_GARBAGE_DIVISOR, CLEAN_SOURCES_MAX, RESERVE_WINDOWS, SURVIVOR_CLASSES,
+    SURVIVOR_RUN_DIVISOR,
+};
+use crate::segment::{Claim, SegmentId, State};
+use crate::store::Store;
+use crate::store::backlog::{Chosen, Cleaner, Level};
+use crate::sync::Ordering;
+
+use super::PRICE_UNIT;
+
+/// The best so far, best first.
+struct Best {
+    candidates: [(f64, SegmentId); CLEAN_SOURCES_MAX],
+    count: usize,
+}
+
+impl Best {
+    fn offer(&mut self, score: f64, segment: SegmentId) {
+        let place = self.candidates[..self.count].partition_point(|&(better, _)| better >= score);
+        if place < CLEAN_SOURCES_MAX {
+            self.count = (self.count + 1).min(CLEAN_SOURCES_MAX);
+            self.candidates[place..self.count].rotate_right(1);
+            self.candidates[place] = (score, segment);
+        }
+    }
+}
+
+impl Store {
+    /// Chooses what to clean next, if anything. Returns whether something was chosen, or found to be dead.
+    pub(super) fn choose(&self, cleaner: &mut Cleaner, keep: u64) -> bool {
+        if self.run_is_wanted(keep) && cleaner.window.is_none() && cleaner.limbo.is_empty() {
+            return self.choose_window(cleaner);
+        }
+        let segments = &self.log.segments;
+        if segments.free_count() + cleaner.limbo_seglets >= self.free_wanted(keep) {
+            return false;
+        }
+        let pressed = segments.free_count() + cleaner.limbo_seglets <= keep;
+        let waiting = cleaner.limbo.len();
+        let best = self.weigh(cleaner, pressed);
+        if best.count == 0 {
+            return cleaner.limbo.len() > waiting;
+        }
+        self.take_up(cleaner, &best, pressed);
+        true
+    }
+
+    /// Whether a writer of `bytes` who finds no room will find some, if it waits. Where this much is dead, some segment has
+    /// its share of it, and the cleaner takes that one; where so much is free in pieces, some window has.
+    pub(crate) fn cleaning_brings(&self, bytes: usize) -> bool {
+        let (segments, keep) = (&self.log.segments, self.keep_for_writers());
+        let (least, free) = (u64::from(self.log.seglets_for(bytes)), segments.free_count());
+        let (mut dead, mut used) = (0, 0);
+        for (id, state) in segments.iter() {
+            match state {
+                State::Limbo => return true,
+                State::Closed | State::Cleaning => {
+                    dead += u64::from(segments.dead(id));
+                    used += u64::from(segments.used(id));
+                }
+                State::Free | State::Head | State::Damaged => {}
+            }
+        }
+        let seglet_bytes = self.log.seglet_bytes() as u64;
+        // What heads of survivors leave open, and what is not worth the copying.
+        let lost = used / CLEAN_GARBAGE_DIVISOR + (SURVIVOR_CLASSES as u64 + 1) * seglet_bytes;
+        if free < keep + least {
+            let short = (keep + least - free) * seglet_bytes;
+            return dead >= lost + short;
+        }
+        self.log.set_wanted(least as u32);
+        // Windows that somebody appends to are not evacuated.
+        let heads = (self.config.cores + SURVIVOR_CLASSES + 1) as u64 * self.log.window_bytes() as u64;
+        dead + (free - keep) * seglet_bytes >= lost + heads.min(self.log.bytes() / 8) + least * seglet_bytes
+    }
+
+    /// Whether a writer waits for seglets in one piece that cannot be had.
+    fn run_is_wanted(&self, keep: u64) -> bool {
+        let least = self.log.wanted();
+        if least == 0 {
+            return false;
+        }
+        let claim = Claim { least, most: least, keep, windows_kept: RESERVE_WINDOWS };
+        let segments = &self.log.segments;
+        let short = segments.free_count() < keep + u64::from(least);
+        if short || segments.can_take(claim) {
+            self.log.set_wanted(0);
+            return false;
+        }
+        true
+    }
+
+    /// Looks at all segments; those that are wholly dead go to limbo at once. Cost: 8 ns a segment and seglet.
+    fn weigh(&self, cleaner: &mut Cleaner, pressed: bool) -> Best {
+        let segments = &self.log.segments;
+        let mut best = Best { candidates: [(0.0, SegmentId(0)); CLEAN_SOURCES_MAX], count: 0 };
+        let now = self.log.clock();
+        let mut next = 0;
+        while next < segments.seglets() {
+            let id = SegmentId(next);
+            let state = segments.state(id);
+            next += 1;
+            if state != State::Closed {
+                continue;
+            }
+            let run = segments.run(id);
+            next = run.end;
+            let (used, dead) = (segments.used(id), segments.dead(id));
+            if dead == used {
+                self.send_to_limbo(cleaner, id);
+            } else if u64::from(dead) * CLEAN_GARBAGE_DIVISOR >= u64::from(used) {
+                let whole = f64::from(run.end - run.start) * self.log.seglet_bytes() as f64;
+                let live = f64::from(used - dead);
+                let age = now.saturating_sub(segments.born(id)) as f64 + 1.0;
+                let weight = if pressed { 1.0 } else { age.sqrt() };
+                best.offer((whole - live) * weight / (whole + live), id);
+            }
+        }
+        best
+    }
+
+    /// Takes up the best: one alone where memory is short and it brings seglets by itself, else as many as bring a
+    /// window's worth.
+    fn take_up(&self, cleaner: &mut Cleaner, best: &Best, pressed: bool) {
+        let segments = &self.log.segments;
+        let (mut used, mut dead) = (0, 0);
+        for &(_, id) in &best.candidates[..best.count] {
+            let (bytes, bytes_dead) = (u64::from(segments.used(id)), u64::from(segments.dead(id)));
+            (used, dead) = (used + bytes, dead + bytes_dead);
+            segments.set_state(id, State::Cleaning);
+            cleaner.chosen.push_back(Chosen { segment: id, again: false });
+            let run = segments.run(id);
+            let alone = pressed && self.log.seglets_for((bytes - bytes_dead) as usize) < run.end - run.start;
+            cleaner.level = if alone { Level::Compaction } else { Level::Combined };
+            if alone || dead >= self.log.window_bytes() as u64 / CLEAN_GAIN_DIVISOR {
+                break;
+            }
+        }
+        if cleaner.level == Level::Compaction && cleaner.chosen.len() > 1 {
+            cleaner.level = Level::Combined;
+        }
+        cleaner.price =
+            (used * PRICE_UNIT / dead.max(1)).clamp(PRICE_UNIT, CLEAN_GARBAGE_DIVISOR * PRICE_UNIT);
+        cleaner.chosen.make_contiguous().sort_unstable_by_key(|chosen| segments.born(chosen.segment));
+        let counter = match cleaner.level {
+            Level::Compaction => &self.cleaning.compactions,
+            Level::Combined | Level::Evacuation => &self.cleaning.combinations,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes up the window that has most to give, to make it one free run. Nobody may be appending to it.
+    fn choose_window(&self, cleaner: &mut Cleaner) -> bool {
+        let segments = &self.log.segments;
+        let seglets = segments.window_seglets();
+        let mut best: Option<(u64, u32)> = None;
+        for window in 0..segments.seglets() / seglets {
+            let (mut live, mut count, mut settled) = (0, 0, true);
+            for (id, state) in segments.within(window * seglets..(window + 1) * seglets) {
+                settled &= state == State::Closed;
+                count += 1;
+                live += u64::from(segments.used(id).saturating_sub(segments.dead(id)));
+            }
+            if settled && count > 0 && best.is_none_or(|(least, _)| live < least) {
+                best = Some((live, window));
+            }
+        }
+        let Some((live, window)) = best else { return false };
+        let bytes = self.log.window_bytes() as u64;
+        if live + bytes / CLEAN_GARBAGE_DIVISOR > bytes {
+            return false;
+        }
+        cleaner.window = Some((window, segments.withdraw(window)));
+        cleaner.level = Level::Evacuation;
+        for (id, _) in segments.within(window * seglets..(window + 1) * seglets) {
+            segments.set_state(id, State::Cleaning);
+            cleaner.chosen.push_back(Chosen { segment: id, again: false });
+        }
+        self.cleaning.evacuations.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Makes an evacuated window free when readers are gone. Returns whether it did.
+    pub(super) fn end_evacuation(&self, cleaner: &mut Cleaner) -> bool {
+        let Some((window, bits)) = cleaner.window else { return false };
+        let segments = &self.log.segments;
+        let seglets = segments.window_seglets();
+        let busy = |state| matches!(state, State::Cleaning | State::Limbo);
+        if segments.within(window * seglets..(window + 1) * seglets).any(|(_, state)| busy(state)) {
+            return false;
+        }
+        segments.restore(window, bits);
+        cleaner.window = None;
+        // What is left behind the survivors may be what was wanted; else the next window's go there.
+        if self.log.left(&cleaner.evacuated) >= self.log.wanted() {
+            self.log.close(&mut cleaner.evacuated);
+        }
+        true
+    }
+
+    /// Nothing could be copied to. What was chosen goes back, except from an evacuation, which waits for its room; where
+    /// nothing is on its way to become free, a window is evacuated.
+    pub(super) fn out_of_room(&self, cleaner: &mut Cleaner) {
+        if cleaner.level == Level::Evacuation {
+            return;
+        }
+        let begun = cleaner.source.take().map(|source| source.segment);
+        let back = begun.into_iter().chain(cleaner.chosen.drain(..).map(|chosen| chosen.segment));
+        back.for_each(|segment| self.log.segments.set_state(segment, State::Closed));
+        if cleaner.limbo.is_empty() && cleaner.window.is_none() {
+            self.choose_window(cleaner);
+        }
+    }
+
+    /// Which head the survivors of a segment go to.
+    pub(super) fn class_of(&self, generation: u32) -> usize {
+        (generation as usize).min(SURVIVOR_CLASSES - 1)
+    }
+
+    /// What survivors may take for an object of `bytes`, of a source that has so many live bytes.
+    pub(super) fn claim_of_survivors(&self, level: Level, live_bytes: usize, bytes: usize) -> Claim {
+        let window = self.log.segments.window_seglets();
+        let least = self.log.seglets_for(bytes);
+        let (most, windows_kept) = match level {
+            Level::Compaction => (self.log.seglets_for(live_bytes).min(window), RESERVE_WINDOWS),
+            Level::Combined => (window / SURVIVOR_RUN_DIVISOR, RESERVE_WINDOWS),
+            Level::Evacuation => (window, 0),
+        };
+        Claim { least, most: most.max(least), keep: 0, windows_kept }
+    }
+}
