@@ -13,8 +13,9 @@ use crate::sync::Ordering;
 const KINDS: u32 = 5;
 
 impl Core {
-    /// Does one bounded piece of background work: frees what readers have left, cleans a segment, grows an
-    /// index, removes what has expired, takes a retired table apart. A few microseconds, 20 where memory runs out. Returns whether there
+    /// Does one bounded piece of background work: frees what readers have left, cleans a segment, grows or shrinks an
+    /// index, removes what has expired, takes a retired table apart. A few microseconds, 20 where memory runs out. Returns
+    /// whether there
     /// is more to do now. Not under a pin, which would hold back what it frees.
     pub fn step(&self) -> bool {
         let store = &self.store;
@@ -45,6 +46,10 @@ impl Store {
         };
         let Some(table) = self.directory.listing(&pinned.pin).get(id) else { return true };
         pinned.grow(table, GROWTH_BUCKETS_PER_STEP);
+        // Objects may have gone on disappearing while it shrank.
+        if !table.index.is_growing(&pinned.pin) {
+            pinned.start_shrinking(table, 0);
+        }
         if table.index.is_growing(&pinned.pin) && !table.is_retired() {
             self.note_growing(table);
         }

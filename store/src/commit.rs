@@ -87,6 +87,8 @@ impl Pinned<'_> {
         } else {
             let stored = writes.iter().zip(&scratch.staged).filter(|(_, staged)| staged.is_some());
             stored.for_each(|(write, _)| self.help_growth(write.table));
+            let removed = writes.iter().filter(|write| write.value.is_none());
+            removed.for_each(|write| self.look_at_load(write.table));
         }
         committed
     }

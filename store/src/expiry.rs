@@ -115,6 +115,7 @@ impl Pinned<'_> {
         self.leave(table, object.key());
         drop(bucket);
         self.bury(table, location, object);
+        self.look_at_load(table);
         self.core.store.objects_expired.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -1,13 +1,13 @@
 //! The hash index of one table: hash → locations of objects, in hash order.
 //!
 //! ```text
-//!   current ─► generation (n buckets) ── next ─► generation (1.25 n buckets), only while the index grows
+//!   current ─► generation (n buckets) ── next ─► generation (1.25 n buckets, or fewer than n), while the size changes
 //!              [moved moved moved │ live live live ...]
 //!                           cursor ┘
 //! ```
 //!
-//! A bucket covers an equal share of the hashes: position = hash · n / 2^64. The index grows bucket by bucket: a
-//! step locks one old bucket, puts its entries into the next generation, marks it moved. A bucket that is not
+//! A bucket covers an equal share of the hashes: position = hash · n / 2^64. The index grows and shrinks bucket by
+//! bucket: a step locks one old bucket, puts its entries into the next generation, marks it moved. A bucket that is not
 //! moved is the only truth for its hashes, a moved one never changes again; so each hash has one owner at any
 //! time, and whoever meets a moved bucket goes on to the next generation. Pages behind the cursor are given back
 //! when no pin is older.

@@ -31,7 +31,7 @@ pub const WINDOWS_MIN: usize = 4;
 
 /// Overflow buckets behind one bucket before an insert is refused: a lookup reads at most this many lines.
 pub const CHAIN_BUCKETS_MAX: usize = 8;
-/// Overflow buckets a growth step may chain, since it must not fail where inserts were admitted.
+/// Overflow buckets a mover may chain, since it must not fail where inserts were admitted.
 pub const CHAIN_BUCKETS_HARD_MAX: usize = 64;
 /// Buckets of a new table: 256 bytes, since most tables of a thousand tenants are small.
 pub const BUCKETS_INITIAL: u64 = 4;
@@ -43,6 +43,18 @@ pub const LOAD_DENOMINATOR: u64 = 5;
 pub const GROWTH_DIVISOR: u64 = 4;
 /// The index grows at most by this factor at once, where inserts have run ahead of it.
 pub const GROWTH_FACTOR_MAX: u64 = 8;
+/// The index shrinks when it holds less than this share of what it may hold, in percent.
+pub const SHRINK_LOAD_PERCENT: u64 = 40;
+/// What a shrunk index has room for, in percent of what it holds: half as many more before it grows again, and two
+/// fifths less before it shrinks again, so that it does neither to and fro.
+pub const SHRINK_ROOM_PERCENT: u64 = 150;
+/// The index shrinks at most by this factor at once: crafted keys then fit the chains that a mover may make.
+pub const SHRINK_FACTOR_MAX: u64 = 4;
+/// An index shrinks after so many inserts and removals since it was found too large, as a divisor of its buckets: it may
+/// just have grown for a commit that is about to come again, and what growing cost is paid for by then.
+pub const SHRINK_PATIENCE_DIVISOR: u64 = 2;
+/// An index of so many buckets does not shrink: 4 KiB.
+pub const SHRINK_BUCKETS_MIN: u64 = 64;
 /// Buckets that an insert moves while the index grows: growth then ends long before it is due again.
 pub const GROWTH_BUCKETS_PER_INSERT: u64 = 2;
 /// Buckets that a background step moves.
@@ -57,8 +69,8 @@ pub const EXPIRY_REST_MS_MIN: u64 = 100;
 pub const EXPIRY_REST_MS_MAX: u64 = 10_000;
 /// A table rests this many times as long as a walk through it took, so that walks take a tenth of a core at most.
 pub const EXPIRY_REST_FACTOR: u64 = 9;
-/// Inserts of one core into one table between two looks at the table's load.
-pub const INSERTS_PER_LOAD_CHECK: u64 = 16;
+/// Inserts and removals of one core in one table between two looks at the table's load.
+pub const CHANGES_PER_LOAD_CHECK: u64 = 16;
 
 /// Keys of a leaf of an ordered table, beyond which it is split: copying one with 30-byte keys takes a tenth of a
 /// microsecond, and a scan finds dozens of keys side by side.
@@ -106,4 +118,9 @@ const _: () = assert!(VALUE_BYTES_MAX < 1 << 21);
 const _: () = assert!(SEGMENT_BYTES_MIN.is_power_of_two() && SEGMENT_BYTES_DEFAULT.is_power_of_two());
 const _: () = assert!(CHAIN_BUCKETS_MAX < CHAIN_BUCKETS_HARD_MAX);
 const _: () = assert!(2 * ORDERED_KEYS_FEW <= ORDERED_KEYS_MAX / 2);
+const _: () = assert!(SHRINK_LOAD_PERCENT * SHRINK_ROOM_PERCENT <= 60 * 100);
+// As many full chains as a bucket of the smaller index can get, with the two at its borders.
+const _: () =
+    assert!((SHRINK_FACTOR_MAX as usize + 2) * (CHAIN_BUCKETS_MAX + 1) <= CHAIN_BUCKETS_HARD_MAX + 1);
+const _: () = assert!(SHRINK_BUCKETS_MIN >= SHRINK_FACTOR_MAX * BUCKETS_INITIAL);
 const _: () = assert!(GROWTH_BUCKETS_PER_INSERT * LOAD_NUMERATOR > GROWTH_DIVISOR * LOAD_DENOMINATOR);

@@ -65,7 +65,16 @@ impl Pinned<'_> {
         table.index.start_growth(&self.pin, table.objects() + more, self.core.store.config.huge_pages)
     }
 
-    /// Moves a few buckets of a table whose index grows.
+    /// Makes the index of a table begin to shrink if that is due after so many changes more. Returns whether this call
+    /// did.
+    pub(crate) fn start_shrinking(&self, table: &Table, changes: u64) -> bool {
+        let objects = table.objects();
+        table.index.is_due_to_shrink(&self.pin, objects, changes)
+            && !table.is_retired()
+            && table.index.start_shrinking(&self.pin, objects, self.core.store.config.huge_pages)
+    }
+
+    /// Moves a few buckets of a table whose index grows or shrinks.
     pub(crate) fn grow(&self, table: &Table, buckets: u64) -> Growth {
         let store = &self.core.store;
         let hash_of = |location| crate::hash(store.log.object(location, &self.pin).key());

@@ -20,7 +20,8 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering};
 struct Shard {
     objects: AtomicU64,
     bytes: AtomicU64,
-    inserts: AtomicU64,
+    /// Inserts and removals.
+    changes: AtomicU64,
     expiring: AtomicU64,
 }
 
@@ -185,12 +186,12 @@ impl Table {
         !noted || self.expiry_is_due.swap(true, Ordering::AcqRel)
     }
 
-    /// Counts an insert of `core`; returns how many it has made.
+    /// Counts an insert or a removal of `core`; returns how many it has made.
     #[inline]
-    pub(crate) fn count_insert(&self, core: usize) -> u64 {
-        let inserts = self.shards[core].inserts.load(Ordering::Relaxed) + 1;
-        self.shards[core].inserts.store(inserts, Ordering::Relaxed);
-        inserts
+    pub(crate) fn count_change(&self, core: usize) -> u64 {
+        let changes = self.shards[core].changes.load(Ordering::Relaxed) + 1;
+        self.shards[core].changes.store(changes, Ordering::Relaxed);
+        changes
     }
 
     /// For the owner of the key's bucket: the version a key that is absent gets.

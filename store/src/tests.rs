@@ -9,6 +9,7 @@ mod model;
 mod ordered;
 mod quota;
 mod retirement;
+mod shrinking;
 mod speed;
 mod utilization;
 mod versions;

@@ -10,7 +10,7 @@ use crate::index::generation::Purpose;
 use crate::index::growth::NoMemory;
 use crate::index::locked::{LockedBucket, NoRoom, SlotPlace};
 use crate::limits::{
-    GROWTH_BUCKETS_PER_INSERT, GROWTH_BUCKETS_PER_STEP, INSERTS_PER_LOAD_CHECK, KEY_BYTES_MAX,
+    CHANGES_PER_LOAD_CHECK, GROWTH_BUCKETS_PER_INSERT, GROWTH_BUCKETS_PER_STEP, KEY_BYTES_MAX,
     RETRY_AFTER_US, VALUE_BYTES_MAX, VERSION_MAX,
 };
 use crate::log::Staged;
@@ -84,6 +84,7 @@ impl Pinned<'_> {
         self.leave(table, key);
         drop(bucket);
         self.bury(table, location, &object);
+        self.look_at_load(table);
         Ok((current != 0).then_some(current))
     }
 
@@ -218,18 +219,27 @@ impl Pinned<'_> {
         }
     }
 
-    /// After an insert: looks at the table's load now and then, and moves a few buckets while it grows.
+    /// After an insert: looks at the table's load now and then, and moves a few buckets while the index grows or
+    /// shrinks.
     #[inline]
     pub(crate) fn help_growth(&self, table: &Table) {
-        let inserts = table.count_insert(self.core.index);
-        if inserts.is_multiple_of(INSERTS_PER_LOAD_CHECK)
-            && table.index.is_overloaded(&self.pin, table.objects())
-            && self.start_growth(table, 0) == Ok(true)
-        {
-            self.core.store.note_growing(table);
-        }
+        self.look_at_load(table);
         if table.index.is_growing(&self.pin) {
             self.grow(table, GROWTH_BUCKETS_PER_INSERT);
+        }
+    }
+
+    /// After an insert or a removal: sees now and then whether the index has the right size. What follows is done by
+    /// inserts and by background steps.
+    #[inline]
+    pub(crate) fn look_at_load(&self, table: &Table) {
+        if !table.count_change(self.core.index).is_multiple_of(CHANGES_PER_LOAD_CHECK) {
+            return;
+        }
+        let overloaded = table.index.is_overloaded(&self.pin, table.objects());
+        let grows = overloaded && self.start_growth(table, 0) == Ok(true);
+        if grows || self.start_shrinking(table, CHANGES_PER_LOAD_CHECK) {
+            self.core.store.note_growing(table);
         }
     }
 

@@ -17,7 +17,7 @@ use crate::epoch::EpochPin;
 use crate::index::bucket::{BUCKET_BYTES, Bucket, overflow_of, with_overflow};
 use crate::limits::{CHAIN_BUCKETS_HARD_MAX, CHAIN_BUCKETS_MAX};
 use crate::memory::Mapping;
-use crate::sync::{AtomicPtr, AtomicU64, Exclusive, Ordering};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, Exclusive, Ordering};
 
 /// Smaller generations do with ordinary pages.
 const HUGE_GENERATION_BYTES_MIN: usize = 4 << 20;
@@ -27,7 +27,7 @@ const HUGE_GENERATION_BYTES_MIN: usize = 4 << 20;
 pub(crate) enum Purpose {
     /// A new object: may be refused.
     Insert,
-    /// Growth: has room for whatever was admitted.
+    /// Growth, or the opposite: has room for whatever was admitted.
     Move,
 }
 
@@ -60,6 +60,10 @@ pub(crate) struct Generation {
     insert_overflow_max: u32,
     overflow_max: u32,
     overflow_pool: Exclusive<OverflowPool>,
+    /// Whether a mover has made a chain that is longer than inserts may make one.
+    long_chain: AtomicBool,
+    /// Inserts and removals that found it too large.
+    underloaded_changes: AtomicU64,
 }
 
 impl Generation {
@@ -82,6 +86,8 @@ impl Generation {
             insert_overflow_max,
             overflow_max,
             overflow_pool: Exclusive::new(OverflowPool { used: 0, free: 0 }),
+            long_chain: AtomicBool::new(false),
+            underloaded_changes: AtomicU64::new(0),
         })
     }
 
@@ -137,11 +143,11 @@ impl Generation {
         self.memory.get(position as usize)
     }
 
-    /// The generation that this one grows into.
+    /// The generation that this one grows or shrinks into.
     #[inline]
     pub(crate) fn next<'p>(&self, _pin: &'p EpochPin<'_>) -> Option<&'p Generation> {
         // SAFETY: the next generation is freed through the reclaimer only, after every pin that could have come
-        // here; null where the index does not grow.
+        // here; null where the index keeps its size.
         unsafe { self.next.load(Ordering::Acquire).as_ref() }
     }
 
@@ -152,7 +158,7 @@ impl Generation {
     /// For the mover, once.
     pub(crate) fn set_next(&self, next: Box<Generation>) {
         let before = self.next.swap(Box::into_raw(next), Ordering::AcqRel);
-        assert!(before.is_null(), "a generation grows once");
+        assert!(before.is_null(), "a generation is left once");
     }
 
     /// The overflow bucket of that number; `None` for 0.
@@ -195,6 +201,21 @@ impl Generation {
             bucket.set_control(with_overflow(0, pool.free));
             pool.free = number;
         }
+    }
+
+    /// Counts `changes` that found it too large; returns how many have.
+    pub(crate) fn count_underloaded(&self, changes: u64) -> u64 {
+        self.underloaded_changes.fetch_add(changes, Ordering::Relaxed) + changes
+    }
+
+    /// For the mover: a chain is longer than inserts may make one.
+    pub(crate) fn note_long_chain(&self) {
+        self.long_chain.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there was ever such a chain: merged with its neighbours it could get too long to be read.
+    pub(crate) fn has_long_chain(&self) -> bool {
+        self.long_chain.load(Ordering::Relaxed)
     }
 
     /// The memory of the buckets `from..to`, to be given back.

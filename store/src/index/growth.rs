@@ -1,4 +1,8 @@
-//! Growing the index in place, a few buckets at a time, and taking it apart when its table is retired.
+//! Growing and shrinking the index in place, a few buckets at a time, and taking it apart when its table is retired.
+//!
+//! Both ways the entries move to a next generation, of another size, in the order of their hashes; only who decides
+//! that it is due, and for what size, differs. Between the sizes at which it grows and shrinks lies enough that
+//! neither follows from the other.
 //!
 //! One mover at a time, by a lock that is only tried. A step locks an old bucket, then tries to lock the (mostly two
 //! or three) buckets of the next generation that its hashes fall into; where one is taken it gives up until the next
@@ -9,24 +13,27 @@ use crate::epoch::EpochPin;
 use crate::index::generation::{Generation, Purpose};
 use crate::index::locked::LockedBucket;
 use crate::index::{Index, Location};
-use crate::limits::{GROWTH_DIVISOR, GROWTH_FACTOR_MAX, LOAD_DENOMINATOR, LOAD_NUMERATOR};
+use crate::limits::{
+    GROWTH_DIVISOR, GROWTH_FACTOR_MAX, LOAD_DENOMINATOR, LOAD_NUMERATOR, SHRINK_BUCKETS_MIN,
+    SHRINK_FACTOR_MAX, SHRINK_LOAD_PERCENT, SHRINK_PATIENCE_DIVISOR, SHRINK_ROOM_PERCENT,
+};
 use crate::memory::HUGE_PAGE_BYTES;
 use crate::reclaim::{Garbage, Reclaimer, Retired};
 use crate::sync::Ordering;
 
 /// Buckets whose memory is given back together.
 const BUCKETS_PER_GIVE_BACK: u64 = (HUGE_PAGE_BYTES / crate::index::bucket::BUCKET_BYTES) as u64;
-/// Buckets of the next generation that the hashes of one bucket can fall into.
+/// Buckets of the next generation that the hashes of one bucket can fall into: most where it grows.
 const OVERLAP_MAX: usize = GROWTH_FACTOR_MAX as usize + 2;
 
-/// How a step of growth ended.
+/// How a step of moving ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Growth {
     /// There is more to move.
     Unfinished,
     /// Somebody else is at it, or has locked what must be moved next.
     Busy,
-    /// The index does not grow.
+    /// The index keeps its size.
     Idle,
 }
 
@@ -40,6 +47,17 @@ impl Index {
         let Some(current) = self.current(pin) else { return false };
         let buckets = current.next(pin).unwrap_or(current).buckets();
         objects.saturating_mul(LOAD_DENOMINATOR) > buckets * LOAD_NUMERATOR
+    }
+
+    /// Whether the index, or what it becomes, is so much larger than `objects` need that it should shrink, and has been
+    /// for long: `changes` is how many inserts and removals this look stands for.
+    pub(crate) fn is_due_to_shrink(&self, pin: &EpochPin<'_>, objects: u64, changes: u64) -> bool {
+        let Some(current) = self.current(pin) else { return false };
+        let generation = current.next(pin).unwrap_or(current);
+        let buckets = generation.buckets();
+        buckets > SHRINK_BUCKETS_MIN
+            && objects.saturating_mul(LOAD_DENOMINATOR * 100) < buckets * LOAD_NUMERATOR * SHRINK_LOAD_PERCENT
+            && generation.count_underloaded(changes) >= buckets / SHRINK_PATIENCE_DIVISOR
     }
 
     /// Whether buckets wait to be moved.
@@ -69,6 +87,26 @@ impl Index {
         self.set_charge(next.bytes() + current.overflow_bytes());
         current.set_next(Box::new(next));
         Ok(true)
+    }
+
+    /// Makes a smaller next generation with some room for more than `objects`, unless there is a next one. Returns
+    /// whether this call did: not where the system has no memory for it, and not where crafted keys have made chains
+    /// that must not get longer.
+    pub(crate) fn start_shrinking(&self, pin: &EpochPin<'_>, objects: u64, huge_pages: bool) -> bool {
+        let Some(_mover) = self.mover.try_lock() else { return false };
+        let Some(current) = self.current(pin) else { return false };
+        if !current.next_pointer().is_null() || current.has_long_chain() {
+            return false;
+        }
+        let needed = (objects * LOAD_DENOMINATOR * SHRINK_ROOM_PERCENT).div_ceil(LOAD_NUMERATOR * 100) + 1;
+        let buckets = needed.max(current.buckets().div_ceil(SHRINK_FACTOR_MAX));
+        if buckets >= current.buckets() {
+            return false;
+        }
+        let Ok(next) = Generation::new(buckets, Some(current), huge_pages) else { return false };
+        // What it takes shrinks as buckets are moved; what counts does when all are.
+        current.set_next(Box::new(next));
+        true
     }
 
     /// Moves up to `buckets` buckets to the next generation.

@@ -124,6 +124,9 @@ impl<'p> LockedBucket<'p> {
                 if length >= purpose.chain_max() {
                     return Err(NoRoom);
                 }
+                if length >= Purpose::Insert.chain_max() {
+                    self.generation.note_long_chain();
+                }
                 next = self.generation.take_overflow(purpose).ok_or(NoRoom)?;
                 self.changed = true;
                 self.set_overflow_of(overflow, next);

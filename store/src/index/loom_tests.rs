@@ -12,6 +12,9 @@ use crate::sync::AtomicU64;
 
 /// A hash in the lower half, so in the first of two buckets.
 const HASH: u64 = 0x1111_2222_3333_4444;
+/// A hash in the upper half, with a tag of its own.
+const HIGH: u64 = (HASH | 1 << 63) + 1;
+const UPPER: usize = 24;
 const FIRST: usize = 8;
 const SECOND: usize = 16;
 
@@ -23,8 +26,12 @@ struct Bed {
 
 impl Bed {
     fn new() -> Arc<Bed> {
+        Self::with_buckets(1)
+    }
+
+    fn with_buckets(buckets: u64) -> Arc<Bed> {
         let epochs = Arc::new(Epochs::new(2));
-        let index = Index::new(1, Arc::new(AtomicU64::new(0))).expect("memory for one bucket");
+        let index = Index::new(buckets, Arc::new(AtomicU64::new(0))).expect("memory for a few buckets");
         Arc::new(Bed { index, reclaimer: Reclaimer::new(Arc::clone(&epochs)), epochs })
     }
 
@@ -50,6 +57,13 @@ impl Bed {
     fn grow(&self, pin: &EpochPin<'_>) {
         self.index.start_growth(pin, 0, false).expect("memory for two buckets");
         self.index.grow(pin, 2, &self.reclaimer, |_| HASH, |_| {});
+    }
+
+    /// From two buckets to one, with `HASH` in the lower one and `HIGH` in the upper one.
+    fn shrink(&self, pin: &EpochPin<'_>) {
+        self.index.start_shrinking(pin, 0, false);
+        let hash_of = |location: Location| if location.offset() == UPPER { HIGH } else { HASH };
+        self.index.grow(pin, 3, &self.reclaimer, hash_of, |_| {});
     }
 }
 
@@ -112,6 +126,41 @@ fn loom_a_replacement_is_not_lost_while_the_index_grows() {
         bed.grow(&local.pin());
         writer.join().expect("the writer does not panic");
         assert_eq!(bed.find(&local.pin(), HASH), Some(SECOND));
+    });
+}
+
+#[test]
+fn loom_entries_are_found_while_the_index_shrinks() {
+    explore(|| {
+        let bed = Bed::with_buckets(2);
+        let local = bed.local(0);
+        bed.insert(&local.pin(), HASH, FIRST);
+        bed.insert(&local.pin(), HIGH, UPPER);
+        let reader = beside(&bed, |bed, pin| {
+            assert_eq!(bed.find(pin, HIGH), Some(UPPER));
+            assert_eq!(bed.find(pin, HASH), Some(FIRST));
+        });
+        bed.shrink(&local.pin());
+        assert_eq!(bed.find(&local.pin(), HIGH), Some(UPPER));
+        reader.join().expect("the reader does not panic");
+    });
+}
+
+#[test]
+fn loom_a_replacement_is_not_lost_while_the_index_shrinks() {
+    explore(|| {
+        let bed = Bed::with_buckets(2);
+        let local = bed.local(0);
+        bed.insert(&local.pin(), HASH, FIRST);
+        bed.insert(&local.pin(), HIGH, UPPER);
+        let writer = beside(&bed, |bed, pin| {
+            bed.replace(pin, HASH, SECOND);
+            assert_eq!(bed.find(pin, HASH), Some(SECOND));
+        });
+        bed.shrink(&local.pin());
+        writer.join().expect("the writer does not panic");
+        assert_eq!(bed.find(&local.pin(), HASH), Some(SECOND));
+        assert_eq!(bed.find(&local.pin(), HIGH), Some(UPPER));
     });
 }
 

@@ -7,6 +7,7 @@ use super::generation::Purpose;
 use super::growth::Growth;
 use super::{Index, Location};
 use crate::epoch::{EpochPin, Epochs, LocalEpoch};
+use crate::limits::SHRINK_BUCKETS_MIN;
 use crate::reclaim::Reclaimer;
 use crate::sync::{AtomicU64, Ordering};
 use crate::tests::{budget, seed};
@@ -85,6 +86,73 @@ fn every_entry_is_found_at_each_step_of_growth() {
 }
 
 #[test]
+fn every_entry_is_found_at_each_step_of_shrinking() {
+    let mut random = fastrand::Rng::with_seed(seed("every_entry_is_found_at_each_step_of_shrinking"));
+    let objects = if cfg!(miri) { 60 } else { 800 };
+    let bed = Bed::new(objects as u64 * 2, (0..objects).map(|_| random.u64(..)).collect());
+    let local = LocalEpoch::new(Arc::clone(&bed.epochs), 0);
+    let pin = local.pin();
+    assert!((0..objects).all(|wanted| bed.insert(&pin, wanted)));
+    let mut present: Vec<usize> = (0..objects).collect();
+    while bed.index.start_shrinking(&pin, present.len() as u64, false) {
+        let before = bed.index.current(&pin).expect("it is there").buckets();
+        loop {
+            // Some are removed and others come while it shrinks.
+            let removed = present.swap_remove(random.usize(0..present.len()));
+            bed.remove(&pin, removed);
+            let moved = bed.grow(&pin, 1);
+            assert!(present.iter().all(|&wanted| bed.find(&pin, wanted)));
+            assert!(!bed.find(&pin, removed));
+            if random.bool() && bed.insert(&pin, removed) {
+                present.push(removed);
+            }
+            if moved == Growth::Idle || present.len() < 20 {
+                break;
+            }
+        }
+        while bed.grow(&pin, 8) != Growth::Idle {}
+        assert!(bed.index.current(&pin).expect("it is there").buckets() < before);
+    }
+    assert!(present.iter().all(|&wanted| bed.find(&pin, wanted)));
+    assert!(bed.index.bytes() < objects as u64 * 64, "the memory of the larger ones does not count any more");
+}
+
+#[test]
+fn an_index_that_has_grown_is_not_due_to_shrink_nor_the_other_way_round() {
+    let bed = Bed::new(1, Vec::new());
+    let local = LocalEpoch::new(Arc::clone(&bed.epochs), 0);
+    let pin = local.pin();
+    let settle = || while bed.grow(&pin, 64) != Growth::Idle {};
+    for objects in (0..80).chain((0..80).rev()).map(|step| 500 * step) {
+        if bed.index.is_overloaded(&pin, objects) {
+            assert_eq!(bed.index.start_growth(&pin, objects, false), Ok(true));
+            settle();
+            assert!(!bed.index.is_due_to_shrink(&pin, objects, u64::from(u32::MAX)), "{objects} objects");
+        }
+        if bed.index.is_due_to_shrink(&pin, objects, 500) && bed.index.start_shrinking(&pin, objects, false) {
+            settle();
+            assert!(!bed.index.is_overloaded(&pin, objects + objects / 3), "{objects} objects");
+        }
+    }
+    assert!(bed.index.current(&pin).expect("it is there").buckets() < 8 * SHRINK_BUCKETS_MIN);
+}
+
+#[test]
+fn an_index_that_has_grown_for_what_is_to_come_waits_for_it() {
+    let bed = Bed::new(1, Vec::new());
+    let local = LocalEpoch::new(Arc::clone(&bed.epochs), 0);
+    let pin = local.pin();
+    for _ in 0..4 {
+        let _ = bed.index.start_growth(&pin, 4096, false);
+        while bed.grow(&pin, 64) != Growth::Idle {}
+    }
+    let buckets = bed.index.current(&pin).expect("it is there").buckets();
+    assert!(buckets >= 787 && !bed.index.is_due_to_shrink(&pin, 3, 0));
+    assert!(!bed.index.is_due_to_shrink(&pin, 3, buckets / 2 - 16));
+    assert!(bed.index.is_due_to_shrink(&pin, 3, 16));
+}
+
+#[test]
 fn a_bucket_is_a_range_of_hashes_at_any_size() {
     let bed = Bed::new(1, vec![0, u64::MAX]);
     let local = LocalEpoch::new(Arc::clone(&bed.epochs), 0);
@@ -137,8 +205,31 @@ fn crafted_hashes_survive_growth() {
         bed.grow_whole(&pin);
         assert!((0..126).all(|wanted| bed.find(&pin, wanted)));
     }
+    // Chains that growth has made longer than inserts may are not merged with others.
+    let shrinks = || bed.index.start_shrinking(&pin, 126, false);
+    assert!(!bed.index.current(&pin).expect("it is there").has_long_chain() || !shrinks());
     (0..126).for_each(|wanted| bed.remove(&pin, wanted));
     assert!((0..126).all(|wanted| !bed.find(&pin, wanted)));
+}
+
+#[test]
+fn full_chains_of_crafted_hashes_survive_shrinking() {
+    // As many hashes as a chain of inserts takes in each of four neighbouring buckets, which become one.
+    let width = 1_u64 << 58;
+    let hashes = (4..8_u64).flat_map(|bucket| (0..63).map(move |number| bucket * width + number));
+    let bed = Bed::new(64, hashes.collect());
+    let local = LocalEpoch::new(Arc::clone(&bed.epochs), 0);
+    let pin = local.pin();
+    let all = || 0..bed.hashes.len();
+    assert!(all().all(|wanted| bed.insert(&pin, wanted)));
+    assert!(bed.index.start_shrinking(&pin, 0, false));
+    while bed.grow(&pin, 1) == Growth::Unfinished {
+        assert!(all().all(|wanted| bed.find(&pin, wanted)));
+    }
+    assert!(!bed.index.is_growing(&pin) && all().all(|wanted| bed.find(&pin, wanted)));
+    assert!(!bed.index.start_shrinking(&pin, 0, false), "chains as long as these are not merged again");
+    bed.grow_whole(&pin);
+    assert!(all().all(|wanted| bed.find(&pin, wanted)));
 }
 
 #[test]
