@@ -101,8 +101,8 @@ impl Server {
 
     /// A connection of the administrator.
     pub fn admin(&self) -> Admin {
-        let config = ClientConfig::default();
-        Admin::connect(&self.address.to_string(), &self.admin_secret(), config).expect("the admin is let in")
+        Admin::connect(&self.address.to_string(), &self.admin_secret(), patient())
+            .expect("the admin is let in")
     }
 
     /// Creates a tenant.
@@ -113,7 +113,7 @@ impl Server {
 
     /// A client of a tenant.
     pub fn client(&self, tenant: &Tenant) -> Client {
-        Client::connect(&self.address.to_string(), &tenant.name, &tenant.secret)
+        Client::connect_with(&self.address.to_string(), &tenant.name, &tenant.secret, patient())
             .expect("the tenant is let in")
     }
 
@@ -232,6 +232,17 @@ fn spawn(directory: &Path, settings: &Settings, listen: SocketAddr) -> io::Resul
 fn ready_address(path: &Path) -> Option<SocketAddr> {
     let line = fs::read_to_string(path).ok()?;
     line.split_whitespace().find_map(|word| word.strip_prefix("tcp="))?.parse().ok()
+}
+
+/// Settings of a client that gives up after [`PATIENCE`] at the earliest, so that a loaded machine passes.
+pub fn patient() -> ClientConfig {
+    ClientConfig {
+        call_timeout: PATIENCE,
+        connect_timeout: PATIENCE,
+        admin_timeout: PATIENCE,
+        install_timeout: 10 * PATIENCE,
+        ..ClientConfig::default()
+    }
 }
 
 /// The path of one of our programs, which are built at the first call.
