@@ -135,6 +135,11 @@ pub enum AdminRequest<'a> {
         /// Traces behind this one; `u64::MAX` for those to come.
         after: u64,
     },
+    /// Ends the tracing of an extension's invocations, if they are traced: empty.
+    ExtensionTracesEnd {
+        /// Its name, or `owner/name` of one that is granted.
+        name: &'a str,
+    },
     /// Reads the counters that the caller may see: a `Vec` of [`crate::Statistic`].
     Statistics {
         /// Those of this tenant; `None` for all, which to a tenant are its own.
@@ -201,6 +206,7 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::ExtensionPromote { .. } => opcode::EXTENSION_PROMOTE,
             AdminRequest::ExtensionLogs { .. } => opcode::EXTENSION_LOGS,
             AdminRequest::ExtensionTraces { .. } => opcode::EXTENSION_TRACES,
+            AdminRequest::ExtensionTracesEnd { .. } => opcode::EXTENSION_TRACES_END,
             AdminRequest::Statistics { .. } => opcode::STATISTICS,
             AdminRequest::SessionList => opcode::SESSION_LIST,
             AdminRequest::SessionRevoke { .. } => opcode::SESSION_REVOKE,
@@ -235,6 +241,7 @@ impl<'a> AdminRequest<'a> {
             | AdminRequest::TableOpen { name }
             | AdminRequest::ExtensionDescribe { name }
             | AdminRequest::ExtensionPromote { name }
+            | AdminRequest::ExtensionTracesEnd { name }
             | AdminRequest::ExtensionResolve { name } => writer.text(name),
             AdminRequest::TenantLimits { name } => writer.text(name.unwrap_or_default()),
             AdminRequest::TenantLimitsSet { name, changes } => {
@@ -320,17 +327,9 @@ impl<'a> AdminRequest<'a> {
                 AdminRequest::ExtensionPin { name: reader.name()?, version: reader.u32()? }
             }
             opcode::EXTENSION_PROMOTE => AdminRequest::ExtensionPromote { name: reader.name()? },
-            opcode::EXTENSION_TRACES => {
-                let (name, named, function) = (reader.qualified_name()?, reader.flag()?, reader.u32()?);
-                if !named && function != 0 {
-                    return Err(Status::Malformed);
-                }
-                AdminRequest::ExtensionTraces {
-                    name,
-                    function: named.then_some(function),
-                    slower_than_us: reader.u64()?,
-                    after: reader.u64()?,
-                }
+            opcode::EXTENSION_TRACES => read_traces(&mut reader)?,
+            opcode::EXTENSION_TRACES_END => {
+                AdminRequest::ExtensionTracesEnd { name: reader.qualified_name()? }
             }
             opcode::EXTENSION_LOGS => AdminRequest::ExtensionLogs {
                 name: reader.qualified_name()?,
@@ -357,4 +356,13 @@ impl<'a> AdminRequest<'a> {
         reader.finish()?;
         Ok(request)
     }
+}
+
+fn read_traces<'a>(reader: &mut BodyReader<'a>) -> Result<AdminRequest<'a>, Status> {
+    let (name, named, function) = (reader.qualified_name()?, reader.flag()?, reader.u32()?);
+    if !named && function != 0 {
+        return Err(Status::Malformed);
+    }
+    let (function, slower_than_us, after) = (named.then_some(function), reader.u64()?, reader.u64()?);
+    Ok(AdminRequest::ExtensionTraces { name, function, slower_than_us, after })
 }
