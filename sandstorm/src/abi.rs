@@ -129,6 +129,8 @@ pub struct RawReply {
     pub capacity: usize,
     /// The most bytes that were written before some of them were dropped; 0 when none were.
     pub highest: usize,
+    /// How many bytes it would have had with the latest ones that did not fit; 0 when all did.
+    pub asked: usize,
 }
 
 impl RawReply {

@@ -95,7 +95,7 @@ impl<O> Slot<O> {
                 context: ptr::null_mut(),
                 key: nothing,
                 arguments: nothing,
-                reply: RawReply { address: ptr::null_mut(), bytes: 0, capacity: 0, highest: 0 },
+                reply: RawReply { address: ptr::null_mut(), bytes: 0, capacity: 0, highest: 0, asked: 0 },
                 future: ptr::null_mut(),
                 table: 0,
                 reserved: 0,
@@ -179,7 +179,7 @@ impl<O> Slot<O> {
         let (arena, writes) = unsafe { (self.room.arena(arena_bytes), self.room.writes()) };
         let reply = self.room.reply();
         self.arena = arena;
-        self.call.reply = RawReply { address: reply, bytes: 0, capacity: reply_bytes, highest: 0 };
+        self.call.reply = RawReply { address: reply, bytes: 0, capacity: reply_bytes, highest: 0, asked: 0 };
         self.call.future = ptr::null_mut();
         if let Some(extension) = &self.extension {
             self.access.begin(extension, self.mode, writes, reply);
