@@ -163,6 +163,24 @@ pub const UNCOUNTED_RECORD_BYTES: usize = 64 << 10;
 /// How long a record that has no room waits for others to end, in milliseconds; then its stream is closed.
 pub const RECORD_ROOM_MS: u64 = 10_000;
 
+/// Bytes of answers to tenants that are made or not taken yet on all streams together, shared as those of records are.
+/// Counted is from when a request is handed to a worker, as the longest that its answer may be: some 120 of one tenant
+/// alone, where each client has one under way.
+pub const ANSWERS_BYTES_MAX: usize = 256 << 20;
+
+/// Bytes of the longest answer to a data request: a reply or a value, with its head.
+pub const ANSWER_BYTES_MAX: usize = wire::limits::REPLY_BYTES_MAX + 64;
+
+/// How long a request whose answer has no room waits for others, in milliseconds, before it is held off.
+pub const ANSWER_ROOM_MS: u64 = 1_000;
+
+/// After how long who was held off so is told to come again, in microseconds.
+pub const ANSWER_ROOM_RETRY_US: u32 = 250_000;
+
+/// Bytes of answers that the kernel keeps of one stream for a peer that takes none; a long answer passes in pieces of
+/// that. Enough for some 100 MB/s at a round trip of a millisecond.
+pub const UNTAKEN_BYTES: usize = 128 << 10;
+
 /// Wrong secrets and tokens that one source prefix may send at once over streams.
 pub const ATTEMPTS_BURST: u32 = 64;
 
@@ -334,6 +352,8 @@ const _: () = assert!(SESSIONS_PER_TENANT_MAX <= SESSIONS_MAX);
 const _: () = assert!(TENANT_STREAMS_MAX + STREAMS_RESERVE <= STREAMS_MAX);
 const _: () = assert!(STREAMS_MAX * UNCOUNTED_RECORD_BYTES <= RECORDS_BYTES_MAX / 2);
 const _: () = assert!(wire::limits::INSTALL_BODY_BYTES_MAX * 8 < RECORDS_BYTES_MAX);
+const _: () = assert!(ANSWER_BYTES_MAX * 8 < ANSWERS_BYTES_MAX && ANSWER_BYTES_MAX > UNCOUNTED_RECORD_BYTES);
+const _: () = assert!(ANSWER_BYTES_MAX >= wire::limits::VALUE_BYTES_MAX + 64);
 const _: () = assert!(METRICS_CONNECTIONS_MAX * DESCRIPTORS_PER_STREAM < DESCRIPTORS_BESIDE_STREAMS);
 const _: () = assert!(
     AUDIT_ENTRIES_READ_MAX as usize * (AUDIT_ACT_BYTES_MAX + 2 * NAME_BYTES_MAX + 256)

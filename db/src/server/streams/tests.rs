@@ -10,7 +10,7 @@ use net::{Stream, StreamCloser};
 
 use super::{Census, Counts, Holder, NoPlace, Place, Streams};
 use crate::config::StreamLimits;
-use crate::limits::{RECORDS_BYTES_MAX, STREAMS_LEAVING_MAX, UNCOUNTED_RECORD_BYTES};
+use crate::limits::{ANSWERS_BYTES_MAX, RECORDS_BYTES_MAX, STREAMS_LEAVING_MAX, UNCOUNTED_RECORD_BYTES};
 use crate::server::refusal::SourcePrefix;
 use crate::tenant::TenantId;
 
@@ -227,6 +227,24 @@ fn a_tenant_that_stalls_in_large_records_has_room_for_some_and_leaves_room_for_o
     let _held = ann.room_for(half, Duration::ZERO).expect("all was given back");
     streams.close_all();
     assert!(ann.room_for(half, PATIENCE).is_none(), "nobody waits when all is over");
+}
+
+#[test]
+fn room_of_an_answer_that_turns_out_short_is_free_at_once_and_apart_from_that_of_records() {
+    let (streams, listener) = (Streams::new(LIMITS), listener());
+    let place = streams.enter(connection(&listener).1, prefix(1), Duration::ZERO).expect("a place");
+    place.take(Holder::Tenant(TenantId(1))).expect("within the limits");
+    let _record = place.room_for(RECORDS_BYTES_MAX / 2, Duration::ZERO).expect("half of all");
+    let half = ANSWERS_BYTES_MAX / 2;
+    for kept in [0, UNCOUNTED_RECORD_BYTES, half / 2] {
+        let mut room = place.room_for_answer(half, Duration::ZERO).expect("half of all");
+        assert!(place.room_for_answer(half / 2, Duration::ZERO).is_none());
+        room.shrink_to(kept);
+        let rest = if kept == half / 2 { half / 2 } else { half };
+        assert!(place.room_for_answer(rest, Duration::ZERO).is_some(), "beside {kept}");
+        assert!(place.room_for_answer(rest + 1, Duration::ZERO).is_none(), "beside {kept}");
+    }
+    assert!(place.room_for_answer(half, Duration::ZERO).is_some(), "all was given back");
 }
 
 #[test]
