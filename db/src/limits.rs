@@ -193,6 +193,9 @@ pub const REFUSALS_BURST: u32 = 256;
 /// `BadToken` frames that one source prefix gets per second from one worker.
 pub const REFUSALS_PER_SECOND: u32 = 256;
 
+/// Sessions that have ended whose tokens a worker still knows, to tell what comes late from guesses: some 30 bytes each.
+pub const ENDED_SESSIONS_REMEMBERED: usize = 4096;
+
 /// Source prefixes (/24 of IPv4, /48 of IPv6) that are told apart; more share a bucket.
 pub const SOURCE_BUCKETS: usize = 256;
 

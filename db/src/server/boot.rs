@@ -123,13 +123,7 @@ impl Server {
         let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
         let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
         let (administrator, nobody) = secrets(config)?;
-        let store = Store::new(store::Config {
-            memory_bytes: config.memory_bytes,
-            segment_bytes: config.segment_bytes,
-            cores: config.cores,
-            huge_pages: config.huge_pages,
-        })
-        .map_err(|error| BootError::new("cannot make the store", error))?;
+        let store = make_store(config)?;
         let accounts = Accounts::over(config.cores);
         let registry = Registry::open_with(prepare, accounts.clone())
             .map_err(|error| BootError::new("cannot open the registry of extensions", error))?;
@@ -155,6 +149,7 @@ impl Server {
             streams,
             attempts: Mutex::new(RefusalLimit::new(ATTEMPTS)),
             sessions: Mutex::default(),
+            ended: Mutex::default(),
             tables: Mutex::default(),
             grants: Mutex::default(),
             traced: Mutex::default(),
@@ -316,4 +311,14 @@ fn start_watchdog(neighbours: &Arc<Neighbours>, clock: Clock) -> Result<Watchdog
     let neighbours = Arc::clone(neighbours);
     Watchdog::start(move || neighbours.help_the_absent(clock.now_us()))
         .map_err(|error| BootError::new("cannot start the watchdog", error))
+}
+
+fn make_store(config: &Config) -> Result<Arc<Store>, BootError> {
+    Store::new(store::Config {
+        memory_bytes: config.memory_bytes,
+        segment_bytes: config.segment_bytes,
+        cores: config.cores,
+        huge_pages: config.huge_pages,
+    })
+    .map_err(|error| BootError::new("cannot make the store", error))
 }

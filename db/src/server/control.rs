@@ -15,6 +15,7 @@ use wire::Status;
 use wire::reply::Throttled;
 
 use super::change::{Change, ChangeSender, broadcast};
+use super::ended::Ended;
 use super::grant::Grant;
 use super::homes::{Homes, Look, Move};
 use super::refusal::RefusalLimit;
@@ -147,6 +148,8 @@ pub struct Control {
     pub attempts: Mutex<RefusalLimit>,
     /// Open sessions by token.
     pub sessions: Mutex<HashMap<u64, OpenSession>>,
+    /// Sessions that were open.
+    pub ended: Mutex<Ended>,
     /// Tables of all tenants.
     pub tables: Mutex<TableNames>,
     /// What tenants have granted each other.
@@ -226,6 +229,7 @@ impl Control {
         let Some(open) = lock(&self.sessions).get(&token).cloned() else { return Ok(()) };
         open.session.close();
         self.tell(&Change::SessionClosed(token))?;
+        lock(&self.ended).note(token);
         lock(&self.sessions).remove(&token);
         Ok(())
     }
