@@ -111,7 +111,7 @@ pub const EXTENSION_VERSIONS_KEPT_MAX: usize = 5;
 /// Bytes of the name of a tenant, table or extension: the protocol's limit.
 pub const NAME_BYTES_MAX: usize = wire::limits::NAME_BYTES_MAX;
 
-/// Streams at a time, each served by a control thread. Fewer if the process may open fewer files.
+/// Streams at a time, each served by a control thread. Fewer if the process may open fewer files or have fewer threads.
 pub const STREAMS_MAX: usize = 2048;
 
 /// Streams of one tenant, so that no tenant takes all of them. A session does without a stream while it moves
@@ -136,6 +136,9 @@ pub const DESCRIPTORS_PER_CORE: usize = 8;
 
 /// Descriptors of everything else: readers of metrics, metadata, pipes of compilers, libraries being opened.
 pub const DESCRIPTORS_BESIDE_STREAMS: usize = 128;
+
+/// Threads of everything but streams and workers: housekeeping, readers of metrics, compilers and their boxes.
+pub const THREADS_BESIDE_STREAMS: usize = 64;
 
 /// Stack of a control thread, in bytes. Its record buffers are on the heap.
 pub const CONTROL_STACK_BYTES: usize = 512 << 10;

@@ -280,20 +280,27 @@ fn secrets(config: &Config) -> Result<(SecretHash, SecretHash), BootError> {
 fn stream_limits(config: &Config) -> Result<StreamLimits, BootError> {
     let descriptors =
         process::descriptors().map_err(|error| BootError::new("the limit of open files", error))?;
-    let (asked, limits) = (config.streams, config.streams.within(descriptors, config.cores));
+    let (asked, threads) = (config.streams, process::threads_left());
+    let limits = asked.within(descriptors, threads, config.cores);
     if !limits.leave_room() {
-        let wanted = asked.descriptors(config.cores);
-        let text = format!("{descriptors}, too few for any stream; {wanted} are wanted: raise `ulimit -n`");
-        return Err(BootError::new("the limit of open files", text));
+        let few_files = !asked.within(descriptors, usize::MAX, config.cores).leave_room();
+        let (what, has, wanted, how) = if few_files {
+            ("the limit of open files", descriptors, asked.descriptors(config.cores), "raise `ulimit -n`")
+        } else {
+            ("the limit of threads", threads, asked.threads(config.cores), "raise `ulimit -u` or `pids.max`")
+        };
+        let text = format!("{has}, too few for any stream; {wanted} are wanted: {how}");
+        return Err(BootError::new(what, text));
     }
     if limits != asked {
         let StreamLimits { places, of_tenant, reserve } = limits;
         tracing::warn!(
             descriptors,
+            threads,
             streams = places,
             of_tenant,
             reserve,
-            "fewer streams than {}: the process may open too few files",
+            "fewer streams than {}: the process may open too few files, or have too few threads",
             asked.places
         );
     }

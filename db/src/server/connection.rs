@@ -112,6 +112,7 @@ fn converse(control: &Control, stream: &mut Stream, (role, place): (&Role, &Plac
             }
             Err(StreamError::Closed | StreamError::Broken(_)) => return,
         }
+        let _busy = place.busy();
         if !serve_record(control, stream, (role, place), std::mem::take(&mut record)) {
             return;
         }

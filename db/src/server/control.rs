@@ -19,7 +19,7 @@ use super::ended::Ended;
 use super::grant::Grant;
 use super::homes::{Homes, Look, Move};
 use super::refusal::RefusalLimit;
-use super::streams::Streams;
+use super::streams::{Counts, Streams};
 use crate::clock::Clock;
 use crate::cluster::metadata::{Metadata, MetadataError, StandingError, TenantRow};
 use crate::extension::log::ExtensionLog;
@@ -246,8 +246,9 @@ impl Control {
         self.close_idle_sessions();
         self.registry.collect();
         if let Some(counts) = self.streams.news() {
-            let (closed, turned_away, refused) = (counts.evicted, counts.turned_away, counts.refused);
-            tracing::warn!(closed, turned_away, refused, "more streams were asked for than there may be");
+            let Counts { evicted, turned_away, refused, ceded } = counts;
+            let text = "more streams were asked for than there may be";
+            tracing::warn!(closed = evicted, turned_away, refused, ceded, text);
         }
     }
 

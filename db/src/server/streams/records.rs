@@ -114,10 +114,10 @@ impl Place {
             return Some(RecordRoom { counted: None, way });
         }
         let state = self.streams.lock();
-        let Some((_, Standing::Tenant(tenant))) = state.held.get(&self.number) else {
+        let Some(Standing::Tenant(tenant)) = state.held.get(&self.number).map(|held| held.standing) else {
             return Some(RecordRoom { counted: None, way });
         };
-        let (tenant, mut has_room) = (*tenant, false);
+        let mut has_room = false;
         let waited = self.streams.room.wait_timeout_while(state, patience, |state| {
             has_room = state.records.of(way).take(tenant, bytes);
             !has_room && !state.is_over
