@@ -13,7 +13,7 @@
 use core::ffi::c_void;
 
 /// Version of this border; raised whenever a type here changes.
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 3;
 
 /// A run of bytes owned by somebody else.
 #[repr(C)]
