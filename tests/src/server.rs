@@ -17,6 +17,9 @@ use tempfile::TempDir;
 
 use crate::raw::PATIENCE;
 
+/// What a server says when another one has its ports.
+const IN_USE: &str = "Address already in use";
+
 /// A server and its data directory.
 #[derive(Debug)]
 pub struct Server {
@@ -142,9 +145,16 @@ impl Server {
         self.wait();
     }
 
-    /// Starts the server again over the same data directory, at the same address.
+    /// Starts the server again over the same data directory, at the same address. One that was started through a
+    /// wrapper may have its ports for a moment longer than that lives.
     pub fn restart(&mut self) {
-        self.try_restart().expect("the server starts again");
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.try_restart() {
+                Err(error) if error.to_string().contains(IN_USE) && Instant::now() < deadline => {}
+                started => return started.expect("the server starts again"),
+            }
+        }
     }
 
     /// Starts the server again; says why if it does not come up.
