@@ -141,7 +141,8 @@ pub(crate) fn read_answer<T: Body>((status, body): (Status, Vec<u8>)) -> Result<
 pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
     use wire::AdminRequest::{
         AuditRead, ExtensionDescribe, ExtensionList, ExtensionLogs, ExtensionResolve, ExtensionTraces,
-        GrantList, SessionList, Statistics, TableList, TableOpen, TableStat, TenantLimits, TenantList,
+        ExtensionTracesEnd, GrantList, SessionList, Statistics, TableList, TableOpen, TableStat,
+        TenantLimits, TenantList,
     };
     matches!(
         request,
@@ -155,6 +156,7 @@ pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
             | ExtensionResolve { .. }
             | ExtensionLogs { .. }
             | ExtensionTraces { .. }
+            | ExtensionTracesEnd { .. }
             | Statistics { .. }
             | SessionList
             | AuditRead { .. }

@@ -11,7 +11,7 @@ use net::IdleStrategy;
 
 use crate::limits::{
     CORES_MAX, DESCRIPTORS_BESIDE_STREAMS, DESCRIPTORS_PER_CORE, DESCRIPTORS_PER_STREAM, MEMORY_BYTES_MIN,
-    STREAMS_LEAVING_MAX, STREAMS_MAX, STREAMS_RESERVE, TENANT_STREAMS_MAX,
+    STREAMS_LEAVING_MAX, STREAMS_MAX, STREAMS_RESERVE, TENANT_STREAMS_MAX, THREADS_BESIDE_STREAMS,
 };
 
 /// What a server is started with.
@@ -71,12 +71,19 @@ impl StreamLimits {
             + (self.places + STREAMS_LEAVING_MAX) * DESCRIPTORS_PER_STREAM
     }
 
-    /// As many of these as a server of so many cores can have with so many descriptors; a tenant gets the same
-    /// part of fewer.
+    /// Threads that a server of so many cores needs for these and for everything else.
     #[must_use]
-    pub fn within(self, descriptors: usize, cores: usize) -> Self {
-        let others = Self { places: 0, ..self }.descriptors(cores);
-        let places = descriptors.saturating_sub(others) / DESCRIPTORS_PER_STREAM;
+    pub const fn threads(&self, cores: usize) -> usize {
+        THREADS_BESIDE_STREAMS + cores + self.places + STREAMS_LEAVING_MAX
+    }
+
+    /// As many of these as a server of so many cores can have with so many descriptors and threads; a tenant gets the
+    /// same part of fewer.
+    #[must_use]
+    pub fn within(self, descriptors: usize, threads: usize, cores: usize) -> Self {
+        let none = Self { places: 0, ..self };
+        let by_descriptors = descriptors.saturating_sub(none.descriptors(cores)) / DESCRIPTORS_PER_STREAM;
+        let places = by_descriptors.min(threads.saturating_sub(none.threads(cores)));
         if places >= self.places {
             return self;
         }
@@ -240,17 +247,22 @@ mod tests {
     }
 
     #[test]
-    fn streams_get_by_with_the_descriptors_there_are() {
+    fn streams_get_by_with_the_descriptors_and_threads_there_are() {
         let asked = StreamLimits::default();
-        assert_eq!(asked.within(asked.descriptors(4), 4), asked);
-        assert_eq!(asked.within(usize::MAX, 4), asked);
+        assert_eq!(asked.within(asked.descriptors(4), asked.threads(4), 4), asked);
+        assert_eq!(asked.within(usize::MAX, usize::MAX, 4), asked);
         for descriptors in 0..asked.descriptors(1) {
-            let fewer = asked.within(descriptors, 1);
+            let fewer = asked.within(descriptors, usize::MAX, 1);
             assert!(fewer.places < asked.places && fewer.of_tenant <= fewer.places / 4 + 1);
             assert!(fewer.places == 0 || fewer.descriptors(1) <= descriptors);
             assert!(fewer.places < 4 || fewer.leave_room(), "{fewer:?}");
         }
-        let usual = asked.within(1024, 1);
+        for threads in 0..asked.threads(1) {
+            let fewer = asked.within(usize::MAX, threads, 1);
+            assert!(fewer.places < asked.places && (fewer.places == 0 || fewer.threads(1) <= threads));
+            assert!(fewer.places < 4 || fewer.leave_room(), "{fewer:?}");
+        }
+        let usual = asked.within(1024, usize::MAX, 1);
         assert!(usual.places > 350 && usual.reserve == asked.reserve, "{usual:?}");
     }
 }

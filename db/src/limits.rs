@@ -7,8 +7,10 @@
 //! Whoever meets a limit gets a typed status that names it; nothing here is a reason to panic.
 
 mod extension;
+mod stream;
 
 pub use extension::*;
+pub use stream::*;
 
 /// Worker cores of one server: the opening answer lists their ports in one record.
 pub const CORES_MAX: usize = 64;
@@ -111,58 +113,6 @@ pub const EXTENSION_VERSIONS_KEPT_MAX: usize = 5;
 /// Bytes of the name of a tenant, table or extension: the protocol's limit.
 pub const NAME_BYTES_MAX: usize = wire::limits::NAME_BYTES_MAX;
 
-/// Streams at a time, each served by a control thread. Fewer if the process may open fewer files.
-pub const STREAMS_MAX: usize = 2048;
-
-/// Streams of one tenant, so that no tenant takes all of them. A session does without a stream while it moves
-/// nothing large.
-pub const TENANT_STREAMS_MAX: usize = 512;
-
-/// Streams that tenants together leave to operators: a few commands at a time.
-pub const STREAMS_RESERVE: usize = 16;
-
-/// Streams that were closed to make room and whose threads have not ended yet: they do so at once, unless the
-/// machine is busy. Beyond them whoever comes waits.
-pub const STREAMS_LEAVING_MAX: usize = 32;
-
-/// How long whoever comes waits for those, in milliseconds.
-pub const STREAM_ROOM_MS: u64 = 1_000;
-
-/// Descriptors of a stream: its own, and one to close it by.
-pub const DESCRIPTORS_PER_STREAM: usize = 2;
-
-/// Descriptors of a worker: its socket, and what it sleeps in and is woken by, with room.
-pub const DESCRIPTORS_PER_CORE: usize = 8;
-
-/// Descriptors of everything else: readers of metrics, metadata, pipes of compilers, libraries being opened.
-pub const DESCRIPTORS_BESIDE_STREAMS: usize = 128;
-
-/// Stack of a control thread, in bytes. Its record buffers are on the heap.
-pub const CONTROL_STACK_BYTES: usize = 512 << 10;
-
-/// A fresh connection that has not opened anything after this long is closed, in milliseconds.
-pub const OPENING_TIMEOUT_MS: u64 = 10_000;
-
-/// Bytes of the body of an opening: a name, a secret and their lengths, with room.
-pub const OPENING_BYTES_MAX: usize = 1024;
-
-/// How often the thread of a silent stream looks whether its session is over, in milliseconds.
-pub const STREAM_LOOK_MS: u64 = 1_000;
-
-/// A record once begun has to arrive, and an answer has to be taken, within this time, in milliseconds.
-pub const RECORD_TIMEOUT_MS: u64 = 30_000;
-
-/// Bytes of records of tenants that are being read or served on all streams together, of which one tenant may have half
-/// of what the others leave: eight of the largest installations of one tenant alone. Records are longer than anything
-/// else a stream keeps, and there may be thousands of streams.
-pub const RECORDS_BYTES_MAX: usize = 256 << 20;
-
-/// A record up to so many bytes is not counted in that: with as many streams as there are, half as much again.
-pub const UNCOUNTED_RECORD_BYTES: usize = 64 << 10;
-
-/// How long a record that has no room waits for others to end, in milliseconds; then its stream is closed.
-pub const RECORD_ROOM_MS: u64 = 10_000;
-
 /// Wrong secrets and tokens that one source prefix may send at once over streams.
 pub const ATTEMPTS_BURST: u32 = 64;
 
@@ -174,6 +124,9 @@ pub const REFUSALS_BURST: u32 = 256;
 
 /// `BadToken` frames that one source prefix gets per second from one worker.
 pub const REFUSALS_PER_SECOND: u32 = 256;
+
+/// Sessions that have ended whose tokens a worker still knows, to tell what comes late from guesses: some 30 bytes each.
+pub const ENDED_SESSIONS_REMEMBERED: usize = 4096;
 
 /// Source prefixes (/24 of IPv4, /48 of IPv6) that are told apart; more share a bucket.
 pub const SOURCE_BUCKETS: usize = 256;
@@ -236,9 +189,6 @@ pub const METRICS_ROWS_MAX: usize = 16_384;
 
 /// How long the control plane waits for the workers to take a change, in milliseconds.
 pub const CHANGE_TIMEOUT_MS: u64 = 5_000;
-
-/// How long a stream waits for the answer to a data operation, in milliseconds.
-pub const STREAM_ANSWER_TIMEOUT_MS: u64 = 10_000;
 
 /// Changes that a worker takes between two batches, so that a flood of them does not starve frames.
 pub const CHANGES_PER_ROUND: usize = 16;
@@ -331,9 +281,6 @@ const _: () = assert!(SESSION_BATCH_MESSAGES <= TENANT_BATCH_MESSAGES && CORES_M
 const _: () = assert!(STORED_REPLY_BYTES_MAX <= SESSION_REPLY_BYTES_MAX);
 const _: () = assert!(STORED_REPLY_BYTES_KEPT * WINDOW_RECORDS <= SESSION_REPLY_BYTES_MAX);
 const _: () = assert!(SESSIONS_PER_TENANT_MAX <= SESSIONS_MAX);
-const _: () = assert!(TENANT_STREAMS_MAX + STREAMS_RESERVE <= STREAMS_MAX);
-const _: () = assert!(STREAMS_MAX * UNCOUNTED_RECORD_BYTES <= RECORDS_BYTES_MAX / 2);
-const _: () = assert!(wire::limits::INSTALL_BODY_BYTES_MAX * 8 < RECORDS_BYTES_MAX);
 const _: () = assert!(METRICS_CONNECTIONS_MAX * DESCRIPTORS_PER_STREAM < DESCRIPTORS_BESIDE_STREAMS);
 const _: () = assert!(
     AUDIT_ENTRIES_READ_MAX as usize * (AUDIT_ACT_BYTES_MAX + 2 * NAME_BYTES_MAX + 256)

@@ -53,9 +53,11 @@ counted! {
     FramesSent = "frames_sent",
     /// Frames with a wrong head, or with groups or messages that do not add up.
     FramesMalformed = "frames_malformed",
-    /// Groups whose token belongs to no session.
+    /// Groups whose token belongs to no session and, as far as is remembered, never did.
     GroupsUnauthenticated = "groups_unauthenticated",
-    /// Groups whose token belongs to no session and that got no answer, since their source asked too often.
+    /// Groups whose token is that of a session which has ended.
+    GroupsOfEndedSessions = "groups_of_ended_sessions",
+    /// Groups of both kinds that got no answer, since their source asked too often.
     GroupsUnanswered = "groups_unanswered",
     /// Payload bytes that arrived in frames.
     BytesReceived = "bytes_received",

@@ -19,6 +19,7 @@ pub mod connection;
 pub mod control;
 pub mod crowd;
 pub mod dispatch;
+pub mod ended;
 pub mod exposition;
 pub mod grant;
 pub mod homes;

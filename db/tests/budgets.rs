@@ -81,7 +81,7 @@ fn each_limit_ends_an_invocation_with_a_text_that_names_it() {
         (TenantLimit::InvocationWallUs, 700, "spins", 0, 0, Status::ExtensionKilled, ""),
         (TenantLimit::InvocationYields, 9, "yields", 10, 0, Status::ExtensionKilled, "10 used"),
         (TenantLimit::InvocationArenaBytes, 8_000, "allocates", 9, 1_000, Status::ExtensionOutOfMemory, ""),
-        (TenantLimit::InvocationArenaBytes, 0, "allocates", 9, 1_000, Status::ExtensionOutOfMemory, "0 used"),
+        (TenantLimit::InvocationArenaBytes, 0, "allocates", 9, 1_000, Status::ExtensionOutOfMemory, ""),
         (TenantLimit::InvocationReads, 9, "reads", 10, 0, refused, "10 used"),
         (TenantLimit::InvocationReads, 15, "reads_at_once", 16, 0, refused, "16 used"),
         (TenantLimit::InvocationReadBytes, 9 * OBJECT_BYTES, "reads", 10, 0, refused, "1030 used"),
@@ -90,7 +90,7 @@ fn each_limit_ends_an_invocation_with_a_text_that_names_it() {
         (TenantLimit::InvocationWrites, 0, "writes", 1, 10, refused, "1 used"),
         // The mark takes 15 bytes.
         (TenantLimit::InvocationWriteBytes, 1_000, "writes", 55, 10, refused, "1005 used"),
-        (TenantLimit::InvocationReplyBytes, 9, "replies", 10, 0, Status::ReplyTooLarge, "9 used"),
+        (TenantLimit::InvocationReplyBytes, 9, "replies", 10, 0, Status::ReplyTooLarge, "10 used"),
     ];
     let unlimited = setting.with_limits(&[]);
     for (limit, value, function, count, bytes, status, used) in cases {
@@ -101,6 +101,9 @@ fn each_limit_ends_an_invocation_with_a_text_that_names_it() {
             assert!(text.contains(&format!("the limit {} = {value} was reached", limit.name())), "{text}");
             assert!(text.contains(&format!("in spending@2 {function}")), "{text}");
             assert!(text.contains(used), "{text}");
+            let asked = text.split_once("was reached: ").and_then(|(_, rest)| rest.split(' ').next());
+            let asked: Option<u64> = asked.and_then(|number| number.parse().ok());
+            assert!(asked > Some(value), "what was used or asked for is beyond the limit: {text}");
             setting.assert_nothing_was_written(function);
             assert_eq!(setting.call(&unlimited, "healthy", 0, 0).0, Status::Ok, "after {function}");
         }

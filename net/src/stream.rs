@@ -108,6 +108,16 @@ impl Stream {
         Ok(Self { socket, record_timeout })
     }
 
+    /// Bounds what the kernel keeps of what was written and not taken: about so many bytes, and as many again for its own
+    /// records of them. Else it grows with what the peer takes, to several MiB.
+    ///
+    /// # Errors
+    /// When the socket refuses.
+    pub fn bound_untaken(&self, bytes: usize) -> io::Result<()> {
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        sys::set_option(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)
+    }
+
     /// The socket, for who speaks something else than records over it.
     #[must_use]
     pub fn into_socket(self) -> TcpStream {

@@ -13,7 +13,7 @@
 use core::ffi::c_void;
 
 /// Version of this border; raised whenever a type here changes.
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 3;
 
 /// A run of bytes owned by somebody else.
 #[repr(C)]
@@ -129,6 +129,8 @@ pub struct RawReply {
     pub capacity: usize,
     /// The most bytes that were written before some of them were dropped; 0 when none were.
     pub highest: usize,
+    /// How many bytes it would have had with the latest ones that did not fit; 0 when all did.
+    pub asked: usize,
 }
 
 impl RawReply {

@@ -34,7 +34,7 @@ impl<'a> Reply<'a> {
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if bytes.len() > self.bytes_left() {
-            return Err(Error::ReplyTooLarge);
+            return Err(self.refuse(bytes.len()));
         }
         // SAFETY: from_raw's caller lent the buffer for 'a; the bytes fit behind those written, as just
         // checked. They cannot overlap: what was written is only lent while `self` is borrowed.
@@ -47,6 +47,18 @@ impl<'a> Reply<'a> {
             core::ptr::copy_nonoverlapping(bytes.as_ptr(), end, bytes.len());
         }
         Ok(())
+    }
+
+    /// Notes for the host how long the reply would have been.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self, bytes: usize) -> Error {
+        // SAFETY: from_raw's caller lent the description for 'a.
+        unsafe {
+            let raw = self.raw.as_ptr();
+            (*raw).asked = (*raw).bytes.saturating_add(bytes);
+        }
+        Error::ReplyTooLarge
     }
 
     /// Appends one byte.
@@ -138,7 +150,7 @@ mod tests {
     use crate::abi::RawReply;
 
     fn raw_over(buffer: &mut [u8]) -> RawReply {
-        RawReply { address: buffer.as_mut_ptr(), bytes: 0, capacity: buffer.len(), highest: 0 }
+        RawReply { address: buffer.as_mut_ptr(), bytes: 0, capacity: buffer.len(), highest: 0, asked: 0 }
     }
 
     #[test]

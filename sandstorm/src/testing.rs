@@ -188,6 +188,7 @@ impl MemoryDb {
                     bytes: 0,
                     capacity: REPLY_BYTES_MAX,
                     highest: 0,
+                    asked: 0,
                 },
                 future: core::ptr::null_mut(),
                 table: table.id(),

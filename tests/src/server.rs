@@ -17,6 +17,9 @@ use tempfile::TempDir;
 
 use crate::raw::PATIENCE;
 
+/// What a server says when another one has its ports.
+const IN_USE: &str = "Address already in use";
+
 /// A server and its data directory.
 #[derive(Debug)]
 pub struct Server {
@@ -101,8 +104,8 @@ impl Server {
 
     /// A connection of the administrator.
     pub fn admin(&self) -> Admin {
-        let config = ClientConfig::default();
-        Admin::connect(&self.address.to_string(), &self.admin_secret(), config).expect("the admin is let in")
+        Admin::connect(&self.address.to_string(), &self.admin_secret(), patient())
+            .expect("the admin is let in")
     }
 
     /// Creates a tenant.
@@ -113,7 +116,7 @@ impl Server {
 
     /// A client of a tenant.
     pub fn client(&self, tenant: &Tenant) -> Client {
-        Client::connect(&self.address.to_string(), &tenant.name, &tenant.secret)
+        Client::connect_with(&self.address.to_string(), &tenant.name, &tenant.secret, patient())
             .expect("the tenant is let in")
     }
 
@@ -142,9 +145,16 @@ impl Server {
         self.wait();
     }
 
-    /// Starts the server again over the same data directory, at the same address.
+    /// Starts the server again over the same data directory, at the same address. One that was started through a
+    /// wrapper may have its ports for a moment longer than that lives.
     pub fn restart(&mut self) {
-        self.try_restart().expect("the server starts again");
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.try_restart() {
+                Err(error) if error.to_string().contains(IN_USE) && Instant::now() < deadline => {}
+                started => return started.expect("the server starts again"),
+            }
+        }
     }
 
     /// Starts the server again; says why if it does not come up.
@@ -232,6 +242,17 @@ fn spawn(directory: &Path, settings: &Settings, listen: SocketAddr) -> io::Resul
 fn ready_address(path: &Path) -> Option<SocketAddr> {
     let line = fs::read_to_string(path).ok()?;
     line.split_whitespace().find_map(|word| word.strip_prefix("tcp="))?.parse().ok()
+}
+
+/// Settings of a client that gives up after [`PATIENCE`] at the earliest, so that a loaded machine passes.
+pub fn patient() -> ClientConfig {
+    ClientConfig {
+        call_timeout: PATIENCE,
+        connect_timeout: PATIENCE,
+        admin_timeout: PATIENCE,
+        install_timeout: 10 * PATIENCE,
+        ..ClientConfig::default()
+    }
 }
 
 /// The path of one of our programs, which are built at the first call.

@@ -83,14 +83,14 @@ fn the_neighbour_bench_measures_every_case_and_its_loops_end_with_the_typed_erro
 fn the_density_bench_gets_right_answers_of_many_tenants() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let (server, folder) = (Server::start(), tempfile::tempdir().expect("a folder"));
-    let words = ["--tenants", "12", "--extensions", "3", "--outstanding", "8", "--frame-requests", "4"];
+    let words = ["--tenants", "12", "--extensions", "3", "--outstanding", "16", "--frame-requests", "4"];
     let Command::Density(settings) = command(&server, folder.path(), "density", &words) else {
         panic!("another command");
     };
     benches::density::run(&settings).expect("it is measured");
     let lines = lines(folder.path(), "density");
     let rows: Vec<&Value> = lines.iter().filter(|line| line["run"] == 0).collect();
-    assert_eq!(rows.len(), 3);
+    assert_eq!(rows.len(), 6, "three loads, each with much outstanding and with little");
     for row in rows {
         assert!(row["figures"]["requests"].as_u64() > Some(0), "{row}");
         assert_eq!(row["figures"]["errors"], serde_json::json!({}), "{row}");

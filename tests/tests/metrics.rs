@@ -76,7 +76,8 @@ fn metrics_and_stats_agree_on_what_a_tenant_did() {
     for command in [administrator.args(["stats", "--tenant", "ann"]), as_tenant(&server, &ann).arg("stats")] {
         let output = command.output().expect("the command runs");
         let counters: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        assert_eq!(counters["gets"], gets, "{counters}");
+        // Nor does a copy that came late count less.
+        assert!(counters["gets"].as_u64() >= Some(gets), "{counters}");
         assert_eq!(counters["tables"], 1);
     }
 }
@@ -119,11 +120,24 @@ fn a_trace_is_shown_while_the_function_is_invoked() {
     assert_eq!((last["traces"].as_u64(), traces.len()), (Some(2), 2), "{text}");
     for trace in traces {
         assert_eq!((&trace["function"], &trace["status"]), (&"touch".into(), &"Ok".into()), "{trace}");
-        let poll = &trace["polls"][0];
-        assert_eq!((&poll["calls"]["get"]["count"], &poll["calls"]["put"]["count"]), (&1.into(), &1.into()));
-        assert!(
-            poll["commit_ns"].as_u64() > Some(0) && trace["ns"].as_u64() >= poll["ns"].as_u64(),
-            "{trace}"
-        );
+        // Where others have the processor, what is done in one poll as a rule is done in several.
+        let polls = trace["polls"].as_array().expect("polls");
+        let sum = |figure: &dyn Fn(&Value) -> Option<u64>| polls.iter().filter_map(figure).sum::<u64>();
+        let calls = ["get", "put"].map(|kind| sum(&|poll| poll["calls"][kind]["count"].as_u64()));
+        assert_eq!(calls, [1, 1], "{trace}");
+        assert!(sum(&|poll| poll["commit_ns"].as_u64()) > 0, "{trace}");
+        assert!(trace["ns"].as_u64() >= Some(sum(&|poll| poll["ns"].as_u64())), "{trace}");
+    }
+    // The command has ended its tracing, so that of something else is not held off.
+    let next = as_tenant(&server, &ann).args(["trace", "sample", "--seconds", "0"]).output();
+    let next = next.expect("the command runs");
+    assert_eq!(next.status.code(), Some(0), "{}", String::from_utf8_lossy(&next.stderr));
+    for (name, function, status) in
+        [("sample", "nosuch", "UnknownFunction"), ("nosuch", "touch", "UnknownExtension")]
+    {
+        let refused = as_tenant(&server, &ann).args(["trace", name, "--function", function]).output();
+        let refused = refused.expect("the command runs");
+        let said: Value = serde_json::from_slice(&refused.stderr).expect("JSON");
+        assert_eq!((refused.status.code(), &said["status"]), (Some(3), &status.into()), "{said}");
     }
 }

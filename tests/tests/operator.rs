@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use std::time::Instant;
 
 use client::Client;
+use serde_json::Value;
 use tests::raw::{PATIENCE, RawStream};
 use tests::server::{Server, Settings, Tenant, binary};
 
@@ -140,4 +141,34 @@ fn the_command_lists_sessions_and_ends_them() {
     assert!(said(&gone).contains("there is no session of client"), "{}", said(&gone));
     client.ping().expect("a client whose session was ended opens another one");
     assert_ne!(client.session().client_id().to_string(), id);
+}
+
+#[test]
+fn programs_see_the_status_of_what_is_missing_and_of_what_contradicts_itself() {
+    let server = Server::start();
+    let acme = server.tenant("acme");
+    server.client(&acme).table_create("data").expect("a fresh name");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(binary("splinter"));
+        command.env_clear().env("HOME", server.directory());
+        command.env("SPLINTER_ADDRESS", server.address().to_string());
+        command.env("SPLINTER_TENANT", &acme.name).env("SPLINTER_SECRET", &acme.secret);
+        let output = command.args(["--output", "json"]).args(arguments).output().expect("the command runs");
+        let answer: Value = serde_json::from_slice(&output.stderr).expect("JSON");
+        (output.status.code(), answer)
+    };
+    for (arguments, status) in [
+        (&["get", "data", "nothing"][..], "NotFound"),
+        (&["delete", "data", "nothing", "--if-version", "7"], "ConditionFailed"),
+        (&["get", "nowhere", "nothing"], "UnknownTable"),
+        (&["ext", "describe", "nothing"], "UnknownExtension"),
+    ] {
+        let (code, answer) = run(arguments);
+        assert_eq!(answer["status"], status, "{arguments:?}: {answer}");
+        assert_eq!(answer["exit_code"].as_i64(), code.map(i64::from), "{answer}");
+    }
+    let (code, answer) = run(&["invoke", "hello@1.greet", "--table", "data", "--version", "2"]);
+    let text = answer["error"].as_str().expect("a text");
+    assert_eq!(code, Some(2), "{answer}");
+    assert!(text.contains("`hello@1` names version 1") && text.contains("--version names 2"), "{text}");
 }

@@ -67,6 +67,8 @@ pub const EXTENSION_PROMOTE: u8 = 87;
 pub const EXTENSION_LOGS: u8 = 88;
 /// Traces invocations of an extension for a while, and reads what was traced.
 pub const EXTENSION_TRACES: u8 = 89;
+/// Ends that at once.
+pub const EXTENSION_TRACES_END: u8 = 90;
 /// Reads the counters of the server.
 pub const STATISTICS: u8 = 96;
 /// Lists the open sessions.

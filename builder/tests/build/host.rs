@@ -118,7 +118,7 @@ fn run_to_end(run: unsafe extern "C" fn(*mut Call) -> Code, arguments: &[u8], st
         context,
         key: slice(b"key"),
         arguments: slice(arguments),
-        reply: RawReply { address: reply.as_mut_ptr(), bytes: 0, capacity: 4096, highest: 0 },
+        reply: RawReply { address: reply.as_mut_ptr(), bytes: 0, capacity: 4096, highest: 0, asked: 0 },
         future: std::ptr::null_mut(),
         table: 7,
         reserved: 0,

@@ -184,7 +184,8 @@ impl Client {
     /// `after`, with `u64::MAX` those to come; kept are those that took at least so long.
     ///
     /// # Errors
-    /// `UnknownExtension`, `LimitExceeded` while the tenant traces something else, another refusal, or no answer.
+    /// `UnknownExtension`, `UnknownFunction`, `LimitExceeded` while the tenant traces something else, another refusal,
+    /// or no answer.
     pub fn extension_traces(
         &mut self,
         name: &str,
@@ -195,6 +196,14 @@ impl Client {
         let function = function.map(wire::function_hash);
         let request = AdminRequest::ExtensionTraces { name, function, slower_than_us, after };
         administer(&mut self.session, &request)
+    }
+
+    /// Ends the tracing of an extension's invocations, which else goes on for some seconds.
+    ///
+    /// # Errors
+    /// `UnknownExtension`, another refusal, or no answer.
+    pub fn extension_traces_end(&mut self, name: &str) -> Result<(), Error> {
+        administer(&mut self.session, &AdminRequest::ExtensionTracesEnd { name })
     }
 
     /// Makes a request that may change what names of functions mean.

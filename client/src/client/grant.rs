@@ -26,7 +26,7 @@ impl Client {
     /// Takes a grant back: when this returns, no core of the server honours it any more.
     ///
     /// # Errors
-    /// `NotFound`, `UnknownTenant`, another refusal, or no answer.
+    /// `NotFound` when that tenant has no such grant, another refusal, or no answer.
     pub fn grant_revoke(&mut self, subject: Subject, name: &str, to: &str) -> Result<(), Error> {
         administer(&mut self.session, &AdminRequest::GrantRevoke { subject, name, to })
     }

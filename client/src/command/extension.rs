@@ -12,7 +12,7 @@ use super::output::Answer;
 use super::settings::Settings;
 use builder::package::DirectoryError;
 use builder::{Mode, Package, Refusal};
-use client::{Client, PackageFile, Placement};
+use client::{Client, PackageFile, Placement, Status};
 use serde_json::json;
 use std::path::Path;
 
@@ -49,16 +49,25 @@ pub fn invoke(
     function: &str,
     table: &str,
     (key, arguments): (&Bytes, &Bytes),
-    version: u32,
+    version: Option<u32>,
 ) -> Result<Answer, Failure> {
+    let name = version_named(function, version)?;
     let (key, arguments) = (key.read()?, arguments.read()?);
     let (mut client, id) = object::open(settings, table)?;
-    let name = match (version, function.rsplit_once('.')) {
-        (1.., Some((extension, function))) => format!("{extension}@{version}.{function}"),
-        _ => function.to_owned(),
-    };
     let reply = client.invoke(&name, id, &key, &arguments)?;
     Ok(Answer::bytes(&reply, object::value_of(&reply)))
+}
+
+/// The function with the version that `--version` names.
+fn version_named(function: &str, version: Option<u32>) -> Result<String, Failure> {
+    let (Some(version), Some((extension, name))) = (version, function.rsplit_once('.')) else {
+        return Ok(function.to_owned());
+    };
+    match extension.split_once('@') {
+        None => Ok(format!("{extension}@{version}.{name}")),
+        Some((_, named)) if named == version.to_string() => Ok(function.to_owned()),
+        Some((_, named)) => Err(versions::two_versions(extension, named, "--version", version)),
+    }
 }
 
 /// Sends the source of a package to the server.
@@ -132,5 +141,24 @@ fn pack(directory: &Path) -> Result<Package, Failure> {
 fn refused(directory: &Path, refusals: &[Refusal]) -> Failure {
     let listing = builder::refusal::listing(refusals);
     Failure::new(Kind::Extension, format!("{} is refused:\n{listing}", directory.display()))
+        .known_as(Status::SourceRefused)
         .next("write what each line says instead, then check again; docs/extensions.md has the rules")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version_named;
+
+    #[test]
+    fn a_function_of_one_version_is_named_in_either_way_and_of_two_in_none() {
+        assert_eq!(version_named("hello.greet", None).unwrap(), "hello.greet");
+        assert_eq!(version_named("hello@1.greet", None).unwrap(), "hello@1.greet");
+        assert_eq!(version_named("my.hello.greet", Some(2)).unwrap(), "my.hello@2.greet");
+        assert_eq!(version_named("hello@2.greet", Some(2)).unwrap(), "hello@2.greet");
+        let refused = version_named("hello@1.greet", Some(2)).unwrap_err().to_string();
+        assert!(
+            refused.contains("`hello@1` names version 1") && refused.contains("--version names 2"),
+            "{refused}"
+        );
+    }
 }

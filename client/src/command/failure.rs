@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0 | done |
 //! | 1 | something failed on this side: a file, a setting, an answer that makes no sense |
-//! | 2 | the command line is wrong (from clap) |
+//! | 2 | the command line is wrong |
 //! | 3 | what was asked for does not exist |
 //! | 4 | a condition did not hold (`--if-version`, `--if-absent`, a name that is taken) |
 //! | 5 | the server refuses: secret, permission, limit |
@@ -23,6 +23,8 @@ use std::process::ExitCode;
 pub enum Kind {
     /// On this side.
     Local = 1,
+    /// The command line contradicts itself in a way that clap does not see.
+    Usage = 2,
     /// Not there.
     Missing = 3,
     /// A condition did not hold.
@@ -43,7 +45,7 @@ pub struct Failure {
     kind: Kind,
     what: String,
     next: Option<String>,
-    /// The server's answer, when it was one.
+    /// The server's answer, or what it would be called where an answer was `Ok` and empty.
     status: Option<Status>,
 }
 
@@ -57,6 +59,11 @@ impl Failure {
     pub fn next(mut self, next: impl Into<String>) -> Failure {
         self.next = Some(next.into());
         self
+    }
+
+    /// Says by which status programs know it.
+    pub fn known_as(self, status: Status) -> Failure {
+        Failure { status: Some(status), ..self }
     }
 
     /// The process's exit code.

@@ -5,7 +5,7 @@ use super::failure::{Failure, Kind};
 use super::options::WriteCondition;
 use super::output::Answer;
 use super::settings::Settings;
-use client::{Client, Condition};
+use client::{Client, Condition, Status};
 use serde_json::{Value, json};
 
 /// Reads an object.
@@ -13,7 +13,8 @@ pub fn get(settings: &Settings, table: &str, key: &Bytes) -> Result<Answer, Fail
     let key = key.read()?;
     let (mut client, id) = open(settings, table)?;
     let Some(object) = client.get(id, &key)? else {
-        return Err(Failure::new(Kind::Missing, format!("table {table} has no such object")));
+        let failure = Failure::new(Kind::Missing, format!("table {table} has no such object"));
+        return Err(failure.known_as(Status::NotFound));
     };
     let mut json = json!({ "version": object.version });
     json["value"] = value_of(&object.value);

@@ -138,8 +138,8 @@ pub enum Command {
         #[arg(long, default_value = "")]
         arguments: Bytes,
         /// Version of the extension; the current one when left out.
-        #[arg(long, default_value_t = 0, hide_default_value = true)]
-        version: u32,
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+        version: Option<u32>,
     },
     /// Graphs: load one, ask it, generate one. Needs the extension of ext/tao installed.
     #[command(subcommand)]

@@ -144,7 +144,8 @@ pub fn run(settings: &Settings, command: TaoCommand) -> Result<Answer, Failure> 
         TaoCommand::ObjGet { id, place } => {
             let reply = call(settings, &place, &Call::ObjGet(ObjectId(id)))?;
             let Some(object) = Object::parse(&reply) else {
-                return Err(Failure::new(Kind::Missing, format!("there is no object {id}")));
+                let failure = Failure::new(Kind::Missing, format!("there is no object {id}"));
+                return Err(failure.known_as(client::Status::NotFound));
             };
             let text = format!("type {}: {}", object.otype.0, shown(object.data));
             let value = json!({ "id": id, "type": object.otype.0, "data": object::value_of(object.data) });
@@ -175,7 +176,7 @@ pub fn failure_of(error: client::Error) -> Failure {
         _ => None,
     };
     match meaning {
-        Some(meaning) => Failure::new(Kind::Extension, meaning),
+        Some(meaning) => Failure::new(Kind::Extension, meaning).known_as(client::Status::ExtensionError),
         None if error.status() == Some(client::Status::UnknownExtension) => {
             Failure::from(error).next("install it from the sources of Splinter: splinter ext install ext/tao")
         }

@@ -1,7 +1,7 @@
 //! `splinter trace`: what happens to single invocations of an extension, while it is looked at.
 //!
-//! Asking keeps the server tracing; it ends some seconds after the last question. The server traces one
-//! invocation of a core at a time, so under load this is a sample.
+//! Asking keeps the server tracing; it ends with this command, or some seconds after the last question. The server
+//! traces one invocation of a core at a time, so under load this is a sample.
 
 use super::failure::Failure;
 use super::options::TraceOptions;
@@ -39,6 +39,7 @@ pub fn run(settings: &Settings, options: &TraceOptions) -> Result<Answer, Failur
         }
         let is_over = left == 0 || Instant::now() >= deadline;
         if is_over && !options.follow {
+            client.extension_traces_end(&options.extension)?;
             let text = match shown {
                 0 => format!("no such invocation in {} s", options.seconds),
                 _ => String::new(),

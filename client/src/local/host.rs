@@ -37,7 +37,7 @@ impl Border {
             context: std::ptr::null_mut(),
             key: NOTHING,
             arguments: NOTHING,
-            reply: RawReply { address, bytes: 0, capacity: reply_bytes_max, highest: 0 },
+            reply: RawReply { address, bytes: 0, capacity: reply_bytes_max, highest: 0, asked: 0 },
             future: std::ptr::null_mut(),
             table: 0,
             reserved: 0,

@@ -77,6 +77,8 @@ pub enum Limit {
     NotedReads,
     /// Bytes of what is noted for the commit: what is written, and the keys that were found absent.
     NotedBytes,
+    /// Bytes of the stack. How many more were asked for, nobody knows.
+    StackBytes,
     /// Preempted invocations of a core.
     Parked,
     /// Bytes that invocations of a tenant hold on a core while they wait: half of what the other tenants leave.
@@ -91,6 +93,7 @@ impl Limit {
             Self::Tenant(limit) => limit.name(),
             Self::NotedReads => "reads_of_a_commit",
             Self::NotedBytes => "bytes_of_a_commit",
+            Self::StackBytes => "stack_bytes",
             Self::Parked => "preempted_invocations_of_a_core",
             Self::HeldBytes => "held_bytes_of_a_core",
         }

@@ -18,6 +18,7 @@
 
 mod budget;
 mod ending;
+mod ends;
 mod fair;
 mod holding;
 mod offer;
@@ -26,6 +27,7 @@ mod plain;
 mod slot;
 mod slots;
 mod tracing;
+mod turns;
 
 pub use budget::Budget;
 pub use offer::Offer;
@@ -42,23 +44,18 @@ use super::Extension;
 use super::allowance::Limit;
 use super::measures::Gauge;
 use super::trace::Recorder;
-use crate::limits::{
-    INVOCATIONS_PER_TURN, INVOCATIONS_PER_WORKER_MAX, POLLS_PER_READING, SLICES_CHARGED_MAX, TURN_SLICES,
-    UNCOUNTED_INPUT_BYTES,
-};
-use crate::metrics::Counter;
+use crate::limits::{INVOCATIONS_PER_WORKER_MAX, UNCOUNTED_INPUT_BYTES};
 use crate::ops::WorkerEnvironment;
 use crate::sched::cycles;
 use crate::sched::fault::Guarded;
 use crate::sched::preempt::Preemption;
 use crate::sched::stack::StackPool;
-use crate::tenant::ledger::Entry;
 use crate::tenant::limit::TenantLimit;
-use ending::{Body, Ending};
 use fair::{Fair, PlaceId};
 use holding::Holding;
-use slot::{Progress, Slot};
+use slot::Slot;
 use slots::Slots;
+use turns::Pace;
 
 /// An invocation that was not started, with what was to find its way back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +122,7 @@ impl<O> Invocations<O> {
             parked_max: pace.parked,
             preemption: Preemption::new(cycles::of_us(pace.slice_us))?,
             parked_look_us: 0,
-            pace: Pace { extension: std::ptr::null(), polls: 1 },
+            pace: Pace::new(),
             long_polls: false,
             ended_last: false,
             recorder: Some(Box::default()),
@@ -224,208 +221,10 @@ impl<O> Invocations<O> {
             .then_some(Limit::HeldBytes)
     }
 
-    /// A turn: polls invocations as tenants' shares have it, as often as some are ready now, up to the first
-    /// slice that is used up and no longer than [`TURN_SLICES`]; tells `on_done` origin, status and body of each
-    /// that ended. The body is good for that call.
-    pub fn run(
-        &mut self,
-        environment: &WorkerEnvironment<'_>,
-        on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
-    ) {
-        self.slots.let_go_of_retired();
-        self.ended_last = false;
-        if self.live() == 0 {
-            return;
-        }
-        if self.plain.is_some() {
-            return self.run_plain(environment, on_done);
-        }
-        let began = cycles::now();
-        self.preemption.begin(began);
-        self.end_overdue(environment, on_done);
-        let ready = self.queue.ready();
-        let now = self.take_turns(environment, began, on_done);
-        let polled = ready.saturating_sub(self.queue.ready());
-        self.long_polls = polled < INVOCATIONS_PER_TURN && now - began > self.preemption.slice() / 2;
-        environment.metrics.add(Counter::InvocationCycles, now.wrapping_sub(began));
-        self.preemption.rest(now);
-    }
-
-    /// The polls of a turn. The cycle counter is read when the tenant or the extension changes, when one yields, and
-    /// now and then; each reading may end the turn. When it ended, by that counter.
-    fn take_turns(
-        &mut self,
-        environment: &WorkerEnvironment<'_>,
-        began: u64,
-        on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
-    ) -> u64 {
-        let slice = self.preemption.slice();
-        let (ends, mut left) = (began.saturating_add(TURN_SLICES * slice), self.queue.ready());
-        let (mut reading, mut polls, mut extension, mut place) = (began, 0, std::ptr::null(), None);
-        let mut may_unpark = true;
-        while reading <= ends && (left > 0 || (may_unpark && self.queue.parked() > 0)) {
-            let Some(turn) = self.queue.next(may_unpark) else { break };
-            if turn.was_parked {
-                may_unpark = false;
-            } else if left == 0 {
-                // What is ready now came back in this turn.
-                self.queue.put_back(turn);
-                break;
-            } else {
-                left -= 1;
-            }
-            let slot = turn.item;
-            // SAFETY: a slot in hand is ours alone.
-            let of = unsafe { slot.as_ref() }.extension_address();
-            if polls == self.pace.polls || ((of != extension || turn.was_parked) && polls > 0) {
-                let now = cycles::now();
-                self.charge(environment, &mut place, now - reading);
-                self.pace.measured(now - reading, polls, slice);
-                (reading, polls) = (now, 0);
-                if now >= ends {
-                    self.queue.put_back(turn);
-                    return now;
-                }
-            }
-            polls += 1;
-            self.pace.of(of.cast());
-            (extension, place) = (of, Some(turn.place));
-            if turn.was_parked {
-                self.preemption.watch_closely(reading);
-            } else {
-                // SAFETY: as above.
-                self.preemption.watch(reading, unsafe { slot.as_ref() }.slices_ahead());
-            }
-            self.gauge.begin();
-            // SAFETY: a slot from the queue is begun, and ours alone until it is put back.
-            match unsafe { Slot::poll(slot, environment, &mut self.stacks, reading + slice) } {
-                Progress::Ended(ending) => {
-                    // SAFETY: as above.
-                    unsafe { slot.as_ref() }.note_short_poll(environment.now_us);
-                    self.finish(slot, environment, ending, on_done);
-                }
-                Progress::Pending => {
-                    // SAFETY: as above.
-                    unsafe { slot.as_ref() }.note_short_poll(environment.now_us);
-                    let now = cycles::now();
-                    self.charge(environment, &mut place, now - reading);
-                    self.yielded(slot, environment, (now - reading) / u64::from(polls), on_done);
-                    (reading, polls) = (now, 0);
-                }
-                Progress::Parked => {
-                    let now = cycles::now();
-                    self.overran(slot, environment, now - reading, on_done);
-                    return now;
-                }
-            }
-        }
-        let now = cycles::now();
-        self.charge(environment, &mut place, now - reading);
-        now
-    }
-
-    /// The polls since the last reading were of this place.
-    #[inline]
-    fn charge(&mut self, environment: &WorkerEnvironment<'_>, place: &mut Option<PlaceId>, cycles: u64) {
-        if let Some(place) = place.take() {
-            let cycles = cycles.min(SLICES_CHARGED_MAX * self.preemption.slice());
-            self.charge_tenant(environment, place, cycles);
-        }
-    }
-
-    /// A tenant has used the thread: its share gets smaller, and its ledger says so.
-    #[inline]
-    fn charge_tenant(&mut self, environment: &WorkerEnvironment<'_>, place: PlaceId, cycles: u64) {
-        let account = self.queue.charge(place, cycles);
-        account.ledger.page(environment.core.index()).add(Entry::InvocationCycles, cycles);
-    }
-
-    /// Ends all that have not ended, with `Unavailable`: the worker stops.
-    pub fn end_all(
-        &mut self,
-        environment: &WorkerEnvironment<'_>,
-        on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
-    ) {
-        while let Some(slot) = self.queue.take_any().or_else(|| self.take_plain()) {
-            self.finish(slot, environment, Ending::of(Status::Unavailable), on_done);
-        }
-    }
-
-    /// Ends those whose origin `ends` picks, with `BadToken`: their session is over. Looks at each once.
-    pub fn end_of_sessions(
-        &mut self,
-        environment: &WorkerEnvironment<'_>,
-        ends: impl Fn(&O) -> bool,
-        on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
-    ) {
-        // SAFETY: what waits in a queue is ours alone.
-        let ends = |slot: &NonNull<Slot<O>>| unsafe { slot.as_ref() }.origin().is_some_and(&ends);
-        let mut over = self.queue.take_all(ends);
-        if let Some(plain) = &mut self.plain {
-            over.extend(plain.iter().copied().filter(ends));
-            plain.retain(|slot| !ends(slot));
-        }
-        for slot in over {
-            self.finish(slot, environment, Ending::of(Status::BadToken), on_done);
-        }
-    }
-
     /// Bytes of the memory of slots that no invocation is in: of their rooms, and of their lists.
     #[cfg(test)]
     pub(super) fn kept_bytes(&mut self) -> (usize, usize) {
         self.slots.memory_bytes()
-    }
-
-    fn finish(
-        &mut self,
-        mut slot: NonNull<Slot<O>>,
-        environment: &WorkerEnvironment<'_>,
-        ending: Ending,
-        on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
-    ) {
-        // SAFETY: a slot in hand is ours alone.
-        let ended = unsafe { slot.as_mut() };
-        if let Some(counter) = counter_of(ending.status()) {
-            environment.metrics.count(counter);
-        }
-        if self.plain.is_none() {
-            ended.measure(environment.core.index(), ending.status(), self.gauge.end());
-        }
-        if let Body::Overdrawn(overdrawn) = ending.body()
-            && let Some(counter) = budget::counter_of(overdrawn.exceeded.limit)
-        {
-            environment.metrics.count(counter);
-        }
-        if let Some(stack) = ended.abandon() {
-            self.stacks.give(stack);
-        }
-        if let Some(origin) = ended.take_origin() {
-            on_done(origin, ending.status(), ended.body(&ending));
-        }
-        if ended.is_traced() | (*ended.counted_bytes() > 0) {
-            self.settle(slot, environment, ending.status());
-        }
-        // SAFETY: as above.
-        let ended = unsafe { slot.as_mut() };
-        if self.plain.is_none() {
-            self.ended_last |= self.queue.leave(ended.place());
-        }
-        let warmer = ended.end(environment);
-        self.slots.give(slot, warmer);
-    }
-
-    /// What few invocations need when they have ended: their trace is shown, what they held is free.
-    #[cold]
-    fn settle(&mut self, mut slot: NonNull<Slot<O>>, environment: &WorkerEnvironment<'_>, status: Status) {
-        // SAFETY: a slot in hand is ours alone.
-        let ended = unsafe { slot.as_mut() };
-        if *ended.counted_bytes() > 0 {
-            self.release(slot);
-        }
-        // SAFETY: as above.
-        if unsafe { slot.as_ref() }.is_traced() {
-            self.publish(slot, environment, status);
-        }
     }
 }
 
@@ -437,42 +236,5 @@ impl<O> Drop for Invocations<O> {
         for slot in waiting {
             self.slots.give(slot, 0);
         }
-    }
-}
-
-/// How many polls of an extension in a row go without a look at the clock: one until they proved short.
-struct Pace {
-    extension: *const (),
-    polls: u32,
-}
-
-impl Pace {
-    /// A poll of this extension follows.
-    #[inline]
-    fn of(&mut self, extension: *const ()) {
-        if self.extension != extension {
-            *self = Self { extension, polls: 1 };
-        }
-    }
-
-    /// So many polls took so many cycles.
-    #[inline]
-    fn measured(&mut self, cycles: u64, polls: u32, slice: u64) {
-        let short = cycles * u64::from(POLLS_PER_READING) < u64::from(polls) * slice / 2;
-        self.polls = if short { POLLS_PER_READING } else { 1 };
-    }
-}
-
-/// What an ending counts as.
-fn counter_of(status: Status) -> Option<Counter> {
-    match status {
-        Status::Ok => Some(Counter::InvocationsSucceeded),
-        Status::ExtensionPanicked => Some(Counter::InvocationsPanicked),
-        Status::ExtensionOutOfMemory | Status::ExtensionStackOverflow => {
-            Some(Counter::InvocationsOutOfMemory)
-        }
-        Status::ExtensionKilled | Status::Unavailable => Some(Counter::InvocationsKilled),
-        Status::Retry => None,
-        _ => Some(Counter::InvocationsFailed),
     }
 }

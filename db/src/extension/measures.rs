@@ -10,8 +10,11 @@
 //! charged for the polls before is added. Waiting, in queues or between polls, is not in the times.
 
 mod gauge;
+mod histogram;
+mod tally;
 
 pub use gauge::Gauge;
+pub use tally::Tally;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -19,9 +22,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use store::prefetch_value;
 use wire::Status;
 
-use crate::limits::{CORES_MAX, TIME_CYCLES_MAX, TIME_STEPS_PER_DOUBLING};
+use crate::limits::CORES_MAX;
 use crate::metrics::add_alone;
-use crate::sched::cycles;
+use histogram::{STEPS, step_of};
 
 /// How an invocation can end, as counters tell it; the first is the good one.
 pub const ENDS: [&str; 9] = [
@@ -35,9 +38,6 @@ pub const ENDS: [&str; 9] = [
     "unknown_function",
     "other_error",
 ];
-
-const STEP_BITS: u32 = TIME_STEPS_PER_DOUBLING.trailing_zeros();
-const STEPS: usize = ((TIME_CYCLES_MAX.trailing_zeros() - STEP_BITS + 1) as usize) * TIME_STEPS_PER_DOUBLING;
 
 /// What an invocation used besides time. What a commit that met a conflict had used before is not in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,22 +88,6 @@ struct Cells {
 #[derive(Debug)]
 pub struct Measures {
     workers: [OnceLock<Box<Cells>>; CORES_MAX],
-}
-
-/// What all workers counted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tally {
-    /// Invocations by how they ended, as [`ENDS`] names it.
-    pub ends: [u64; ENDS.len()],
-    /// What they used.
-    pub spent: Spent,
-    /// Those that were timed.
-    pub timed: u64,
-    /// Cycles of those that were timed.
-    pub timed_cycles: u64,
-    /// Cycles of all up to the last that was timed, each like the next one that was. Only grows.
-    pub cycles_estimated: u64,
-    times: Vec<u64>,
 }
 
 impl Measures {
@@ -226,59 +210,6 @@ impl Spent {
     }
 }
 
-impl Default for Tally {
-    fn default() -> Self {
-        Self {
-            ends: [0; ENDS.len()],
-            spent: Spent::default(),
-            timed: 0,
-            timed_cycles: 0,
-            cycles_estimated: 0,
-            times: vec![0; STEPS],
-        }
-    }
-}
-
-impl Tally {
-    /// Invocations that ended.
-    #[must_use]
-    pub fn calls(&self) -> u64 {
-        self.ends.iter().sum()
-    }
-
-    /// Those that did not end well.
-    #[must_use]
-    pub fn errors(&self) -> u64 {
-        self.ends[1..].iter().sum()
-    }
-
-    /// Time on the processor of all of them, in nanoseconds, as those that were timed let expect.
-    #[must_use]
-    pub fn cpu_ns(&self) -> u64 {
-        let cycles = u128::from(self.timed_cycles) * u128::from(self.calls());
-        cycles::to_ns((cycles / u128::from(self.timed.max(1))).try_into().unwrap_or(u64::MAX))
-    }
-
-    /// Time on the processor of those that were timed, in nanoseconds.
-    #[must_use]
-    pub fn timed_ns(&self) -> u64 {
-        cycles::to_ns(self.timed_cycles)
-    }
-
-    /// The time that so many of 1000 invocations do not exceed, in nanoseconds; 0 when none was timed.
-    #[must_use]
-    pub fn quantile_ns(&self, permille: u64) -> u64 {
-        let timed: u64 = self.times.iter().sum();
-        let rank = (timed * permille).div_ceil(1000).max(1);
-        let mut below = 0;
-        let reached = |count: &u64| {
-            below += count;
-            below >= rank
-        };
-        self.times.iter().position(reached).map_or(0, |step| cycles::to_ns(middle_of(step)))
-    }
-}
-
 /// The place of a status in [`ENDS`]; `None` for what is no end of an invocation.
 #[inline]
 fn end_of(status: Status) -> Option<usize> {
@@ -297,45 +228,12 @@ fn end_of(status: Status) -> Option<usize> {
     })
 }
 
-/// The step of the histogram in which a number of cycles lies.
-#[inline]
-fn step_of(cycles: u64) -> usize {
-    let cycles = cycles.min(TIME_CYCLES_MAX - 1);
-    let shift = (u64::BITS - 1 - (cycles | (TIME_STEPS_PER_DOUBLING as u64)).leading_zeros()) - STEP_BITS;
-    (shift as usize) * TIME_STEPS_PER_DOUBLING + (cycles >> shift) as usize
-}
-
-/// The middle of a step, in cycles.
-fn middle_of(step: usize) -> u64 {
-    let shift = (step / TIME_STEPS_PER_DOUBLING).saturating_sub(1);
-    let first = (step - shift * TIME_STEPS_PER_DOUBLING) as u64;
-    (first << shift) + ((1 << shift) >> 1)
-}
-
 #[cfg(test)]
 mod tests {
     use wire::Status;
 
-    use super::{ENDS, Measures, STEPS, Spent, middle_of, step_of};
+    use super::{ENDS, Measures, Spent};
     use crate::sched::cycles;
-
-    #[test]
-    fn steps_grow_with_the_time_and_lie_close() {
-        let mut last = 0;
-        for cycles in 0..100_000 {
-            let step = step_of(cycles);
-            assert!(step == last || step == last + 1, "{cycles}");
-            last = step;
-        }
-        for bits in 4..36 {
-            for part in 16..32_u64 {
-                let cycles = (part << bits) >> 4;
-                let middle = middle_of(step_of(cycles));
-                assert!(middle.abs_diff(cycles) * 16 <= cycles, "{middle} stands for {cycles}");
-            }
-        }
-        assert_eq!(step_of(u64::MAX), STEPS - 1);
-    }
 
     #[test]
     fn workers_are_added_up() {

@@ -13,7 +13,9 @@ mod canary;
 mod customer;
 mod error;
 mod granted;
+mod lineage;
 mod turns;
+mod workshop;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -32,53 +34,15 @@ use super::measures::Measures;
 use super::native::{Library, LoadError};
 use crate::tenant::TenantId;
 use crate::tenant::account::Accounts;
-use canary::Baseline;
 pub use canary::{Errors, Failing};
 pub use customer::Customer;
 use customer::Unlimited;
 pub use error::InstallError;
 use granted::Granted;
+pub use lineage::{Choice, Installed, Lineage};
 use turns::Turns;
-
-/// A version of an extension with what is known about it.
-#[derive(Debug)]
-pub struct Installed {
-    /// What workers get.
-    pub extension: Arc<Extension>,
-    /// Its functions as the builder describes them, doc comments included.
-    pub functions: Vec<builder::Function>,
-    /// Hash over source and SDK, in hex.
-    pub content_hash: String,
-    /// Bytes of the artefact.
-    pub artefact_bytes: u64,
-    /// Bytes of the source.
-    pub source_bytes: u64,
-    /// When it was installed, in milliseconds since the Unix epoch.
-    pub installed_ms: u64,
-    /// How long checking and compiling took; 0 when the same source had been built before.
-    pub compile_ms: u64,
-}
-
-/// Which versions are kept, and which of them invocations get that name none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// What they get.
-    pub current: u32,
-    /// What a part of them gets instead, with its percentage.
-    pub canary: Option<(u32, u8)>,
-    /// All versions that are kept.
-    pub kept: Vec<u32>,
-}
-
-/// An extension in all its versions.
-#[derive(Clone, Debug)]
-pub struct Lineage {
-    /// The versions that are loaded, by number.
-    pub versions: BTreeMap<u32, Arc<Installed>>,
-    /// Which of them invocations get.
-    pub choice: Choice,
-    baseline: Option<Baseline>,
-}
+pub use workshop::Prepare;
+use workshop::Workshop;
 
 #[derive(Debug, Default)]
 struct Live {
@@ -88,15 +52,6 @@ struct Live {
     /// By the number of the grant.
     granted: HashMap<u32, Granted>,
     retired: Vec<Arc<Extension>>,
-}
-
-/// Prepares the toolchain: called until it has succeeded once.
-pub type Prepare = Box<dyn Fn() -> Result<Toolchain, BuildError> + Send + Sync>;
-
-/// The toolchain, prepared when it is first needed.
-struct Workshop {
-    prepare: Prepare,
-    toolchain: Mutex<Option<Arc<Toolchain>>>,
 }
 
 /// See the file's head.
@@ -125,7 +80,7 @@ impl Registry {
     /// # Errors
     /// When no thread can be started.
     pub fn open_with(prepare: Prepare, accounts: Accounts) -> io::Result<Self> {
-        let workshop = Arc::new(Workshop { prepare, toolchain: Mutex::default() });
+        let workshop = Arc::new(Workshop::new(prepare));
         let early = Arc::clone(&workshop);
         let prepare = move || {
             if let Err(error) = early.toolchain() {
@@ -340,42 +295,6 @@ impl Live {
             installed.extension.retire();
             self.retired.push(Arc::clone(&installed.extension));
         }
-    }
-}
-
-impl Lineage {
-    /// The current version, if it is loaded.
-    #[must_use]
-    pub fn current(&self) -> Option<&Arc<Installed>> {
-        self.versions.get(&self.choice.current)
-    }
-
-    /// What workers are to know.
-    fn lineup(&self) -> Option<Lineup> {
-        self.lineup_of(|version| Some(Arc::clone(&self.versions.get(&version)?.extension)))
-    }
-
-    /// What workers are to know, with the versions that `loaded` gives. A canary that is not loaded is none.
-    fn lineup_of(&self, loaded: impl Fn(u32) -> Option<Arc<Extension>>) -> Option<Lineup> {
-        let Choice { current, canary, .. } = self.choice;
-        let named =
-            |version: &u32| *version != current && canary.is_none_or(|(canary, _)| canary != *version);
-        let others = self.versions.keys().copied().filter(named).filter_map(&loaded).collect();
-        let canary = canary.and_then(|(version, percent)| Some((loaded(version)?, percent)));
-        Some(Lineup::new(loaded(current)?, canary, others))
-    }
-}
-
-impl Workshop {
-    /// The toolchain; whoever comes while it is being prepared waits.
-    fn toolchain(&self) -> Result<Arc<Toolchain>, BuildError> {
-        let mut slot = self.toolchain.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(toolchain) = &*slot {
-            return Ok(Arc::clone(toolchain));
-        }
-        let toolchain = Arc::new((self.prepare)()?);
-        *slot = Some(Arc::clone(&toolchain));
-        Ok(toolchain)
     }
 }
 

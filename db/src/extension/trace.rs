@@ -6,7 +6,7 @@
 //! ```
 //! Without a reader an invocation pays one relaxed load. With one, a worker traces one invocation at a time,
 //! those of one extension, or one function, that the reader named; of those only the slow ones are kept, if it
-//! says so. A lease ends by itself; its memory goes with [`Traces::forget`].
+//! says so. A lease ends with its reader, or by itself; its memory goes with [`Traces::forget`].
 
 mod recorder;
 
@@ -78,6 +78,15 @@ impl Traces {
         self.until_us.store(now_us + TRACE_LEASE_US, Ordering::Relaxed);
         account.set_traced(true);
         Ok(())
+    }
+
+    /// The reader has what it wanted of an extension: ends the lease if it is for that one.
+    pub fn end(&self, account: &Account, extension: u32) {
+        let ring = self.ring();
+        if ring.wanted.is_some_and(|wanted| wanted.extension == extension) {
+            self.until_us.store(0, Ordering::Relaxed);
+            account.set_traced(false);
+        }
     }
 
     /// Whether a reader is there.
@@ -175,6 +184,17 @@ mod tests {
         assert!(!traces.wants(&account, 7, 1, TRACE_LEASE_US) && !account.is_traced());
         assert_eq!(traces.lease(&account, ALL, TRACE_LEASE_US), Ok(()));
         assert!(traces.forget(2 * TRACE_LEASE_US));
+    }
+
+    #[test]
+    fn a_lease_ends_at_once_when_its_reader_says_so() {
+        let (traces, account) = (Traces::new(), Account::new(TenantId(1)));
+        assert_eq!(traces.lease(&account, ALL, 0), Ok(()));
+        traces.end(&account, 8);
+        assert!(account.is_traced() && !traces.forget(1), "that is another extension");
+        traces.end(&account, 7);
+        assert!(!account.is_traced() && !traces.wants(&account, 7, 1, 1) && traces.forget(1));
+        assert_eq!(traces.lease(&account, Wanted { extension: 8, ..ALL }, 1), Ok(()));
     }
 
     #[test]

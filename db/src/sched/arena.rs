@@ -16,13 +16,15 @@ pub struct Arena {
     next: usize,
     end: usize,
     highest: usize,
+    /// What the latest allocation that found no room would have made of it, in bytes from the start; 0 for none.
+    asked_bytes: usize,
 }
 
 impl Arena {
     /// An arena without memory: every allocation fails.
     #[must_use]
     pub const fn empty() -> Self {
-        Self { start: 1, next: 1, end: 1, highest: 1 }
+        Self { start: 1, next: 1, end: 1, highest: 1, asked_bytes: 0 }
     }
 
     /// An arena over `bytes` from `start` on.
@@ -32,7 +34,7 @@ impl Arena {
     #[must_use]
     pub unsafe fn over(start: *mut u8, bytes: usize) -> Self {
         let start = start as usize;
-        Self { start, next: start, end: start + bytes, highest: start }
+        Self { start, next: start, end: start + bytes, highest: start, asked_bytes: 0 }
     }
 
     /// `bytes` at a multiple of `align`, or null when the arena is used up or `align` is no power of two.
@@ -50,8 +52,15 @@ impl Arena {
                 self.next = next;
                 from as *mut u8
             }
-            _ => ptr::null_mut(),
+            _ => self.refuse(from, bytes),
         }
+    }
+
+    /// Notes what was asked for where there is no room for it.
+    #[cold]
+    fn refuse(&mut self, from: usize, bytes: usize) -> *mut u8 {
+        self.asked_bytes = (from - self.start).saturating_add(bytes);
+        ptr::null_mut()
     }
 
     /// Takes the latest allocation back; any other stays until the arena is cleared.
@@ -85,7 +94,7 @@ impl Arena {
                     self.next = next;
                     address
                 }
-                _ => ptr::null_mut(),
+                _ => self.refuse(from, new_bytes),
             };
         }
         if new_bytes <= bytes {
@@ -97,6 +106,12 @@ impl Arena {
             unsafe { ptr::copy_nonoverlapping(address, moved, bytes) };
         }
         moved
+    }
+
+    /// What was in use, or would have been with the latest allocation that found no room.
+    #[must_use]
+    pub fn asked_bytes(&self) -> usize {
+        if self.asked_bytes > 0 { self.asked_bytes } else { self.highest_bytes() }
     }
 
     /// The most bytes that were ever in use, so that whoever owns the memory knows what was touched.
@@ -139,6 +154,21 @@ mod tests {
             assert!(arena.allocate(8, 3).is_null());
             assert!(!arena.allocate(256, 1).is_null());
             assert!(arena.allocate(1, 1).is_null());
+        });
+    }
+
+    #[test]
+    fn an_arena_that_is_used_up_tells_what_was_asked_for_in_all() {
+        with_arena(256, |arena| {
+            let first = arena.allocate(100, 4);
+            assert_eq!(arena.asked_bytes(), 100);
+            assert!(arena.allocate(1000, 4).is_null());
+            assert_eq!(arena.asked_bytes(), 1100);
+            // SAFETY: an allocation in use.
+            assert!(unsafe { arena.reallocate(first, 100, 4, 400) }.is_null());
+            assert_eq!((arena.asked_bytes(), arena.highest_bytes()), (400, 100));
+            assert!(arena.allocate(usize::MAX - 99, 1).is_null());
+            assert_eq!(arena.asked_bytes(), usize::MAX);
         });
         assert!(Arena::empty().allocate(1, 1).is_null());
     }

@@ -161,6 +161,7 @@ fn serve_tenant(
         AdminRequest::ExtensionTraces { name, function, slower_than_us, after } => {
             traces::read(control, tenant, name, (*function, *slower_than_us, *after))
         }
+        AdminRequest::ExtensionTracesEnd { name } => traces::end(control, tenant, name),
         AdminRequest::ExtensionLogs { name, level, after, count } => {
             logs::read(control, tenant, name, (*level, *after, *count))
         }

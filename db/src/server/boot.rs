@@ -123,13 +123,7 @@ impl Server {
         let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
         let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
         let (administrator, nobody) = secrets(config)?;
-        let store = Store::new(store::Config {
-            memory_bytes: config.memory_bytes,
-            segment_bytes: config.segment_bytes,
-            cores: config.cores,
-            huge_pages: config.huge_pages,
-        })
-        .map_err(|error| BootError::new("cannot make the store", error))?;
+        let store = make_store(config)?;
         let accounts = Accounts::over(config.cores);
         let registry = Registry::open_with(prepare, accounts.clone())
             .map_err(|error| BootError::new("cannot open the registry of extensions", error))?;
@@ -155,6 +149,7 @@ impl Server {
             streams,
             attempts: Mutex::new(RefusalLimit::new(ATTEMPTS)),
             sessions: Mutex::default(),
+            ended: Mutex::default(),
             tables: Mutex::default(),
             grants: Mutex::default(),
             traced: Mutex::default(),
@@ -285,20 +280,27 @@ fn secrets(config: &Config) -> Result<(SecretHash, SecretHash), BootError> {
 fn stream_limits(config: &Config) -> Result<StreamLimits, BootError> {
     let descriptors =
         process::descriptors().map_err(|error| BootError::new("the limit of open files", error))?;
-    let (asked, limits) = (config.streams, config.streams.within(descriptors, config.cores));
+    let (asked, threads) = (config.streams, process::threads_left());
+    let limits = asked.within(descriptors, threads, config.cores);
     if !limits.leave_room() {
-        let wanted = asked.descriptors(config.cores);
-        let text = format!("{descriptors}, too few for any stream; {wanted} are wanted: raise `ulimit -n`");
-        return Err(BootError::new("the limit of open files", text));
+        let few_files = !asked.within(descriptors, usize::MAX, config.cores).leave_room();
+        let (what, has, wanted, how) = if few_files {
+            ("the limit of open files", descriptors, asked.descriptors(config.cores), "raise `ulimit -n`")
+        } else {
+            ("the limit of threads", threads, asked.threads(config.cores), "raise `ulimit -u` or `pids.max`")
+        };
+        let text = format!("{has}, too few for any stream; {wanted} are wanted: {how}");
+        return Err(BootError::new(what, text));
     }
     if limits != asked {
         let StreamLimits { places, of_tenant, reserve } = limits;
         tracing::warn!(
             descriptors,
+            threads,
             streams = places,
             of_tenant,
             reserve,
-            "fewer streams than {}: the process may open too few files",
+            "fewer streams than {}: the process may open too few files, or have too few threads",
             asked.places
         );
     }
@@ -316,4 +318,14 @@ fn start_watchdog(neighbours: &Arc<Neighbours>, clock: Clock) -> Result<Watchdog
     let neighbours = Arc::clone(neighbours);
     Watchdog::start(move || neighbours.help_the_absent(clock.now_us()))
         .map_err(|error| BootError::new("cannot start the watchdog", error))
+}
+
+fn make_store(config: &Config) -> Result<Arc<Store>, BootError> {
+    Store::new(store::Config {
+        memory_bytes: config.memory_bytes,
+        segment_bytes: config.segment_bytes,
+        cores: config.cores,
+        huge_pages: config.huge_pages,
+    })
+    .map_err(|error| BootError::new("cannot make the store", error))
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::change::Change;
+use super::ended::Ended;
 use crate::extension::lineup::Lineup;
 use crate::session::Session;
 use crate::tablet::{NumberHash, Tables};
@@ -18,6 +19,7 @@ pub struct Catalog {
     pub tables: Tables,
     sessions: HashMap<u64, Arc<Session>, NumberHash>,
     extensions: HashMap<u32, Lineup, NumberHash>,
+    ended: Ended,
 }
 
 impl Catalog {
@@ -26,6 +28,12 @@ impl Catalog {
     #[must_use]
     pub fn session(&self, token: u64) -> Option<&Arc<Session>> {
         self.sessions.get(&token)
+    }
+
+    /// Whether the token was that of a session which has ended.
+    #[must_use]
+    pub fn has_ended(&self, token: u64) -> bool {
+        self.ended.has(token)
     }
 
     /// The versions of an extension, of whichever tenant.
@@ -43,6 +51,7 @@ impl Catalog {
             }
             Change::SessionClosed(token) => {
                 self.sessions.remove(&token);
+                self.ended.note(token);
             }
             Change::TableCreated(entry) => self.tables.insert(entry),
             Change::TableDropped(id) => {
@@ -56,7 +65,9 @@ impl Catalog {
                 self.extensions.remove(&id);
             }
             Change::TenantDropped(tenant) => {
-                self.sessions.retain(|_, session| session.tenant != tenant);
+                for (token, _) in self.sessions.extract_if(|_, session| session.tenant == tenant) {
+                    self.ended.note(token);
+                }
                 self.extensions.retain(|_, lineup| lineup.tenant != tenant);
                 self.tables.remove_tenant(tenant);
             }

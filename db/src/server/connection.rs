@@ -1,8 +1,8 @@
 //! One stream, served by one control thread: opening, then one request after the other.
 //!
 //! Data requests are handed to the session's home worker and answered when it answers; administration is
-//! done here. A peer that stalls in a record, sends too much or sends nonsense is told once, where that is
-//! possible, and cut off. Nothing a stream does holds up another one.
+//! done here. A peer that stalls in a record, sends too much, takes no answers or sends nonsense is told once, where
+//! that is possible, and cut off. Nothing a stream does holds up another one.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use net::{Stream, StreamError};
 use wire::limits::{INSTALL_BODY_BYTES_MAX, RECORD_HEADER_BYTES, STREAM_BODY_BYTES_MAX};
-use wire::{RecordHeader, Status, opcode};
+use wire::{RecordHeader, Status, opcode, reply};
 
 use super::administration;
 use super::change::{Change, StreamRequest, answer_channel};
@@ -20,12 +20,16 @@ use super::listening::Reception;
 use super::opening::{self, Role};
 use super::streams::Place;
 use crate::limits::{
-    OPENING_BYTES_MAX, OPENING_TIMEOUT_MS, RECORD_ROOM_MS, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS,
+    ANSWER_BYTES_MAX, ANSWER_ROOM_MS, ANSWER_ROOM_RETRY_US, OPENING_BYTES_MAX, OPENING_TIMEOUT_MS,
+    RECORD_ROOM_MS, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS, UNTAKEN_BYTES,
 };
 use crate::session::{Answer, Session};
 
 /// Bytes of a record's header behind the length.
 const HEAD_BYTES: usize = RECORD_HEADER_BYTES - RecordHeader::LENGTH_BYTES;
+
+/// How a tenant hears that too many answers to it are made or wait to be taken.
+const ANSWER_LIMIT: &str = "answer_bytes_of_streams";
 
 /// How clients are received.
 #[must_use]
@@ -41,6 +45,8 @@ pub fn reception(control: &Arc<Control>, stopping: &Arc<AtomicBool>) -> Receptio
 
 /// Serves a stream until its peer leaves, its session ends, or the server stops.
 fn serve(control: &Control, mut stream: Stream, from: (SocketAddr, &Place), stopping: &AtomicBool) {
+    // Without the bound the kernel keeps more of what is not taken, by its own limits.
+    let _ = stream.bound_untaken(UNTAKEN_BYTES);
     let Some(role) = open(control, &mut stream, from) else { return };
     match role {
         Role::Administrator => converse(control, &mut stream, (&Role::Administrator, from.1), stopping),
@@ -106,14 +112,20 @@ fn converse(control: &Control, stream: &mut Stream, (role, place): (&Role, &Plac
             }
             Err(StreamError::Closed | StreamError::Broken(_)) => return,
         }
-        if !serve_record(control, stream, role, std::mem::take(&mut record)) {
+        let _busy = place.busy();
+        if !serve_record(control, stream, (role, place), std::mem::take(&mut record)) {
             return;
         }
     }
 }
 
 /// Serves one record; false when the stream is of no more use.
-fn serve_record(control: &Control, stream: &mut Stream, role: &Role, record: Vec<u8>) -> bool {
+fn serve_record(
+    control: &Control,
+    stream: &mut Stream,
+    (role, place): (&Role, &Place),
+    record: Vec<u8>,
+) -> bool {
     let (header, body) = match RecordHeader::split(&record) {
         Ok(split) => split,
         Err(status) => {
@@ -128,12 +140,16 @@ fn serve_record(control: &Control, stream: &mut Stream, role: &Role, record: Vec
             return false;
         }
         Role::Tenant(session) if header.code < opcode::OPEN_SESSION => {
-            return serve_data(control, stream, session, header, record);
+            return serve_data(control, stream, (session, place), header, record);
         }
         role => administration::serve(control, role, header.code, body),
     };
     match answer {
-        Ok(body) => answer_record(stream, header.sequence, Status::Ok, &body),
+        Ok(body) => {
+            // It is done, so there is nothing to refuse any more: who takes no answers does not get this one.
+            let room = place.room_for_answer(body.len(), Duration::from_millis(ANSWER_ROOM_MS));
+            room.is_some() && answer_record(stream, header.sequence, Status::Ok, &body)
+        }
         Err(refusal) => answer_record(stream, header.sequence, refusal.status, &refusal.body()),
     }
 }
@@ -142,10 +158,18 @@ fn serve_record(control: &Control, stream: &mut Stream, role: &Role, record: Vec
 fn serve_data(
     control: &Control,
     stream: &mut Stream,
-    session: &Arc<Session>,
+    (session, place): (&Arc<Session>, &Place),
     header: RecordHeader,
     record: Vec<u8>,
 ) -> bool {
+    // Until the answer was taken.
+    let patience = Duration::from_millis(ANSWER_ROOM_MS);
+    let Some(mut room) = place.room_for_answer(answer_bytes_max(header.code), patience) else {
+        let held_off = reply::Throttled { after_us: ANSWER_ROOM_RETRY_US, limit: ANSWER_LIMIT.as_bytes() };
+        let mut body = vec![0; held_off.body_bytes()];
+        held_off.encode(&mut body);
+        return answer_record(stream, header.sequence, Status::Throttled, &body);
+    };
     let (sender, receiver) = answer_channel();
     let request = Arc::new(StreamRequest {
         session: Arc::clone(session),
@@ -164,7 +188,16 @@ fn serve_data(
         Ok(answer) if handed_over => answer,
         _ => Answer { status: Status::Unavailable, body: Vec::new() },
     };
+    room.shrink_to(answer.body.len());
     answer_record(stream, header.sequence, answer.status, &answer.body)
+}
+
+/// Bytes of the longest answer that a data request may have; 0 when that is some numbers.
+fn answer_bytes_max(code: u8) -> usize {
+    match code {
+        opcode::GET | opcode::MULTI_GET | opcode::INVOKE => ANSWER_BYTES_MAX,
+        _ => 0,
+    }
 }
 
 fn is_over(role: &Role) -> bool {

@@ -15,10 +15,11 @@ use wire::Status;
 use wire::reply::Throttled;
 
 use super::change::{Change, ChangeSender, broadcast};
+use super::ended::Ended;
 use super::grant::Grant;
 use super::homes::{Homes, Look, Move};
 use super::refusal::RefusalLimit;
-use super::streams::Streams;
+use super::streams::{Counts, Streams};
 use crate::clock::Clock;
 use crate::cluster::metadata::{Metadata, MetadataError, StandingError, TenantRow};
 use crate::extension::log::ExtensionLog;
@@ -147,6 +148,8 @@ pub struct Control {
     pub attempts: Mutex<RefusalLimit>,
     /// Open sessions by token.
     pub sessions: Mutex<HashMap<u64, OpenSession>>,
+    /// Sessions that were open.
+    pub ended: Mutex<Ended>,
     /// Tables of all tenants.
     pub tables: Mutex<TableNames>,
     /// What tenants have granted each other.
@@ -226,6 +229,7 @@ impl Control {
         let Some(open) = lock(&self.sessions).get(&token).cloned() else { return Ok(()) };
         open.session.close();
         self.tell(&Change::SessionClosed(token))?;
+        lock(&self.ended).note(token);
         lock(&self.sessions).remove(&token);
         Ok(())
     }
@@ -242,8 +246,9 @@ impl Control {
         self.close_idle_sessions();
         self.registry.collect();
         if let Some(counts) = self.streams.news() {
-            let (closed, turned_away, refused) = (counts.evicted, counts.turned_away, counts.refused);
-            tracing::warn!(closed, turned_away, refused, "more streams were asked for than there may be");
+            let Counts { evicted, turned_away, refused, ceded } = counts;
+            let text = "more streams were asked for than there may be";
+            tracing::warn!(closed = evicted, turned_away, refused, ceded, text);
         }
     }
 

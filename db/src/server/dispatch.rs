@@ -259,7 +259,9 @@ impl<'w, P: Exits> Dispatch<'w, P> {
     #[cold]
     fn refuse_group(&mut self, group: &Group<'_>, peer: SocketAddr) {
         let environment = self.environment;
-        environment.metrics.count(Counter::GroupsUnauthenticated);
+        let is_late = self.catalog.has_ended(group.token);
+        let counter = if is_late { Counter::GroupsOfEndedSessions } else { Counter::GroupsUnauthenticated };
+        environment.metrics.count(counter);
         if !self.refusals.take_for(peer, environment.now_us) {
             environment.metrics.count(Counter::GroupsUnanswered);
             return;

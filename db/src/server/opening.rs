@@ -2,7 +2,8 @@
 //!
 //! A tenant proves itself by its secret, a further stream by the token of its session, the administrator by
 //! the secret in the data directory. Whoever fails gets one typed refusal and is cut off; whoever fails too
-//! often from one source prefix hears `Retry` until his bucket fills again. A right secret is never turned
+//! often from one source prefix hears `Retry` until his bucket fills again; a token of a session that has ended is no
+//! failure in this sense. A right secret is never turned
 //! away for the wrong ones of a neighbour. Who proved himself takes the stream's place before anything is made
 //! for him.
 
@@ -47,7 +48,12 @@ pub fn open(
         }
         OpenRequest::Attach { token } => {
             let open = lock(&control.sessions).get(&token).cloned().filter(|open| !open.session.is_closed());
-            let Some(open) = open else { return Err(wrong(control, peer, Status::BadToken.into())) };
+            let Some(open) = open else {
+                // Who comes late has not guessed.
+                let is_late = lock(&control.ended).has(token);
+                let refusal = Status::BadToken.into();
+                return Err(if is_late { refusal } else { wrong(control, peer, refusal) });
+            };
             place.take(Holder::Tenant(open.session.tenant))?;
             let answer = opened(control, &open.session, version, open.session.ring.next_sequence()).encode();
             Ok((Role::Tenant(open.session), answer))

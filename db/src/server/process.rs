@@ -5,7 +5,11 @@
 
 use std::io;
 use std::mem;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Where control groups are.
+const GROUPS: &str = "/sys/fs/cgroup";
 
 /// The signals that end a server.
 #[derive(Clone, Copy)]
@@ -69,6 +73,48 @@ pub fn machine_memory_bytes() -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
+/// How many threads more the process may have, as far as the kernel says: by its control groups, and by the limits of
+/// the system and of its user, of which it does not say how much is used. That of a user does not hold for the superuser.
+#[must_use]
+pub fn threads_left() -> usize {
+    let number = |path: &Path| std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok();
+    let in_group = |path: PathBuf| {
+        let (most, now) = (number(&path.join("pids.max"))?, number(&path.join("pids.current"))?);
+        Some(most.saturating_sub(now))
+    };
+    let text = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let of_groups = control_groups(&text).into_iter().filter_map(in_group);
+    let of_system = number(Path::new("/proc/sys/kernel/threads-max"));
+    of_groups.chain(of_system).chain(threads_of_user()).min().unwrap_or(usize::MAX)
+}
+
+/// The folders of the control groups that may limit threads, of the process and of those around it: of either version.
+fn control_groups(text: &str) -> Vec<PathBuf> {
+    let folder = |line: &str| match line.splitn(3, ':').collect::<Vec<_>>()[..] {
+        ["0", "", path] => Some((Path::new(GROUPS).to_owned(), path.to_owned())),
+        [_, kinds, path] if kinds.split(',').any(|kind| kind == "pids") => {
+            Some((Path::new(GROUPS).join("pids"), path.to_owned()))
+        }
+        _ => None,
+    };
+    let mut folders = Vec::new();
+    for (root, path) in text.lines().filter_map(folder) {
+        let inmost = root.join(path.trim_start_matches('/'));
+        folders.extend(inmost.ancestors().take_while(|outer| outer.starts_with(&root)).map(Path::to_owned));
+    }
+    folders
+}
+
+/// The limit of threads of the process's user; `None` when there is none for it.
+fn threads_of_user() -> Option<usize> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is live and ours to be written.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &raw mut limit) };
+    // SAFETY: reads the process's own number.
+    let is_superuser = unsafe { libc::geteuid() } == 0;
+    (result == 0 && !is_superuser).then(|| usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
+}
+
 /// Lets the process open as many files as `wanted`, or as the hard limit allows; gives how many it may open now.
 ///
 /// # Errors
@@ -120,7 +166,12 @@ pub fn pin_thread(cpu: usize) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{descriptors, machine_memory_bytes, pin_thread, raise_descriptors};
+    use std::path::Path;
+
+    use super::{
+        GROUPS, control_groups, descriptors, machine_memory_bytes, pin_thread, raise_descriptors,
+        threads_left,
+    };
 
     #[test]
     fn descriptors_are_raised_as_far_as_they_may_and_never_lowered() {
@@ -129,6 +180,14 @@ mod tests {
         let raised = raise_descriptors(before + 1).expect("the kernel allows what it said it would");
         assert!(raised == before || raised == before + 1);
         assert_eq!(descriptors().expect("a limit"), raised);
+    }
+
+    #[test]
+    fn threads_are_limited_by_the_control_groups_of_either_version_and_those_around_them() {
+        let found = control_groups("8:pids:/a/b\n7:cpu,memory:/c\n0::/d\nnonsense\n1:name=x:/\n");
+        let expected = ["pids/a/b", "pids/a", "pids", "d", ""].map(|path| Path::new(GROUPS).join(path));
+        assert_eq!(found, expected);
+        assert!(threads_left() > 0);
     }
 
     #[test]

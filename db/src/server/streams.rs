@@ -4,19 +4,23 @@
 //!                    right secret or token               ┌─▶ Tenant     within its own bound, beside a reserve
 //!   accepted ──▶ Unopened ─────────── take ──────────────┤
 //!                    │                                   └─▶ Operator   always
-//!                    └── closed to make room ──▶ Leaving ──▶ gone when its thread ends
+//!                    └── closed to make room ──▶ Leaving ◀── of the tenant with most, for one with less
+//!                                                   └─▶ gone when its thread ends
 //! ```
 //! A stranger has a place as long as nobody else wants it: when all are taken, the oldest unopened stream of the
 //! source prefix that has most of those is closed for the one that comes. Tenants have a bound each, and together
-//! leave a reserve, in which operators open their streams whatever tenants do. Who has what it came for and does not leave
-//! counts as one that has opened nothing. Places come back by themselves.
+//! leave a reserve, in which operators open their streams whatever tenants do; within that a tenant which has less than
+//! another gets a place of that one's ([`ceding`]). Who has what it came for and does not leave counts as one that has
+//! opened nothing. Places come back by themselves.
 //!
 //! One lock, held for a look over all places: some microseconds, on control threads alone. What large records take,
 //! [`records`] counts.
 
+mod ceding;
 mod records;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +30,7 @@ use super::refusal::SourcePrefix;
 use crate::config::StreamLimits;
 use crate::limits::STREAMS_LEAVING_MAX;
 use crate::tenant::TenantId;
+pub use ceding::Busy;
 pub use records::RecordRoom;
 use records::Records;
 
@@ -37,18 +42,28 @@ pub struct Streams {
     gone: Condvar,
     /// Raised when a large record is.
     room: Condvar,
+    /// Counts the uses of all streams, which puts them in an order.
+    uses: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
     /// By number, which is by age.
-    held: BTreeMap<u64, (StreamCloser, Standing)>,
+    held: BTreeMap<u64, Held>,
     latest: u64,
     counts: Counts,
     reported: Counts,
     records: Records,
     /// All were closed: the listener has ended.
     is_over: bool,
+}
+
+/// A stream that has a place.
+struct Held {
+    closer: StreamCloser,
+    standing: Standing,
+    /// The number of its latest use; shared with its [`Place`].
+    used: Arc<AtomicU64>,
 }
 
 /// What a stream has shown so far.
@@ -93,6 +108,8 @@ pub struct Counts {
     pub turned_away: u64,
     /// Refused to a tenant by a bound.
     pub refused: u64,
+    /// Of the tenant that had most, closed for one of a tenant that had less.
+    pub ceded: u64,
 }
 
 /// Streams there are.
@@ -115,13 +132,20 @@ pub struct Place {
     streams: Arc<Streams>,
     number: u64,
     from: SourcePrefix,
+    used: Arc<AtomicU64>,
 }
 
 impl Streams {
     /// No streams yet.
     #[must_use]
     pub fn new(limits: StreamLimits) -> Arc<Self> {
-        Arc::new(Self { limits, state: Mutex::default(), gone: Condvar::new(), room: Condvar::new() })
+        Arc::new(Self {
+            limits,
+            state: Mutex::default(),
+            gone: Condvar::new(),
+            room: Condvar::new(),
+            uses: AtomicU64::new(0),
+        })
     }
 
     /// Gives a fresh stream a place; `None` when all are held by tenants and operators. Waits at most `patience`
@@ -146,9 +170,10 @@ impl Streams {
             return None;
         }
         state.latest += 1;
-        let number = state.latest;
-        state.held.insert(number, (closer, Standing::Unopened(from)));
-        Some(Place { streams: Arc::clone(self), number, from })
+        let (number, used) = (state.latest, Arc::new(AtomicU64::new(0)));
+        let held = Held { closer, standing: Standing::Unopened(from), used: Arc::clone(&used) };
+        state.held.insert(number, held);
+        Some(Place { streams: Arc::clone(self), number, from, used })
     }
 
     /// Makes room for the stream of this number, which has a place and nothing to serve it: closes one that came before
@@ -161,8 +186,8 @@ impl Streams {
     pub fn close_all(&self) {
         let mut state = self.lock();
         state.is_over = true;
-        for (closer, _) in state.held.values() {
-            closer.close();
+        for held in state.held.values() {
+            held.closer.close();
         }
         self.room.notify_all();
     }
@@ -172,8 +197,8 @@ impl Streams {
     pub fn census(&self) -> Census {
         let state = self.lock();
         let mut census = Census { counts: state.counts, ..Census::default() };
-        for (_, standing) in state.held.values() {
-            match standing {
+        for held in state.held.values() {
+            match held.standing {
                 Standing::Unopened(_) => census.unopened += 1,
                 Standing::Leaving => census.leaving += 1,
                 Standing::Tenant(_) => census.tenants += 1,
@@ -197,42 +222,46 @@ impl Streams {
 
 impl State {
     fn leaving(&self) -> usize {
-        self.held.values().filter(|(_, standing)| *standing == Standing::Leaving).count()
+        self.held.values().filter(|held| held.standing == Standing::Leaving).count()
     }
 
     /// Closes the oldest unopened stream of the prefix that has most of them, of those before this number; false when
     /// there is none.
     fn evict(&mut self, before: u64) -> bool {
         let mut prefixes: HashMap<SourcePrefix, (usize, u64)> = HashMap::new();
-        for (number, (_, standing)) in self.held.range(..before) {
-            if let Standing::Unopened(from) = standing {
-                prefixes.entry(*from).or_insert((0, *number)).0 += 1;
+        for (number, held) in self.held.range(..before) {
+            if let Standing::Unopened(from) = held.standing {
+                prefixes.entry(from).or_insert((0, *number)).0 += 1;
             }
         }
         // Of prefixes with as many the one that was there first.
         let most = prefixes.into_values().max_by_key(|(streams, oldest)| (*streams, u64::MAX - *oldest));
-        let Some((closer, standing)) = most.and_then(|(_, oldest)| self.held.get_mut(&oldest)) else {
-            return false;
-        };
-        closer.close();
-        *standing = Standing::Leaving;
+        let Some((_, oldest)) = most else { return false };
+        self.close(oldest);
         self.counts.evicted += 1;
         true
     }
 
-    /// Whether a tenant may have one more.
-    fn admit(&self, tenant: TenantId, limits: StreamLimits) -> Result<(), NoPlace> {
-        let (mut own, mut all) = (0, 0);
-        for (_, standing) in self.held.values() {
-            if let Standing::Tenant(holder) = standing {
-                all += 1;
-                own += usize::from(*holder == tenant);
-            }
+    /// Closes the stream of this number, which makes room at once.
+    fn close(&mut self, number: u64) {
+        if let Some(held) = self.held.get_mut(&number) {
+            held.closer.close();
+            held.standing = Standing::Leaving;
         }
+    }
+
+    /// Whether a tenant may have one more; makes room for it if it is to have some.
+    fn admit(&mut self, tenant: TenantId, limits: StreamLimits) -> Result<(), NoPlace> {
+        let tenants = self.streams_of_tenants();
+        let (own, all) = (tenants.get(&tenant).copied().unwrap_or(0), tenants.values().sum::<usize>());
         if own >= limits.of_tenant {
             return Err(NoPlace::OfTenant);
         }
-        if all + limits.reserve >= limits.places { Err(NoPlace::OfTenants) } else { Ok(()) }
+        if all + limits.reserve < limits.places || self.cede(own, &tenants) {
+            Ok(())
+        } else {
+            Err(NoPlace::OfTenants)
+        }
     }
 }
 
@@ -249,8 +278,7 @@ impl Place {
     /// Why not; the stream is to end then.
     pub fn take(&self, holder: Holder) -> Result<(), NoPlace> {
         let mut state = self.streams.lock();
-        let is_leaving =
-            state.held.get(&self.number).is_none_or(|(_, standing)| *standing == Standing::Leaving);
+        let is_leaving = state.held.get(&self.number).is_none_or(|held| held.standing == Standing::Leaving);
         if is_leaving {
             return Err(NoPlace::Closed);
         }
@@ -264,9 +292,10 @@ impl Place {
                 }
             },
         };
-        if let Some((_, standing)) = state.held.get_mut(&self.number) {
-            *standing = fresh;
+        if let Some(held) = state.held.get_mut(&self.number) {
+            held.standing = fresh;
         }
+        self.note_use();
         Ok(())
     }
 }
@@ -274,10 +303,10 @@ impl Place {
 impl Place {
     /// What the stream was for is done: from here on it makes room for who comes, as one that has opened nothing.
     pub fn give_up(&self) {
-        if let Some((_, standing)) = self.streams.lock().held.get_mut(&self.number)
-            && *standing != Standing::Leaving
+        if let Some(held) = self.streams.lock().held.get_mut(&self.number)
+            && held.standing != Standing::Leaving
         {
-            *standing = Standing::Unopened(self.from);
+            held.standing = Standing::Unopened(self.from);
         }
     }
 }

@@ -131,8 +131,17 @@ fn a_grant_that_makes_no_sense_is_refused() {
     assert_eq!(refusal("t", "nobody", Right::Read), Status::UnknownTenant);
     assert_eq!(refusal("t", "bob", Right::Read), Status::NotPermitted, "it is bob's own");
     assert_eq!(refusal("ann/t", "bob", Right::Read), Status::NameInvalid, "what is granted is not passed on");
-    let refused = revoke(&mut bob, Subject::Table, "t", "ann").expect_err("not granted");
-    assert_eq!(refused.0, Status::NotFound);
+    for to in ["ann", "nobody"] {
+        assert_eq!(
+            refusal("nothing", to, Right::Read),
+            Status::UnknownTable,
+            "a guess at a name costs something"
+        );
+    }
+    for to in ["ann", "nobody"] {
+        let (status, text) = revoke(&mut bob, Subject::Table, "t", to).expect_err("not granted");
+        assert_eq!((status, text), (Status::NotFound, format!("`t` is not granted to `{to}`").into_bytes()));
+    }
     let refused = revoke(&mut ann, Subject::Extension, "t", "bob").expect_err("a table is no extension");
     assert_eq!(refused.0, Status::NotFound);
     for request in [AdminRequest::TableDrop { name: "ann/t" }, AdminRequest::TableStat { name: "ann/t" }] {

@@ -133,6 +133,30 @@ fn a_revoked_session_is_over_everywhere() {
     assert_eq!(refused_opening(&site, &OpenRequest::Attach { token: second.opened.token }), Status::BadToken);
 }
 
+#[test]
+fn what_comes_late_of_a_session_that_has_ended_counts_as_such_and_not_as_a_guess() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let secret = site.create_tenant("ann");
+    let (first, mut second) = (site.client("ann", &secret), site.client("ann", &secret));
+    let mut administrator = site.administrator();
+    let client_id = second.opened.client_id;
+    administrator.ask(&AdminRequest::SessionRevoke { client_id }).expect("an open session");
+    let mut counted = |name: &str| {
+        let answer = administrator.ask(&AdminRequest::Statistics { tenant: None }).expect("statistics");
+        let all = Vec::<Statistic>::decode(&answer).expect("statistics");
+        all.iter().find(|one| one.name == name).map_or(0, |one| one.value)
+    };
+    assert_eq!(second.status(&Request::Ping), Status::BadToken);
+    let late = counted("groups_of_ended_sessions");
+    assert!(late > 0 && counted("groups_unauthenticated") == 0, "{late}");
+    // Nor does a stream that comes late use up what guesses its source has.
+    let attach = OpenRequest::Attach { token: second.opened.token };
+    assert!((0..200).all(|_| refused_opening(&site, &attach) == Status::BadToken));
+    let guess = OpenRequest::Attach { token: first.opened.token ^ 1 };
+    assert_eq!(refused_opening(&site, &guess), Status::BadToken);
+}
+
 /// Writes, then goes on until it is ended: one yields, one does not.
 const ENDLESS: &str = r#"
 #![no_std]

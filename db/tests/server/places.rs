@@ -134,6 +134,8 @@ fn an_operator_gets_in_whatever_tenants_and_strangers_hold() {
         let (name, secret) = (names[index % 2], &secrets[index % 2]);
         held.push(open(&site, name, secret).expect("a place"));
     }
+    // Who has less gets places of those with most, until all have as many.
+    let _of_carl = [(); 2].map(|()| open(&site, "carl", &secrets[2]).expect("a place of another tenant"));
     is_full(open(&site, "carl", &secrets[2]), "the server has as many streams of tenants");
     let silent = strangers(&site);
     operators.extend((1..STREAMS.reserve).map(|_| site.administrator()));

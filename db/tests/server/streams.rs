@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use db::limits::RECORDS_BYTES_MAX;
-use wire::limits::INSTALL_BODY_BYTES_MAX;
+use db::limits::{ANSWER_BYTES_MAX, ANSWERS_BYTES_MAX, RECORDS_BYTES_MAX};
+use wire::limits::{INSTALL_BODY_BYTES_MAX, VALUE_BYTES_MAX};
 use wire::{
     AdminRequest, Body, Condition, Keys, OpenRequest, Opened, RecordHeader, Request, Status, TableStatistics,
     opcode, reply,
@@ -186,4 +186,48 @@ fn a_tenant_that_stalls_in_large_records_gets_no_memory_for_more_and_others_have
     });
     let (header, _) = refused.expect("an answer");
     assert_eq!(Status::from_u8(header.code), Some(Status::LimitExceeded));
+}
+
+/// A stream of a session that asks for an object again and again, and takes no answer.
+fn untaken(site: &Site, token: u64, get: &Request<'_>) -> ControlStream {
+    let mut body = vec![0; get.body_bytes()];
+    get.encode(&mut body);
+    let header = RecordHeader { code: get.opcode(), sequence: 1_000, ..RecordHeader::default() };
+    let (mut stream, _) = attach(site, token);
+    for _ in 0..16 {
+        stream.write_raw(&header.encode_record(&body));
+    }
+    stream
+}
+
+#[test]
+fn a_tenant_that_takes_no_answers_is_held_off_at_a_bound_and_others_get_theirs() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let value = vec![7; VALUE_BYTES_MAX];
+    let with_large = |name| {
+        let (mut client, table) = site.tenant_with_table(name);
+        let put = Request::Put { table, key: b"large", value: &value, condition: Condition::Always };
+        let sequence = client.requester.reserve_sequence().expect("a sequence");
+        client.control.request(sequence, &put).expect("room");
+        client.requester.release(sequence);
+        (client, Request::Get { table, key: b"large" })
+    };
+    let ((mut ann, of_ann), (mut bob, of_bob)) = (with_large("ann"), with_large("bob"));
+    let most = ANSWERS_BYTES_MAX / 2 / ANSWER_BYTES_MAX;
+    // On a machine that was busy for so long that those before it were cut off for stalling, once more.
+    let refused = (0..3).find_map(|_| {
+        let _held: Vec<_> = (0..most).map(|_| untaken(&site, ann.opened.token, &of_ann)).collect();
+        (0..500).find_map(|_| {
+            bob.control.request(1_000, &of_bob).expect("room of its own");
+            ann.control.request(1_000, &of_ann).err()
+        })
+    });
+    let (status, body) = refused.expect("not all get room");
+    let held_off = reply::Throttled::decode(&body).expect("a time to wait");
+    assert_eq!((status, held_off.limit), (Status::Throttled, &b"answer_bytes_of_streams"[..]));
+    // Those streams are closed now, and what was left of their answers with them.
+    let answer =
+        (0..200).find_map(|_| ann.control.request(1_000, &of_ann).ok()).expect("there is room again");
+    assert_eq!(reply::Object::decode(&answer).expect("an object").value, value);
 }

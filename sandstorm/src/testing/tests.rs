@@ -237,7 +237,7 @@ fn an_invocation_resumes_where_it_waited() {
         context: (&raw const invocation).cast_mut().cast(),
         key: RawSlice::of(b"k"),
         arguments: RawSlice::of(b"args"),
-        reply: RawReply { address: buffer.as_mut_ptr(), bytes: 0, capacity: 16, highest: 0 },
+        reply: RawReply { address: buffer.as_mut_ptr(), bytes: 0, capacity: 16, highest: 0, asked: 0 },
         future: core::ptr::null_mut(),
         table: table.id(),
         reserved: 0,

@@ -1,10 +1,10 @@
 //! Thousands of invocations that fill their memory and wait: what they hold is bounded, and given back.
 
-use std::time::Duration;
-
 use client::{Client, ClientConfig, Status};
 use db::limits::{INVOCATION_BYTES_PER_WORKER, WARM_BYTES_PER_WORKER};
 use tests::effort::rounds;
+use tests::raw::PATIENCE;
+use tests::server::patient;
 
 use super::stage::{MARK, Stage, answered};
 
@@ -26,7 +26,7 @@ fn what_a_hoarder_holds_is_bounded_while_neighbours_are_served_and_is_given_back
     let mut stage = Stage::with_memory("64MiB", "4MiB");
     let hoard = stage.client.resolve("misbehave.hoard").expect("it is installed");
     let (address, mallory) = (stage.server.address().to_string(), stage.mallory.clone());
-    let config = ClientConfig { call_timeout: Duration::from_secs(120), ..ClientConfig::default() };
+    let config = ClientConfig { call_timeout: 10 * PATIENCE, ..patient() };
     let connect = || Client::connect_with(&address, &mallory.name, &mallory.secret, config.clone());
     let mut clients: Vec<Client> = (0..SESSIONS).map(|_| connect().expect("mallory is let in")).collect();
     let (before, count) = (stage.resident_bytes(), rounds(6_000, 100_000));

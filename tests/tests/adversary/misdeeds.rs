@@ -12,19 +12,19 @@ use super::stage::{KEPT, MARK, Stage, answered, refusal};
 
 /// Misdeeds that end by themselves: function, how its caller is answered, and a part of the text.
 const SHORT: [(&str, Status, &str); 19] = [
-    ("recurse", Status::ExtensionStackOverflow, ""),
-    ("recurse_into_the_host", Status::ExtensionStackOverflow, ""),
-    ("huge_frame", Status::ExtensionStackOverflow, ""),
-    ("allocate_forever", Status::ExtensionOutOfMemory, "memory"),
-    ("grow_forever", Status::ExtensionOutOfMemory, "memory"),
-    ("allocate_at_once", Status::ExtensionOutOfMemory, "memory"),
+    ("recurse", Status::ExtensionStackOverflow, "stack_bytes = "),
+    ("recurse_into_the_host", Status::ExtensionStackOverflow, "stack_bytes = "),
+    ("huge_frame", Status::ExtensionStackOverflow, "stack_bytes = "),
+    ("allocate_forever", Status::ExtensionOutOfMemory, "invocation_arena_bytes = "),
+    ("grow_forever", Status::ExtensionOutOfMemory, "invocation_arena_bytes = "),
+    ("allocate_at_once", Status::ExtensionOutOfMemory, "invocation_arena_bytes = "),
     ("panics", Status::ExtensionPanicked, "a key of 4 bytes"),
     ("panic_in_drop", Status::ExtensionPanicked, "from a destructor"),
     ("panic_while_it_says_why", Status::ExtensionPanicked, ""),
     ("looping_drop", Status::ExtensionPanicked, "nothing is unwound"),
     ("index_beyond", Status::ExtensionPanicked, "out of bounds"),
     ("divide_by_zero", Status::ExtensionPanicked, "divide by zero"),
-    ("reply_flood", Status::ReplyTooLarge, ""),
+    ("reply_flood", Status::ReplyTooLarge, "invocation_reply_bytes = "),
     ("write_flood", Status::LimitExceeded, ""),
     ("write_bulk", Status::LimitExceeded, ""),
     ("delete_flood", Status::LimitExceeded, ""),
@@ -47,8 +47,10 @@ fn each_misdeed_gets_its_own_status_and_leaves_no_mark() {
         let mut latency = Latency::default();
         for round in 0..rounds(5, 500) {
             let answer = refusal(latency.of(|| stage.misdeed(function)));
-            assert_eq!(answer.0, status, "{function} in round {round}: {}", answer.1);
-            assert!(answer.1.contains(text), "{function}: {}", answer.1);
+            if !(answer.0 == Status::ExtensionKilled && grew_old(&answer.1)) {
+                assert_eq!(answer.0, status, "{function} in round {round}: {}", answer.1);
+                assert!(answer.1.contains(text), "{function}: {}", answer.1);
+            }
             assert_eq!(stage.client.get(stage.table, MARK).unwrap(), None, "{function} left a mark");
         }
         latency.print(function);

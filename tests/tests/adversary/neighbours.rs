@@ -33,8 +33,8 @@ const NUMBERS: usize = 8;
 const ACCOUNTS: usize = 12;
 const BALANCE: i64 = 1_000;
 
-/// Longest time until all of them have set up what they need.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest time until all of them have set up what they need, which compiles.
+const SETTING_UP: Duration = Duration::from_secs(600);
 
 /// How a neighbour and the test hear of each other.
 struct Signals {
@@ -66,7 +66,7 @@ impl Neighbours {
         start("counter", count);
         start("bank", transfer);
         for _ in &threads {
-            at_work.recv_timeout(PATIENCE).expect("the neighbours can set up what they need");
+            at_work.recv_timeout(SETTING_UP).expect("the neighbours can set up what they need");
         }
         Self { stop, threads }
     }
@@ -103,7 +103,7 @@ impl Drop for Neighbours {
 fn patient(server: &Server, name: &str) -> Client {
     let tenant = server.tenant(name);
     let idle = IdleStrategy { spin_us: 0, yield_until_us: 0 };
-    let config = ClientConfig { idle, ..ClientConfig::default() };
+    let config = ClientConfig { idle, ..tests::server::patient() };
     let address = server.address().to_string();
     Client::connect_with(&address, &tenant.name, &tenant.secret, config).expect("the tenant is let in")
 }

@@ -3,12 +3,11 @@
 //! Names and paths are checked by the decoder ([`crate::name_is_valid`], [`crate::path_is_valid`]), so what
 //! the server gets may be shown and stored. What a request holds is borrowed from the record.
 
-use super::limit::{read_changes, write_changes};
-use super::package::{read_files, write_installation};
-use crate::body::{BodyReader, BodyWriter};
+mod decode;
+mod encode;
+
 use crate::opcode;
-use crate::status::Status;
-use crate::{Body, LimitChange, PackageFile, Placement, Right, Subject};
+use crate::{LimitChange, PackageFile, Placement, Right, Subject};
 
 /// A request of administration. The comment of each names the answer under `Ok`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -135,6 +134,11 @@ pub enum AdminRequest<'a> {
         /// Traces behind this one; `u64::MAX` for those to come.
         after: u64,
     },
+    /// Ends the tracing of an extension's invocations, if they are traced: empty.
+    ExtensionTracesEnd {
+        /// Its name, or `owner/name` of one that is granted.
+        name: &'a str,
+    },
     /// Reads the counters that the caller may see: a `Vec` of [`crate::Statistic`].
     Statistics {
         /// Those of this tenant; `None` for all, which to a tenant are its own.
@@ -201,6 +205,7 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::ExtensionPromote { .. } => opcode::EXTENSION_PROMOTE,
             AdminRequest::ExtensionLogs { .. } => opcode::EXTENSION_LOGS,
             AdminRequest::ExtensionTraces { .. } => opcode::EXTENSION_TRACES,
+            AdminRequest::ExtensionTracesEnd { .. } => opcode::EXTENSION_TRACES_END,
             AdminRequest::Statistics { .. } => opcode::STATISTICS,
             AdminRequest::SessionList => opcode::SESSION_LIST,
             AdminRequest::SessionRevoke { .. } => opcode::SESSION_REVOKE,
@@ -209,152 +214,5 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::GrantList => opcode::GRANT_LIST,
             AdminRequest::GrantRevoke { .. } => opcode::GRANT_REVOKE,
         }
-    }
-
-    /// The body.
-    ///
-    /// # Errors
-    /// [`Status::LimitExceeded`] when an installation has more files or bytes than a record may carry, or there
-    /// are too many changes of limits.
-    pub fn encode(&self) -> Result<Vec<u8>, Status> {
-        let mut writer = BodyWriter::new();
-        match self {
-            AdminRequest::TenantList
-            | AdminRequest::TableList
-            | AdminRequest::ExtensionList
-            | AdminRequest::Statistics { tenant: None }
-            | AdminRequest::SessionList
-            | AdminRequest::GrantList => {}
-            AdminRequest::Statistics { tenant: Some(name) }
-            | AdminRequest::TenantCreate { name }
-            | AdminRequest::TenantDrop { name }
-            | AdminRequest::TenantRotate { name }
-            | AdminRequest::TableCreate { name }
-            | AdminRequest::TableDrop { name }
-            | AdminRequest::TableStat { name }
-            | AdminRequest::TableOpen { name }
-            | AdminRequest::ExtensionDescribe { name }
-            | AdminRequest::ExtensionPromote { name }
-            | AdminRequest::ExtensionResolve { name } => writer.text(name),
-            AdminRequest::TenantLimits { name } => writer.text(name.unwrap_or_default()),
-            AdminRequest::TenantLimitsSet { name, changes } => {
-                writer.text(name);
-                write_changes(&mut writer, changes)?;
-            }
-            AdminRequest::ExtensionRemove { name, version }
-            | AdminRequest::ExtensionRollback { name, version }
-            | AdminRequest::ExtensionPin { name, version } => {
-                writer.text(name);
-                writer.u32(*version);
-            }
-            AdminRequest::ExtensionInstall { name, files, placement } => {
-                write_installation(&mut writer, name, files, *placement)?;
-            }
-            AdminRequest::SessionRevoke { client_id } => writer.u64(*client_id),
-            AdminRequest::ExtensionTraces { name, function, slower_than_us, after } => {
-                writer.text(name);
-                writer.flag(function.is_some());
-                writer.u32(function.unwrap_or(0));
-                writer.u64(*slower_than_us);
-                writer.u64(*after);
-            }
-            AdminRequest::ExtensionLogs { name, level, after, count } => {
-                writer.text(name);
-                writer.u8(*level);
-                writer.u64(*after);
-                writer.u32(*count);
-            }
-            AdminRequest::GrantCreate { name, to, right } => {
-                right.write(&mut writer);
-                writer.text(name);
-                writer.text(to);
-            }
-            AdminRequest::GrantRevoke { subject, name, to } => {
-                subject.write(&mut writer);
-                writer.text(name);
-                writer.text(to);
-            }
-            AdminRequest::AuditRead { after, count } => {
-                writer.u64(*after);
-                writer.u32(*count);
-            }
-        }
-        Ok(writer.into_bytes())
-    }
-
-    /// Reads a body.
-    ///
-    /// # Errors
-    /// [`Status::UnknownOpcode`], [`Status::Malformed`], [`Status::NameInvalid`] for a name or a path that
-    /// may not be used or comes twice, [`Status::LimitExceeded`] for too many files or changes.
-    pub fn decode(number: u8, body: &'a [u8]) -> Result<AdminRequest<'a>, Status> {
-        let mut reader = BodyReader::new(body);
-        let request = match number {
-            opcode::TENANT_CREATE => AdminRequest::TenantCreate { name: reader.name()? },
-            opcode::TENANT_LIST => AdminRequest::TenantList,
-            opcode::TENANT_DROP => AdminRequest::TenantDrop { name: reader.name()? },
-            opcode::TENANT_LIMITS => AdminRequest::TenantLimits { name: reader.optional_name()? },
-            opcode::TENANT_LIMITS_SET => {
-                AdminRequest::TenantLimitsSet { name: reader.name()?, changes: read_changes(&mut reader)? }
-            }
-            opcode::TENANT_ROTATE => AdminRequest::TenantRotate { name: reader.name()? },
-            opcode::TABLE_CREATE => AdminRequest::TableCreate { name: reader.name()? },
-            opcode::TABLE_LIST => AdminRequest::TableList,
-            opcode::TABLE_DROP => AdminRequest::TableDrop { name: reader.name()? },
-            opcode::TABLE_STAT => AdminRequest::TableStat { name: reader.name()? },
-            opcode::TABLE_OPEN => AdminRequest::TableOpen { name: reader.qualified_name()? },
-            opcode::EXTENSION_INSTALL => {
-                let (name, files) = (reader.name()?, read_files(&mut reader)?);
-                AdminRequest::ExtensionInstall { name, files, placement: Placement::read(&mut reader)? }
-            }
-            opcode::EXTENSION_LIST => AdminRequest::ExtensionList,
-            opcode::EXTENSION_DESCRIBE => AdminRequest::ExtensionDescribe { name: reader.qualified_name()? },
-            opcode::EXTENSION_REMOVE => {
-                AdminRequest::ExtensionRemove { name: reader.name()?, version: reader.u32()? }
-            }
-            opcode::EXTENSION_RESOLVE => AdminRequest::ExtensionResolve { name: reader.qualified_name()? },
-            opcode::EXTENSION_ROLLBACK => {
-                AdminRequest::ExtensionRollback { name: reader.name()?, version: reader.u32()? }
-            }
-            opcode::EXTENSION_PIN => {
-                AdminRequest::ExtensionPin { name: reader.name()?, version: reader.u32()? }
-            }
-            opcode::EXTENSION_PROMOTE => AdminRequest::ExtensionPromote { name: reader.name()? },
-            opcode::EXTENSION_TRACES => {
-                let (name, named, function) = (reader.qualified_name()?, reader.flag()?, reader.u32()?);
-                if !named && function != 0 {
-                    return Err(Status::Malformed);
-                }
-                AdminRequest::ExtensionTraces {
-                    name,
-                    function: named.then_some(function),
-                    slower_than_us: reader.u64()?,
-                    after: reader.u64()?,
-                }
-            }
-            opcode::EXTENSION_LOGS => AdminRequest::ExtensionLogs {
-                name: reader.qualified_name()?,
-                level: reader.u8()?,
-                after: reader.u64()?,
-                count: reader.u32()?,
-            },
-            opcode::STATISTICS if reader.bytes_left() == 0 => AdminRequest::Statistics { tenant: None },
-            opcode::STATISTICS => AdminRequest::Statistics { tenant: Some(reader.name()?) },
-            opcode::SESSION_LIST => AdminRequest::SessionList,
-            opcode::SESSION_REVOKE => AdminRequest::SessionRevoke { client_id: reader.u64()? },
-            opcode::AUDIT_READ => AdminRequest::AuditRead { after: reader.u64()?, count: reader.u32()? },
-            opcode::GRANT_CREATE => {
-                let right = Right::read(&mut reader)?;
-                AdminRequest::GrantCreate { right, name: reader.name()?, to: reader.name()? }
-            }
-            opcode::GRANT_LIST => AdminRequest::GrantList,
-            opcode::GRANT_REVOKE => {
-                let subject = Subject::read(&mut reader)?;
-                AdminRequest::GrantRevoke { subject, name: reader.name()?, to: reader.name()? }
-            }
-            _ => return Err(Status::UnknownOpcode),
-        };
-        reader.finish()?;
-        Ok(request)
     }
 }

@@ -47,6 +47,7 @@ pub fn admin_requests() -> Vec<AdminRequest<'static>> {
         AdminRequest::ExtensionLogs { name, level: 2, after: 7, count: 100 },
         AdminRequest::ExtensionTraces { name, function: Some(9), slower_than_us: 100, after: u64::MAX },
         AdminRequest::ExtensionTraces { name: "acme/tao", function: None, slower_than_us: 0, after: 7 },
+        AdminRequest::ExtensionTracesEnd { name: "acme/tao" },
         AdminRequest::ExtensionResolve { name },
         AdminRequest::Statistics { tenant: None },
         AdminRequest::Statistics { tenant: Some(name) },

@@ -3,6 +3,7 @@
 use super::super::failure::Failure;
 use super::super::limits;
 use super::super::output::{Answer, columns, moment, thousands};
+use super::versions;
 use client::{Client, FunctionEntry, FunctionMode, Measured, Standing, Statistic, VersionDescription};
 use serde_json::{Map, Value, json};
 
@@ -36,7 +37,7 @@ pub fn describe(client: &mut Client, name: &str) -> Result<Answer, Failure> {
     let functions: Vec<Value> = found.functions.iter().map(function_value).collect();
     let json = json!({
         "extension": found.name, "id": found.extension, "current": found.standing.current,
-        "canary": found.standing.canary, "canary_percent": found.standing.canary_percent,
+        "canary": versions::canary_value(&found.standing),
         "pinned": found.standing.pinned, "functions": functions, "limits": limits_of(&found.limits),
         "versions": found.versions.iter().map(version_value).collect::<Vec<_>>(),
     });

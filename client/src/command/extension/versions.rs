@@ -34,12 +34,14 @@ pub fn list(client: &mut Client) -> Result<Answer, Failure> {
 
 /// Makes an earlier version current, or ends the canary.
 pub fn roll_back(client: &mut Client, name: &str, to: Option<u32>) -> Result<Answer, Failure> {
+    one_version(name, "--to", to)?;
     let standing = client.extension_roll_back(name, to)?;
     Ok(answer(name, &standing))
 }
 
 /// Holds a version, or lets go of the one that is held.
 pub fn pin(client: &mut Client, name: &str, version: Option<u32>) -> Result<Answer, Failure> {
+    one_version(name, "VERSION", version)?;
     let standing = client.extension_pin(name, version)?;
     Ok(answer(name, &standing))
 }
@@ -59,6 +61,20 @@ pub fn remove(settings: &Settings, target: &str) -> Result<Answer, Failure> {
         None => client.extension_remove(name)?,
     }
     Ok(Answer::new(format!("removed {target}"), json!({ "removed": target })))
+}
+
+/// Refuses `NAME@VERSION` beside another version.
+fn one_version(name: &str, option: &str, version: Option<u32>) -> Result<(), Failure> {
+    match (name.split_once('@'), version) {
+        (Some((_, named)), Some(version)) => Err(two_versions(name, named, option, version)),
+        _ => Ok(()),
+    }
+}
+
+/// The failure of a command line that names one version here and another one there.
+pub fn two_versions(name: &str, named: &str, option: &str, version: u32) -> Failure {
+    let what = format!("`{name}` names version {named}, and {option} names {version}");
+    Failure::new(Kind::Usage, what).next("name one of them")
 }
 
 fn split(target: &str) -> Result<(&str, Option<u32>), Failure> {
@@ -89,16 +105,37 @@ fn canary_of(standing: &Standing) -> String {
 }
 
 fn value_of(name: &str, standing: &Standing) -> Value {
-    let canary = (standing.canary != 0)
-        .then(|| json!({ "version": standing.canary, "percent": standing.canary_percent }));
     json!({
-        "extension": name, "current": standing.current, "canary": canary, "pinned": standing.pinned,
+        "extension": name, "current": standing.current, "canary": canary_value(standing), "pinned": standing.pinned,
     })
+}
+
+/// The canary with its part of the invocations; null when there is none.
+pub fn canary_value(standing: &Standing) -> Value {
+    match standing.canary {
+        0 => Value::Null,
+        version => json!({ "version": version, "percent": standing.canary_percent }),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::split;
+    use super::{canary_value, one_version, split};
+    use client::Standing;
+
+    #[test]
+    fn there_is_one_form_of_a_canary_and_null_for_none() {
+        let standing = Standing { current: 1, canary: 2, canary_percent: 10, pinned: false };
+        assert_eq!(canary_value(&standing).to_string(), r#"{"percent":10,"version":2}"#);
+        assert!(canary_value(&Standing { canary: 0, canary_percent: 0, ..standing }).is_null());
+    }
+
+    #[test]
+    fn a_version_is_named_once() {
+        assert!(one_version("tao", "--to", Some(2)).is_ok() && one_version("tao@1", "--to", None).is_ok());
+        let refused = one_version("tao@1", "--to", Some(2)).unwrap_err().to_string();
+        assert!(refused.contains("`tao@1` names version 1, and --to names 2"), "{refused}");
+    }
 
     #[test]
     fn one_version_or_all_are_removed() {

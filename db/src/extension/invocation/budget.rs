@@ -106,7 +106,11 @@ impl Overdrawn {
 
     fn write(&self, text: &mut Text<'_>, function: &str, extension: &str, version: u32) -> fmt::Result {
         let Exceeded { limit, value, used } = self.exceeded;
-        write!(text, "the limit {} = {value} was reached: {used} used or asked for", limit.name())?;
+        write!(text, "the limit {} = {value} was reached: ", limit.name())?;
+        match limit {
+            Limit::StackBytes => write!(text, "no room for another call")?,
+            _ => write!(text, "{used} used or asked for")?,
+        }
         write!(text, " in {extension}@{version} {function}")?;
         let Some(Usage { cpu_us, wall_us, yields, slices }) = self.usage else { return Ok(()) };
         write!(

@@ -4,6 +4,7 @@
 //! writes to the call's reply length and future while it runs; the worker looks at them between polls only.
 
 mod body;
+mod memory;
 mod offering;
 mod spent;
 mod tracing;
@@ -94,7 +95,7 @@ impl<O> Slot<O> {
                 context: ptr::null_mut(),
                 key: nothing,
                 arguments: nothing,
-                reply: RawReply { address: ptr::null_mut(), bytes: 0, capacity: 0, highest: 0 },
+                reply: RawReply { address: ptr::null_mut(), bytes: 0, capacity: 0, highest: 0, asked: 0 },
                 future: ptr::null_mut(),
                 table: 0,
                 reserved: 0,
@@ -178,7 +179,7 @@ impl<O> Slot<O> {
         let (arena, writes) = unsafe { (self.room.arena(arena_bytes), self.room.writes()) };
         let reply = self.room.reply();
         self.arena = arena;
-        self.call.reply = RawReply { address: reply, bytes: 0, capacity: reply_bytes, highest: 0 };
+        self.call.reply = RawReply { address: reply, bytes: 0, capacity: reply_bytes, highest: 0, asked: 0 };
         self.call.future = ptr::null_mut();
         if let Some(extension) = &self.extension {
             self.access.begin(extension, self.mode, writes, reply);
@@ -330,79 +331,9 @@ impl<O> Slot<O> {
         self.origin.take()
     }
 
-    /// Frees what the invocation held; by how many bytes the slot is warmer than before it. The extension is kept
-    /// for the next one.
-    #[inline]
-    pub(super) fn end(&mut self, environment: &WorkerEnvironment<'_>) -> usize {
-        self.release(environment);
-        self.origin = None;
-        let touched = self.touched();
-        self.access.transaction().trim();
-        // SAFETY: the invocation has ended and its answer was taken.
-        let warmer = unsafe { self.room.tidy(touched) };
-        self.let_go_if_retired();
-        warmer
-    }
-
-    /// What the invocation has touched of its room, with all its tries.
-    #[inline]
-    fn touched(&mut self) -> Touched {
-        let touched = Touched {
-            input: self.input_bytes,
-            reply: self.call.reply.touched_bytes(),
-            arena: self.arena.highest_bytes(),
-            writes: self.access.transaction().memory_bytes(),
-        };
-        if self.tries > 0 { touched.or_more(self.touched_before) } else { touched }
-    }
-
-    /// Bytes that the invocation holds while it does not run: of its room, its lists, and the stack it is parked on.
-    pub(super) fn footprint_bytes(&mut self) -> usize {
-        let touched = self.touched();
-        let stack_bytes = self.parked.as_ref().map_or(0, Parked::stack_bytes);
-        self.room.backed_bytes(touched) + self.access.transaction().list_bytes() + stack_bytes
-    }
-
-    /// What of that key and arguments take.
-    pub(super) fn input_bytes_backed(&self) -> usize {
-        self.room.backed_bytes(Touched { input: self.input_bytes, ..Touched::default() })
-    }
-
-    /// What is counted of that.
-    #[inline]
-    pub(super) fn counted_bytes(&mut self) -> &mut usize {
-        &mut self.counted_bytes
-    }
-
-    /// Bytes that the slot keeps for the next invocation.
-    pub(super) fn warm_bytes(&self) -> usize {
-        self.room.warm_bytes()
-    }
-
-    /// Gives the memory of its room back, between two invocations; how many bytes were warm.
-    #[cold]
-    pub(super) fn cool(&mut self) -> usize {
-        // SAFETY: no invocation is in the slot, so nothing is lent.
-        unsafe { self.room.cool() }
-    }
-
-    /// Bytes of its room that are backed now, and of its lists.
-    #[cfg(test)]
-    pub(super) fn memory_bytes(&mut self) -> (usize, usize) {
-        (self.room.resident_bytes(), self.access.transaction().list_bytes())
-    }
-
     fn release(&mut self, environment: &WorkerEnvironment<'_>) {
         if let Some(held) = self.held.take() {
             environment.core.release(held);
-        }
-    }
-
-    /// Drops the extension if it was removed or replaced.
-    #[inline]
-    pub(super) fn let_go_if_retired(&mut self) {
-        if self.extension.as_ref().is_some_and(|extension| extension.is_retired()) {
-            self.extension = None;
         }
     }
 }

@@ -53,7 +53,13 @@ function!(floods_the_reply, |db, args, reply| {
 #[test]
 fn a_reply_beyond_its_limit_is_refused() {
     let mut world = World::new();
-    assert_eq!(world.call_once(floods_the_reply, Mode::Read, b"").0, Status::ReplyTooLarge);
+    let (status, body) = world.call_once(floods_the_reply, Mode::Read, b"");
+    assert_eq!(status, Status::ReplyTooLarge);
+    let (most, text) = (wire::limits::REPLY_BYTES_MAX, String::from_utf8(body).expect("text"));
+    let asked = (most / 1000 + 1) * 1000;
+    let expected =
+        format!("the limit invocation_reply_bytes = {most} was reached: {asked} used or asked for in ");
+    assert!(text.starts_with(&expected), "{text}");
     assert_healthy(&mut world);
 }
 
@@ -95,7 +101,11 @@ fn a_stack_that_is_used_up_ends_the_invocation_alone() {
     let mut world = World::new();
     for function in [recurses, has_a_huge_frame, calls_the_host_from_deep_down] {
         for _ in 0..50 {
-            assert_eq!(world.call_once(function, Mode::Write, b"").0, Status::ExtensionStackOverflow);
+            let (status, body) = world.call_once(function, Mode::Write, b"");
+            assert_eq!(status, Status::ExtensionStackOverflow);
+            let text = String::from_utf8(body).expect("text");
+            let expected = "the limit stack_bytes = 65536 was reached: no room for another call in ";
+            assert!(text.starts_with(expected), "{text}");
             assert_healthy(&mut world);
         }
     }
@@ -130,7 +140,10 @@ fn panics_and_memory_that_is_used_up_bring_their_text_and_leave_no_write_behind(
         let (status, body) = world.call_once(runs_out_of_memory, Mode::Write, b"");
         let text = String::from_utf8(body).expect("text");
         assert_eq!(status, Status::ExtensionOutOfMemory);
-        assert!(text.starts_with("no more: the limit invocation_arena_bytes = 1048576 was"), "{text}");
+        let limit = "the limit invocation_arena_bytes = 1048576 was reached: ";
+        let asked = text.strip_prefix(&format!("no more: {limit}")).and_then(|rest| rest.split(' ').next());
+        let asked: usize = asked.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{text}"));
+        assert!(asked > ARENA_BYTES && asked <= ARENA_BYTES + 1000, "{text}");
         let (status, body) = world.call(&panicking, b"", b"_for a reason");
         assert_eq!((status, body), (Status::ExtensionPanicked, b"for a reason".to_vec()));
         let (status, body) = world.call(&panicking, b"", &[b'x'; 10_000]);

@@ -75,6 +75,7 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
         | AdminRequest::ExtensionResolve { .. }
         | AdminRequest::ExtensionLogs { .. }
         | AdminRequest::ExtensionTraces { .. }
+        | AdminRequest::ExtensionTracesEnd { .. }
         | AdminRequest::GrantList
         | AdminRequest::Statistics { .. }
         | AdminRequest::SessionList

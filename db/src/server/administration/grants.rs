@@ -4,6 +4,10 @@
 //! own. A granted extension is the same code with the other tenant's tables, log and limits: it gives no access
 //! to anything of its owner's. Both are in the catalogs of all workers before the grant is answered, and gone
 //! from all before its end is. Only owners grant; what is granted cannot be passed on.
+//!
+//! Who grants hears whether there is such a tenant. So that nobody asks that for nothing, what is granted is looked for
+//! first: a name that is guessed right has got it, and its tenant sees from whom. A revocation says of no tenant more
+//! than that it has nothing.
 
 use std::sync::Arc;
 
@@ -28,6 +32,9 @@ pub(super) fn create(
     if session.is_closed() {
         // The tenant may have been dropped while this waited.
         return Err(Status::BadToken.into());
+    }
+    if !is_there(control, owner, right.subject(), name)? {
+        return Err(unknown(right.subject(), name));
     }
     let other = tenants::named(control, to)?;
     if other == owner {
@@ -67,11 +74,10 @@ pub(super) fn revoke(
     (subject, name, to): (Subject, &str, &str),
 ) -> Result<Vec<u8>, Refusal> {
     let _changing = lock(&control.changing);
-    let other = tenants::named(control, to)?;
+    let not_granted = || Refusal::new(Status::NotFound, format!("`{name}` is not granted to `{to}`"));
+    let other = control.metadata.tenant_find(to)?.ok_or_else(not_granted)?.id;
     control.metadata.grant_remove(owner, subject, name, other).map_err(|error| match error {
-        MetadataError::NotFound => {
-            Refusal::new(Status::NotFound, format!("`{name}` is not granted to `{to}`"))
-        }
+        MetadataError::NotFound => not_granted(),
         error => error.into(),
     })?;
     withdraw(control, |grant| grant.is(owner, subject, name) && grant.row.to == other)?;
@@ -165,6 +171,13 @@ pub(super) fn find(control: &Control, to: TenantId, subject: Subject, called: &s
             && grant.row.right.subject() == subject
     };
     grants.iter().find(is).cloned()
+}
+
+fn is_there(control: &Control, owner: TenantId, subject: Subject, name: &str) -> Result<bool, Refusal> {
+    Ok(match subject {
+        Subject::Table => control.table(owner, name).is_some(),
+        Subject::Extension => control.metadata.extension_find(owner, name)?.is_some(),
+    })
 }
 
 fn unknown(subject: Subject, name: &str) -> Refusal {

@@ -64,6 +64,7 @@ pub(super) fn drop(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
         let stays = open.session.tenant != tenant;
         if !stays {
             open.session.close();
+            lock(&control.ended).note(open.session.token);
         }
         stays
     });

@@ -1,9 +1,11 @@
-//! Traces of a tenant's invocations: each request keeps tracing going for a while, and brings what came.
+//! Traces of a tenant's invocations: each request keeps tracing going for a while, and brings what came; the last one
+//! ends it.
 
 use wire::{Body, Status, Subject, TraceEntry, TracedCalls, TracedPoll, Traces};
 
 use super::extensions::unknown;
 use super::grants;
+use crate::extension::registry::Lineage;
 use crate::extension::trace::{CALL_KINDS, Poll, PollEnd, Recording, Wanted};
 use crate::limits::{TRACED_TENANTS_MAX, TRACES_KEPT};
 use crate::sched::cycles::to_ns;
@@ -17,11 +19,14 @@ pub(super) fn read(
     name: &str,
     (function, slower_than_us, after): (Option<u32>, u64, u64),
 ) -> Result<Vec<u8>, Refusal> {
-    // As for log lines: of a granted extension a tenant sees its own invocations.
-    let extension = match grants::find(control, tenant, Subject::Extension, name) {
-        Some(grant) => grant.row.id,
-        None => control.metadata.extension_find(tenant, name)?.ok_or_else(|| unknown(name))?.id,
-    };
+    let (extension, lineage) = extension(control, tenant, name)?;
+    // Versions that are not current are invoked by number.
+    let has =
+        |hash: u32| lineage.versions.values().any(|one| one.functions.iter().any(|has| has.hash() == hash));
+    if function.is_some_and(|hash| !has(hash)) {
+        let text = format!("no version of the extension `{name}` has it");
+        return Err(Refusal::new(Status::UnknownFunction, text));
+    }
     let log = control.registry.log(tenant);
     let now_us = control.clock.now_us();
     let mut traced = lock(&control.traced);
@@ -41,6 +46,32 @@ pub(super) fn read(
     })?;
     let (found, looked_at, missed) = log.traces.after(after, TRACES_KEPT);
     Ok(Traces { looked_at, missed, traces: found.iter().map(entry).collect() }.encode())
+}
+
+/// Ends the tracing of an extension, if that is what the tenant traces.
+pub(super) fn end(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
+    let (extension, _) = extension(control, tenant, name)?;
+    let now_us = control.clock.now_us();
+    lock(&control.traced).retain(|(other, log)| {
+        if *other == tenant {
+            log.traces.end(&control.accounts.of(tenant), extension);
+        }
+        *other != tenant || !log.traces.forget(now_us)
+    });
+    Ok(Vec::new())
+}
+
+/// The number under which a tenant invokes an extension, and its versions. As for log lines: of a granted one a tenant
+/// sees its own invocations.
+fn extension(control: &Control, tenant: TenantId, name: &str) -> Result<(u32, Lineage), Refusal> {
+    let (id, lineage) = match grants::find(control, tenant, Subject::Extension, name) {
+        Some(grant) => (grant.row.id, control.registry.lineage(grant.row.owner, &grant.row.name)),
+        None => {
+            let row = control.metadata.extension_find(tenant, name)?.ok_or_else(|| unknown(name))?;
+            (row.id, control.registry.lineage(tenant, name))
+        }
+    };
+    Ok((id, lineage.ok_or_else(|| unknown(name))?))
 }
 
 fn entry(recording: &Recording) -> TraceEntry {

@@ -28,6 +28,11 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
         ),
         ("turned_away", "Streams for which there was no place.", census.counts.turned_away),
         ("refused", "Streams that a bound refused to a tenant.", census.counts.refused),
+        (
+            "ceded",
+            "Streams of the tenant that had most, closed for one of a tenant that had less.",
+            census.counts.ceded,
+        ),
     ];
     for (name, help, value) in counts {
         text.family(&format!("splinter_streams_{name}_total"), Kind::Counter, help)?;

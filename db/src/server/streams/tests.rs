@@ -1,5 +1,7 @@
 //! Places against a plain model of the rules, by random steps, over real sockets; and what the model has no word for.
 
+mod rooms;
+
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use net::{Stream, StreamCloser};
 
 use super::{Census, Counts, Holder, NoPlace, Place, Streams};
 use crate::config::StreamLimits;
-use crate::limits::{RECORDS_BYTES_MAX, STREAMS_LEAVING_MAX, UNCOUNTED_RECORD_BYTES};
+use crate::limits::STREAMS_LEAVING_MAX;
 use crate::server::refusal::SourcePrefix;
 use crate::tenant::TenantId;
 
@@ -62,6 +64,8 @@ struct Entry {
     kind: Kind,
     place: Place,
     peer: TcpStream,
+    /// When it was used last, in steps of the model.
+    used: u64,
 }
 
 /// The streams in the order of their age.
@@ -70,6 +74,7 @@ struct Model {
     listener: TcpListener,
     entries: Vec<Entry>,
     counts: Counts,
+    uses: u64,
 }
 
 impl Model {
@@ -105,25 +110,59 @@ impl Model {
             (!is_full || victim.is_some()) && self.entries.len() < LIMITS.places + STREAMS_LEAVING_MAX;
         assert_eq!(place.is_some(), has_room);
         match place {
-            Some(place) => self.entries.push(Entry { kind: Kind::Unopened(from), place, peer }),
+            Some(place) => self.entries.push(Entry { kind: Kind::Unopened(from), place, peer, used: 0 }),
             None => self.counts.turned_away += 1,
         }
     }
 
+    /// Whose stream a tenant gets that has `own`, when tenants have all of theirs: of the tenant with most the one that
+    /// was used least lately.
+    fn ceding(&self, own: usize) -> Option<usize> {
+        let streams = |tenant| self.count(|kind| kind == Kind::Tenant(tenant));
+        let most =
+            (0..3).rev().max_by_key(|tenant| streams(*tenant)).filter(|most| streams(*most) > own + 1)?;
+        let of_most = (0..self.entries.len()).filter(|index| self.entries[*index].kind == Kind::Tenant(most));
+        of_most.min_by_key(|index| self.entries[*index].used)
+    }
+
+    /// The stream of this index serves a request.
+    fn serve(&mut self, index: usize) {
+        drop(self.entries[index].place.busy());
+        self.note_use(index);
+    }
+
+    fn note_use(&mut self, index: usize) {
+        self.uses += 1;
+        self.entries[index].used = self.uses;
+    }
+
     fn take(&mut self, index: usize, holder: Holder) {
         let own = |kind| matches!((kind, holder), (Kind::Tenant(own), Holder::Tenant(it)) if own == it.0);
+        let ceding = self.ceding(self.count(own));
         let expected = match (self.entries[index].kind, holder) {
             (Kind::Leaving, _) => Err(NoPlace::Closed),
             (_, Holder::Operator) => Ok(Kind::Operator),
             _ if self.count(own) >= LIMITS.of_tenant => Err(NoPlace::OfTenant),
-            _ if self.count(|kind| matches!(kind, Kind::Tenant(_))) >= LIMITS.places - LIMITS.reserve => {
-                Err(NoPlace::OfTenants)
+            (_, Holder::Tenant(tenant)) => {
+                let tenants = self.count(|kind| matches!(kind, Kind::Tenant(_)));
+                let is_full = tenants >= LIMITS.places - LIMITS.reserve;
+                match ceding {
+                    None if is_full => Err(NoPlace::OfTenants),
+                    Some(ceding) if is_full => {
+                        self.entries[ceding].kind = Kind::Leaving;
+                        self.counts.ceded += 1;
+                        Ok(Kind::Tenant(tenant.0))
+                    }
+                    _ => Ok(Kind::Tenant(tenant.0)),
+                }
             }
-            (_, Holder::Tenant(tenant)) => Ok(Kind::Tenant(tenant.0)),
         };
         assert_eq!(self.entries[index].place.take(holder), expected.map(drop));
         match expected {
-            Ok(kind) => self.entries[index].kind = kind,
+            Ok(kind) => {
+                self.entries[index].kind = kind;
+                self.note_use(index);
+            }
             Err(NoPlace::Closed) => {}
             Err(_) => self.counts.refused += 1,
         }
@@ -153,7 +192,7 @@ fn random_steps_do_what_the_rules_say() {
     eprintln!("SPLINTER_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let (streams, listener) = (Streams::new(LIMITS), listener());
-    let mut model = Model { streams, listener, entries: Vec::new(), counts: Counts::default() };
+    let mut model = Model { streams, listener, entries: Vec::new(), counts: Counts::default(), uses: 0 };
     for _ in 0..2_000 {
         // Who leaves comes in bursts, so that closed streams pile up now and then.
         let ends = if random.u8(..) < 8 { model.entries.len() } else { usize::from(random.u8(..) < 48) };
@@ -173,10 +212,13 @@ fn random_steps_do_what_the_rules_say() {
             (1..4, Some(index)) => model.take(index, Holder::Tenant(TenantId(random.u32(0..3)))),
             _ => {}
         }
+        if !model.entries.is_empty() && random.bool() {
+            model.serve(random.usize(0..model.entries.len()));
+        }
         model.check();
     }
-    let Counts { evicted, turned_away, refused } = model.counts;
-    assert!(evicted > 0 && turned_away > 0 && refused > 0, "{:?}", model.counts);
+    let Counts { evicted, turned_away, refused, ceded } = model.counts;
+    assert!(evicted > 0 && turned_away > 0 && refused > 0 && ceded > 0, "{:?}", model.counts);
     assert_eq!(model.streams.news(), Some(model.counts));
     assert_eq!(model.streams.news(), None, "said once");
     model.entries.clear();
@@ -201,32 +243,26 @@ fn who_comes_waits_for_the_thread_of_one_that_was_closed() {
 }
 
 #[test]
-fn a_tenant_that_stalls_in_large_records_has_room_for_some_and_leaves_room_for_others() {
+fn a_tenant_with_less_gets_the_idlest_place_of_the_one_with_most_until_both_have_as_many() {
     let (streams, listener) = (Streams::new(LIMITS), listener());
-    let place = |holder| {
-        let place = streams.enter(connection(&listener).1, prefix(1), Duration::ZERO).expect("a place");
-        place.take(holder).expect("within the limits");
-        place
+    let enter = |tenant| {
+        let (peer, closer) = connection(&listener);
+        let place = streams.enter(closer, prefix(1), Duration::ZERO).expect("a place");
+        place.take(Holder::Tenant(TenantId(tenant))).map(|()| (place, peer))
     };
-    let [ann, bob] = [1, 2].map(|tenant| place(Holder::Tenant(TenantId(tenant))));
-    let operator = place(Holder::Operator);
-    let (half, rest) = (RECORDS_BYTES_MAX / 2, RECORDS_BYTES_MAX / 4);
-    for _ in 0..3 {
-        let held = ann.room_for(half, Duration::ZERO).expect("half of all");
-        assert!(ann.room_for(UNCOUNTED_RECORD_BYTES + 1, Duration::ZERO).is_none());
-        let _short = ann.room_for(UNCOUNTED_RECORD_BYTES, Duration::ZERO).expect("it is not counted");
-        let _other = bob.room_for(rest, Duration::ZERO).expect("half of what is left");
-        assert!(bob.room_for(rest, Duration::ZERO).is_none());
-        let _operators = operator.room_for(RECORDS_BYTES_MAX, Duration::ZERO).expect("whatever others do");
-        thread::scope(|scope| {
-            let waiting = scope.spawn(|| ann.room_for(rest, PATIENCE).is_some());
-            drop(held);
-            assert!(waiting.join().expect("no panic"), "it waited for the one before");
-        });
-    }
-    let _held = ann.room_for(half, Duration::ZERO).expect("all was given back");
-    streams.close_all();
-    assert!(ann.room_for(half, PATIENCE).is_none(), "nobody waits when all is over");
+    let most = (0..4).map(|_| enter(1).expect("within its bound"));
+    let (most, mut peers): (Vec<Place>, Vec<TcpStream>) = most.unzip();
+    let _other: Vec<_> = (0..4).map(|_| enter(2).expect("within its bound")).collect();
+    let _third = enter(3).expect("the last place");
+    // The first is busy and the second was used lately, so the third is the idlest of those that have most.
+    let _busy = most[0].busy();
+    drop(most[1].busy());
+    let _fourth = enter(4).expect("a place of the first that has most");
+    let open = [0, 1, 3].map(|index| is_open(&mut peers[index], true));
+    assert!(open == [true; 3] && !is_open(&mut peers[2], false));
+    let _fifth = enter(4).expect("and one of the other, which has most now");
+    assert_eq!(enter(4).map(drop), Err(NoPlace::OfTenants), "it has two, and nobody more than three");
+    assert_eq!(streams.census().counts.ceded, 2);
 }
 
 #[test]

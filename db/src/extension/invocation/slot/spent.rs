@@ -7,7 +7,7 @@ use super::{Progress, Slot};
 use crate::extension::allowance::{Allowance, Exceeded, Limit};
 use crate::extension::invocation::budget::{Overdrawn, Usage, verdict};
 use crate::extension::invocation::ending::Ending;
-use crate::limits::{SLICE_US, SLICES_CHARGED_MAX, STEADY_SLICES};
+use crate::limits::{EXTENSION_STACK_BYTES, SLICE_US, SLICES_CHARGED_MAX, STEADY_SLICES};
 use crate::ops::WorkerEnvironment;
 use crate::sched::cycles;
 use crate::tenant::limit::TenantLimit;
@@ -23,10 +23,15 @@ impl<O> Slot<O> {
         let exceeded = match ending.status() {
             Status::LimitExceeded => self.access.spending().exceeded(),
             Status::ReplyTooLarge => {
-                of(TenantLimit::InvocationReplyBytes, reply_bytes, self.call.reply.bytes)
+                let reply = &self.call.reply;
+                of(TenantLimit::InvocationReplyBytes, reply_bytes, reply.bytes.max(reply.asked))
             }
             Status::ExtensionOutOfMemory => {
-                of(TenantLimit::InvocationArenaBytes, arena_bytes, self.arena.highest_bytes())
+                of(TenantLimit::InvocationArenaBytes, arena_bytes, self.arena.asked_bytes())
+            }
+            Status::ExtensionStackOverflow => {
+                let value = EXTENSION_STACK_BYTES as u64;
+                Some(Exceeded { limit: Limit::StackBytes, value, used: value })
             }
             _ => None,
         };

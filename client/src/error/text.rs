@@ -1,0 +1,176 @@
+//! What people read of a failed call: what happened, and what to do next.
+//!
+//! The status' own sentence comes first, then what the server said besides, if that is more. What to do next follows
+//! behind `Next:`, for the command to give it a line of its own.
+
+use std::fmt;
+
+use wire::Status;
+
+use super::Error;
+
+/// The limit of what the invocations of a tenant hold while they wait, as the server names it.
+const HELD_BYTES: &str = "held_bytes_of_a_core";
+/// How the server begins to name a limit of one invocation that was reached.
+const INVOCATION_LIMIT: &str = "the limit invocation_";
+
+impl Error {
+    fn next(&self) -> Option<&'static str> {
+        Some(match self {
+            // What the server says of a missing permission is what to do already.
+            Error::Refused { status: Status::NotPermitted, text } if !text.is_empty() => return None,
+            Error::Refused { status: Status::ExtensionKilled, text } if text.contains(HELD_BYTES) => {
+                "repeat it with fewer under way at a time, or let the function hold less while it yields"
+            }
+            Error::Refused { text, .. } if text.contains(INVOCATION_LIMIT) => {
+                "do less in one call, or ask the operator for more; `splinter tenant limits` shows what may be used"
+            }
+            Error::Refused { status, .. } => return next_after(*status),
+            Error::ConditionFailed { .. } => "read the object again and repeat with its version",
+            Error::AddressInvalid { .. } => "give HOST:PORT, for instance 127.0.0.1:7700",
+            Error::Unreachable { .. } => "check the address and that splinter-server runs there",
+            Error::NotSent | Error::Overloaded => "repeat it, with fewer requests outstanding",
+            Error::Throttled { .. } => {
+                "ask for less at a time, or the operator for more; `splinter tenant limits` shows"
+            }
+            Error::TimedOut => "check the server, then read before repeating a write",
+            Error::SessionLost => "read before repeating it; data in memory is gone after a restart",
+            Error::StreamBroken { .. } => "list to see whether it took effect, then repeat",
+            Error::Full => "poll completions before submitting more",
+            Error::Unintelligible { .. } => "check that client and server are of the same release",
+            Error::FunctionNameInvalid { .. } => "name it EXTENSION.FUNCTION, for instance tao.assoc_range",
+            Error::ExtensionFailed { .. } | Error::Port { .. } => return None,
+        })
+    }
+}
+
+/// What a caller can do about a refusal.
+fn next_after(status: Status) -> Option<&'static str> {
+    Some(match status {
+        Status::UnknownTenant => {
+            "check the name; the administrator lists tenants with `splinter tenant list`"
+        }
+        Status::BadSecret => {
+            "check name and secret: `splinter tenant create` gave the tenant's and `splinter tenant rotate` gives \
+             another one, the administrator's is in the file admin.secret of the server's data directory"
+        }
+        Status::UnknownTable => {
+            "create it with `splinter table create`, or list with `splinter table list`; those of others with \
+             `splinter grant list`"
+        }
+        Status::UnknownExtension => {
+            "list with `splinter ext list`, those of others with `splinter grant list`; install with `splinter ext \
+             install`"
+        }
+        Status::UnknownFunction => "see what there is with `splinter ext describe`",
+        Status::KeyTooLarge => "a key has at most 65,535 bytes",
+        Status::ValueTooLarge => "a value has at most 1 MiB; part it into several objects",
+        Status::ArgumentsTooLarge => "arguments have at most 1 MiB; put what is longer into objects",
+        Status::AlreadyExists => "choose another name",
+        Status::UnknownLimit | Status::OutOfRange => {
+            "see names and ranges with `splinter tenant limits NAME`"
+        }
+        Status::UnsupportedVersion => "use a client of the server's release",
+        Status::OutOfMemory => "delete objects, or give the server more memory",
+        Status::OverQuota => {
+            "ask the operator for more, or free some; `splinter tenant limits` shows what may be used"
+        }
+        Status::ReplyForgotten => {
+            "read what it wrote; acknowledge answers, by asking on, before more are kept"
+        }
+        Status::StorageFull => "free disk space at the server",
+        Status::NotPermitted => "ask the owner for a grant, or the operator",
+        Status::BadToken => "open a new session",
+        Status::NameInvalid => {
+            "use letters, digits, `_`, `-` and `.`, at most 64, a letter or digit first; name an owner or a version \
+             only where the command's --help does"
+        }
+        Status::SourceRefused => {
+            "mend what each line names; `splinter ext check` says the same without a server"
+        }
+        Status::CompileFailed => {
+            "mend what the compiler names; `cargo test` in the package's folder says the same"
+        }
+        Status::Conflict => "repeat the call",
+        Status::Malformed => {
+            "for a call, see what the function takes with `splinter ext describe`; else use a client of the server's \
+             release"
+        }
+        Status::ReadOnly => "declare the function as `write` in `sandstorm::extension!`",
+        Status::ExtensionStackOverflow => {
+            "a stack has 64 KiB: recurse less deeply, keep large buffers in `alloc`"
+        }
+        Status::Internal => "look into the server's log",
+        Status::Unavailable => "repeat it later",
+        _ => return None,
+    })
+}
+
+/// The status, and what the server says besides if that is more.
+fn write_refusal(to: &mut fmt::Formatter<'_>, status: Status, text: &str) -> fmt::Result {
+    let sentence = status.text();
+    let plain = sentence.trim_end_matches('.');
+    if text.is_empty() || text.trim_end_matches('.').eq_ignore_ascii_case(plain) {
+        return to.write_str(sentence);
+    }
+    match status {
+        // Not only objects are not found: what it was, the server says.
+        Status::NotFound => write!(to, "Not found: {text}")?,
+        _ => write!(to, "{plain}: {text}")?,
+    }
+    let ends = text.ends_with('.') || text.contains('\n');
+    if ends { Ok(()) } else { to.write_str(".") }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Refused { status, text } => write_refusal(to, *status, text)?,
+            Error::ConditionFailed { current: 0 } => {
+                write!(to, "The condition does not hold: there is no such object.")?;
+            }
+            Error::ConditionFailed { current } => {
+                write!(to, "The condition does not hold: the object's version is {current}.")?;
+            }
+            Error::ExtensionFailed { code, message } => {
+                write!(to, "The extension answered with its error {code}")?;
+                match str::from_utf8(message) {
+                    Ok("") => write!(to, ".")?,
+                    Ok(text) => write!(to, ": {text}")?,
+                    Err(_) => write!(to, " and {} bytes.", message.len())?,
+                }
+            }
+            Error::AddressInvalid { address, error } => write!(to, "No machine at \"{address}\": {error}.")?,
+            Error::Unreachable { address, error } => write!(to, "No connection to {address}: {error}.")?,
+            Error::NotSent => write!(to, "The request could not be sent in time; it was not executed.")?,
+            Error::TimedOut => write!(to, "No answer in time; the request may have been executed.")?,
+            Error::Overloaded => write!(to, "The server was too busy until the request's time was up.")?,
+            Error::Throttled { limit: Some((limit, after_us)) } => {
+                let seconds = after_us.div_ceil(1_000_000);
+                write!(to, "The tenant's {limit} held the request off until its time was up; ")?;
+                write!(to, "{seconds} s more were left to wait.")?;
+            }
+            Error::Throttled { limit: None } => {
+                write!(
+                    to,
+                    "Limits of the tenant (operations_per_second, invocations, {HELD_BYTES}; for an installation "
+                )?;
+                write!(to, "compile_ms_per_minute) held the request off until its time was up.")?;
+            }
+            Error::SessionLost => {
+                write!(to, "The session ended while the request was under way; it may have been executed.")?;
+            }
+            Error::StreamBroken { error } => write!(to, "The stream to the server broke: {error}.")?,
+            Error::Full => write!(to, "As many requests are outstanding as the session may have.")?,
+            Error::Unintelligible { expected } => {
+                write!(to, "The server's answer makes no sense: expected {expected}.")?;
+            }
+            Error::FunctionNameInvalid { name } => write!(to, "\"{name}\" does not name a function.")?,
+            Error::Port { error } => write!(to, "The local network port failed: {error}.")?,
+        }
+        match self.next() {
+            Some(next) => write!(to, " Next: {next}."),
+            None => Ok(()),
+        }
+    }
+}

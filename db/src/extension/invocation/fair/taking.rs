@@ -1,0 +1,94 @@
+//! Taking invocations out whoever's turn it is: those to be ended, and those that another worker may have.
+
+use std::cmp::Reverse;
+
+use super::Fair;
+use super::places::Place;
+use crate::limits::OFFER_LOOK_TENANTS;
+
+impl<T> Fair<T> {
+    /// Takes the newest parked one of the tenant that has most of them; of several that have as many, of the one with
+    /// the largest debt.
+    pub(in crate::extension::invocation) fn take_newest_of_most_parked(&mut self) -> Option<T> {
+        let listed = self.fresh.iter().chain(&self.round);
+        let most = *listed.max_by_key(|id| {
+            let place = &self.places[**id];
+            (place.parked.len(), Reverse(place.deficit))
+        })?;
+        let item = self.places[most].parked.pop_back()?;
+        self.parked -= 1;
+        Some(item)
+    }
+
+    /// Takes out one of the parked ones that `ends` picks.
+    pub(in crate::extension::invocation) fn take_parked(
+        &mut self,
+        mut ends: impl FnMut(&T) -> bool,
+    ) -> Option<T> {
+        if self.parked == 0 {
+            return None;
+        }
+        for id in self.fresh.iter().chain(&self.round) {
+            let parked = &mut self.places[*id].parked;
+            if let Some(item) = parked.iter().position(&mut ends).and_then(|at| parked.remove(at)) {
+                self.parked -= 1;
+                return Some(item);
+            }
+        }
+        None
+    }
+
+    /// Takes out all that `ends` picks, ready or parked. Looks at each once.
+    pub(in crate::extension::invocation) fn take_all(&mut self, mut ends: impl FnMut(&T) -> bool) -> Vec<T> {
+        let mut taken = Vec::new();
+        for id in self.fresh.iter().chain(&self.round) {
+            let place = &mut self.places[*id];
+            for waiting in [&mut place.ready, &mut place.parked] {
+                // Once around, so that the others keep their order.
+                for _ in 0..waiting.len() {
+                    match waiting.pop_front() {
+                        Some(item) if ends(&item) => taken.push(item),
+                        item => waiting.extend(item),
+                    }
+                }
+            }
+        }
+        let left = |of: fn(&Place<T>) -> usize| {
+            self.fresh.iter().chain(&self.round).map(|id| of(&self.places[*id])).sum()
+        };
+        (self.ready, self.parked) = (left(|place| place.ready.len()), left(|place| place.parked.len()));
+        taken
+    }
+
+    /// Takes the last of those that can run and `may_go` lets go, of the tenant whose turn is farthest. Looks at a
+    /// few tenants only.
+    pub(in crate::extension::invocation) fn take_farthest(
+        &mut self,
+        may_go: impl Fn(&T) -> bool,
+    ) -> Option<T> {
+        for id in self.round.iter().rev().chain(self.fresh.iter().rev()).take(OFFER_LOOK_TENANTS) {
+            let ready = &mut self.places[*id].ready;
+            if ready.back().is_some_and(&may_go) {
+                self.ready -= 1;
+                return ready.pop_back();
+            }
+        }
+        None
+    }
+
+    /// Takes any that waits, whoever's turn it is.
+    pub(in crate::extension::invocation) fn take_any(&mut self) -> Option<T> {
+        for id in self.fresh.iter().chain(&self.round) {
+            let place = &mut self.places[*id];
+            if let Some(item) = place.ready.pop_front() {
+                self.ready -= 1;
+                return Some(item);
+            }
+            if let Some(item) = place.parked.pop_front() {
+                self.parked -= 1;
+                return Some(item);
+            }
+        }
+        None
+    }
+}

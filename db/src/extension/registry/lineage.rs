@@ -1,0 +1,71 @@
+//! An extension in all its versions: what is known of each, and which of them invocations get.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::canary::Baseline;
+use crate::extension::Extension;
+use crate::extension::lineup::Lineup;
+
+/// A version of an extension with what is known about it.
+#[derive(Debug)]
+pub struct Installed {
+    /// What workers get.
+    pub extension: Arc<Extension>,
+    /// Its functions as the builder describes them, doc comments included.
+    pub functions: Vec<builder::Function>,
+    /// Hash over source and SDK, in hex.
+    pub content_hash: String,
+    /// Bytes of the artefact.
+    pub artefact_bytes: u64,
+    /// Bytes of the source.
+    pub source_bytes: u64,
+    /// When it was installed, in milliseconds since the Unix epoch.
+    pub installed_ms: u64,
+    /// How long checking and compiling took; 0 when the same source had been built before.
+    pub compile_ms: u64,
+}
+
+/// Which versions are kept, and which of them invocations get that name none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// What they get.
+    pub current: u32,
+    /// What a part of them gets instead, with its percentage.
+    pub canary: Option<(u32, u8)>,
+    /// All versions that are kept.
+    pub kept: Vec<u32>,
+}
+
+/// An extension in all its versions.
+#[derive(Clone, Debug)]
+pub struct Lineage {
+    /// The versions that are loaded, by number.
+    pub versions: BTreeMap<u32, Arc<Installed>>,
+    /// Which of them invocations get.
+    pub choice: Choice,
+    pub(super) baseline: Option<Baseline>,
+}
+
+impl Lineage {
+    /// The current version, if it is loaded.
+    #[must_use]
+    pub fn current(&self) -> Option<&Arc<Installed>> {
+        self.versions.get(&self.choice.current)
+    }
+
+    /// What workers are to know.
+    pub(super) fn lineup(&self) -> Option<Lineup> {
+        self.lineup_of(|version| Some(Arc::clone(&self.versions.get(&version)?.extension)))
+    }
+
+    /// What workers are to know, with the versions that `loaded` gives. A canary that is not loaded is none.
+    pub(super) fn lineup_of(&self, loaded: impl Fn(u32) -> Option<Arc<Extension>>) -> Option<Lineup> {
+        let Choice { current, canary, .. } = self.choice;
+        let named =
+            |version: &u32| *version != current && canary.is_none_or(|(canary, _)| canary != *version);
+        let others = self.versions.keys().copied().filter(named).filter_map(&loaded).collect();
+        let canary = canary.and_then(|(version, percent)| Some((loaded(version)?, percent)));
+        Some(Lineup::new(loaded(current)?, canary, others))
+    }
+}

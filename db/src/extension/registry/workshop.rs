@@ -1,0 +1,32 @@
+//! The toolchain, prepared once, when it is first needed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use builder::{BuildError, Toolchain};
+
+/// Prepares the toolchain: called until it has succeeded once.
+pub type Prepare = Box<dyn Fn() -> Result<Toolchain, BuildError> + Send + Sync>;
+
+/// The toolchain, prepared when it is first needed.
+pub(super) struct Workshop {
+    prepare: Prepare,
+    toolchain: Mutex<Option<Arc<Toolchain>>>,
+}
+
+impl Workshop {
+    /// Nothing is prepared yet.
+    pub(super) fn new(prepare: Prepare) -> Self {
+        Self { prepare, toolchain: Mutex::default() }
+    }
+
+    /// The toolchain; whoever comes while it is being prepared waits.
+    pub(super) fn toolchain(&self) -> Result<Arc<Toolchain>, BuildError> {
+        let mut slot = self.toolchain.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(toolchain) = &*slot {
+            return Ok(Arc::clone(toolchain));
+        }
+        let toolchain = Arc::new((self.prepare)()?);
+        *slot = Some(Arc::clone(&toolchain));
+        Ok(toolchain)
+    }
+}
