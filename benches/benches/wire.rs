@@ -30,7 +30,7 @@ fn pack_replies(buffer: &mut [u8]) -> (usize, u64) {
     let mut writer = FrameWriter::new();
     writer.start(buffer, 1);
     assert!(writer.group(buffer, 7, 0, 3));
-    let object = reply::Object { version: 9, value: &[b'a'; 100] };
+    let object = reply::Object { version: 9, ttl_ms: None, value: &[b'a'; 100] };
     let mut messages = 0;
     while let Some(body) =
         writer.message(buffer, Status::Ok as u8, 0, messages as u32, black_box(&object).body_bytes())

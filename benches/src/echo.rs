@@ -144,7 +144,7 @@ mod tests {
     fn the_default_sizes_are_those_of_a_get_and_its_answer() {
         let get = Request::Get { table: 1, key: &[b'k'; 30] };
         assert_eq!(GET_FRAME_BYTES + 30, FRAME_BYTES + get.body_bytes());
-        let object = reply::Object { version: 1, value: &[b'v'; 100] };
+        let object = reply::Object { version: 1, ttl_ms: None, value: &[b'v'; 100] };
         assert_eq!(OBJECT_FRAME_BYTES + 100, FRAME_BYTES + object.body_bytes());
     }
 

@@ -30,7 +30,7 @@ impl KeptRequest {
 
 /// Whether requests of this number only read. An invocation may write.
 pub(crate) fn is_read(code: u8) -> bool {
-    matches!(code, opcode::PING | opcode::GET | opcode::MULTI_GET)
+    opcode::is_read(code)
 }
 
 /// The ring.

@@ -10,13 +10,15 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
+    /// Time of day when the clock was made, in milliseconds since the Unix epoch.
+    start_ms: u64,
 }
 
 impl Clock {
     /// A clock that begins at zero now.
     #[must_use]
     pub fn new() -> Self {
-        Self { start: Instant::now() }
+        Self { start: Instant::now(), start_ms: wall_ms() }
     }
 
     /// Microseconds since the clock was made; never goes back.
@@ -28,8 +30,19 @@ impl Clock {
     /// Milliseconds since the Unix epoch, as the machine believes; 0 when it believes to be before.
     #[must_use]
     pub fn wall_ms(&self) -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+        wall_ms()
     }
+
+    /// Milliseconds since the Unix epoch by which objects expire, at `now_us` of this clock: the time of day when the
+    /// clock was made and what has passed since. Whoever sets the machine's clock ends no object early.
+    #[must_use]
+    pub const fn steady_ms(&self, now_us: u64) -> u64 {
+        self.start_ms + now_us / 1000
+    }
+}
+
+fn wall_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 impl Default for Clock {

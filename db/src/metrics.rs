@@ -79,6 +79,12 @@ counted! {
     Increments = "increments",
     /// Multi-gets.
     MultiGets = "multi_gets",
+    /// Steps of enumerations.
+    Enumerates = "enumerates",
+    /// Steps of verifications.
+    Verifies = "verifies",
+    /// Corrupted objects that enumerations and verifications met.
+    ObjectsCorrupted = "objects_corrupted",
     /// Invocations that were started.
     Invocations = "invocations",
     /// Invocations that another worker had accepted and this one ran.

@@ -4,6 +4,7 @@
 //! is; later: quotas, views, durability) is checked in one place, and errors of the store become statuses
 //! in one place. Operations run on the worker's thread under its epoch pin and never block.
 
+pub mod enumerate;
 pub mod read;
 pub mod transaction;
 pub mod write;

@@ -25,6 +25,7 @@ pub mod grant;
 pub mod homes;
 pub mod invocation;
 pub mod listening;
+pub mod listing;
 pub mod native;
 pub mod neighbours;
 pub mod opening;

@@ -86,7 +86,7 @@ impl Pinned<'_> {
         let mut scratch = self.core.scratch.borrow_mut();
         let entries = &mut scratch.entries;
         for _ in 0..EXPIRY_BUCKETS_PER_STEP {
-            let last_hash = table.index.read_bucket(&self.pin, walk.next_hash, entries);
+            let reach = table.index.read_bucket(&self.pin, walk.next_hash, entries);
             entries.iter().for_each(|&(_, location)| log.prefetch_head(location));
             for &(_, location) in &*entries {
                 let object = log.object(location, &self.pin);
@@ -96,9 +96,9 @@ impl Pinned<'_> {
                     walk.earliest_ms = walk.earliest_ms.min(object.expires_ms());
                 }
             }
-            match last_hash {
-                Some(u64::MAX) | None => return false,
-                Some(last_hash) => walk.next_hash = last_hash + 1,
+            match reach.and_then(|reach| reach.end.checked_add(1)) {
+                Some(next_hash) => walk.next_hash = next_hash,
+                None => return false,
             }
         }
         true

@@ -20,7 +20,7 @@ pub(crate) mod bucket;
 pub(crate) mod generation;
 pub(crate) mod growth;
 pub(crate) mod locked;
-mod walk;
+pub(crate) mod walk;
 
 #[cfg(all(test, loom))]
 mod loom_tests;

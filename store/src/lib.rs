@@ -17,7 +17,9 @@
 mod background;
 mod cleaner;
 mod commit;
+mod cursor;
 mod directory;
+mod enumerate;
 mod epoch;
 mod error;
 mod expiry;
@@ -47,10 +49,13 @@ mod write;
 mod tests;
 
 pub use crate::commit::{RangeCheck, ReadCheck, Write};
+pub use crate::cursor::{BadCursor, CURSOR_BYTES, Cursor};
+pub use crate::enumerate::{Checked, Gone, Listed, Page, PageLimits};
 pub use crate::epoch::HeldPin;
 pub use crate::error::{CommitError, Condition, StoreError, WriteError};
 pub use crate::limits::{
-    COMMIT_OPERATIONS_MAX, KEY_BYTES_MAX, SEGMENT_BYTES_DEFAULT, VALUE_BYTES_MAX, VERSION_MAX,
+    COMMIT_OPERATIONS_MAX, KEY_BYTES_MAX, SEGMENT_BYTES_DEFAULT, VALUE_BYTES_MAX, VERIFY_CORRUPTED_PER_STEP,
+    VERSION_MAX,
 };
 pub use crate::memory::prefetch_value;
 pub use crate::object::{NEVER_MS, OBJECT_HEADER_BYTES, Object};

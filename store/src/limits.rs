@@ -69,6 +69,12 @@ pub const EXPIRY_REST_MS_MIN: u64 = 100;
 pub const EXPIRY_REST_MS_MAX: u64 = 10_000;
 /// A table rests this many times as long as a walk through it took, so that walks take a tenth of a core at most.
 pub const EXPIRY_REST_FACTOR: u64 = 9;
+/// Buckets that one step of an enumeration or a verification reads: some 600 objects, 50 us where none is in the caches.
+pub const WALK_BUCKETS_PER_STEP: usize = 128;
+/// Bytes of objects that one step of a verification checks.
+pub const VERIFY_BYTES_PER_STEP: u64 = 256 << 10;
+/// Corrupted objects that one step of a verification reports.
+pub const VERIFY_CORRUPTED_PER_STEP: usize = 512;
 /// Inserts and removals of one core in one table between two looks at the table's load.
 pub const CHANGES_PER_LOAD_CHECK: u64 = 16;
 

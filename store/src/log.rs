@@ -301,6 +301,21 @@ impl Log {
         }
     }
 
+    /// As [`Log::object`], for who does not trust the bytes: `None` where the lengths lead out of the segment.
+    pub(crate) fn object_within<'p>(&self, location: Location, pin: &'p EpochPin<'_>) -> Option<Object<'p>> {
+        let object = self.object(location, pin);
+        let within = location.offset() & (self.segment_bytes() - 1);
+        (within + object.log_bytes() <= self.segment_bytes()).then_some(object)
+    }
+
+    /// Flips bits of a byte of the object at `location`, as a failing memory would.
+    #[cfg(test)]
+    pub(crate) fn damage(&self, location: Location, at: usize, bits: u8) {
+        let at = self.pointer(location.offset() + at);
+        // SAFETY: a byte of the region; the test has no other thread, and lends nobody the object meanwhile.
+        unsafe { at.write(at.read() ^ bits) };
+    }
+
     /// Asks for the first three lines at `location`: what is left of the first, and 128 bytes behind it.
     #[inline]
     pub(crate) fn prefetch(&self, location: Location) {

@@ -3,6 +3,7 @@
 //!
 //! Only `commit.rs`, `read.rs` and those who walk through an index know what is in it; a core merely keeps it for them.
 
+use crate::cursor::Placed;
 use crate::index::{Location, Stamp};
 use crate::lock_set::LockMemory;
 use crate::log::Staged;
@@ -22,6 +23,8 @@ pub(crate) struct Scratch {
     pub(crate) inserts: Vec<usize>,
     /// What a bucket leads to: tags and locations.
     pub(crate) entries: Vec<(u16, Location)>,
+    /// The same in the order of an enumeration.
+    pub(crate) placed: Vec<Placed>,
     /// For each quota with a limit: the first write under it, bytes that all of them write, bytes that they free.
     pub(crate) growths: Vec<(usize, u64, u64)>,
 }

@@ -137,7 +137,7 @@ impl Store {
 
     /// The time that the store was told.
     #[inline]
-    pub(crate) fn now_ms(&self) -> u64 {
+    pub fn now_ms(&self) -> u64 {
         self.now_ms.load(Ordering::Relaxed)
     }
 

@@ -4,6 +4,7 @@
 //! exact when no write is under way. A key that is created again gets a version above every version that a
 //! deleted key of the table ever had (RAMCloud's safe version, TOCS'15 §4).
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
 
@@ -42,6 +43,8 @@ pub struct Table {
     pub(crate) ordered: Option<OrderedKeys>,
     retired: AtomicBool,
     version_high_water: AtomicU64,
+    /// Makes its cursors known from those of others.
+    cursor_seed: u64,
     /// The earliest expiry of those that were written since somebody last asked.
     earliest_expiry_ms: AtomicU64,
     /// Whether the table waits for, or is at, the removal of what has expired.
@@ -70,6 +73,7 @@ impl Table {
             index: Index::new(BUCKETS_INITIAL, index_bytes)?,
             retired: AtomicBool::new(false),
             version_high_water: AtomicU64::new(0),
+            cursor_seed: RandomState::new().hash_one(id),
             earliest_expiry_ms: AtomicU64::new(NEVER_MS),
             expiry_is_due: AtomicBool::new(false),
             id,
@@ -109,6 +113,11 @@ impl Table {
     #[inline]
     pub fn kind(&self) -> TableKind {
         if self.ordered.is_some() { TableKind::Ordered } else { TableKind::Hash }
+    }
+
+    /// What its cursors are sealed with: another number for each table that ever was.
+    pub(crate) fn cursor_seed(&self) -> u64 {
+        self.cursor_seed
     }
 
     /// What it may take, with other tables.

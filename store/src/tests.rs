@@ -3,6 +3,7 @@
 //! Random tests print their seed and take it from `SPLINTER_SEED`; `SPLINTER_FULL=1` makes them long.
 
 mod concurrency;
+mod enumerate;
 mod expiry;
 mod full_store;
 mod model;

@@ -37,6 +37,15 @@ pub const REPLY_BYTES_MAX: usize = 1 << 20;
 /// Most keys of one multi-get, so that one request stays a bounded piece of work.
 pub const MULTI_GET_KEYS_MAX: usize = 1_024;
 
+/// Longest time for which an object may be put, in milliseconds: 139 years, so that no sum with a time of day overflows.
+pub const TTL_MS_MAX: u64 = 1 << 42;
+/// Most objects of one answer of an enumeration, so that one request stays a bounded piece of work.
+pub const ENUMERATE_OBJECTS_MAX: usize = 512;
+/// Most bytes of keys and values after which an answer of an enumeration ends: one step of 10 us copies them.
+pub const ENUMERATE_BYTES_MAX: usize = 64 << 10;
+/// Longest cursor in bytes; what is in it is the server's.
+pub const CURSOR_BYTES_MAX: usize = 64;
+
 /// Largest body of a stream record, an installation apart: the largest put fits with its key.
 pub const STREAM_BODY_BYTES_MAX: usize = 2 << 20;
 /// Largest body of an installation, all source files together.
@@ -64,3 +73,6 @@ const _: () = assert!(STREAM_BODY_BYTES_MAX >= ARGUMENTS_BYTES_MAX + KEY_BYTES_M
 const _: () = assert!(STREAM_BODY_BYTES_MAX >= REPLY_BYTES_MAX + 64);
 const _: () = assert!(INSTALL_BODY_BYTES_MAX <= u32::MAX as usize);
 const _: () = assert!(MULTI_GET_KEYS_MAX <= u16::MAX as usize);
+const _: () = assert!(ENUMERATE_OBJECTS_MAX <= u16::MAX as usize);
+const _: () = assert!(ENUMERATE_BYTES_MAX + VALUE_BYTES_MAX + KEY_BYTES_MAX < STREAM_BODY_BYTES_MAX);
+const _: () = assert!(CURSOR_BYTES_MAX <= u8::MAX as usize);

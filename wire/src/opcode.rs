@@ -17,6 +17,20 @@ pub const INCREMENT: u8 = 5;
 pub const MULTI_GET: u8 = 6;
 /// Calls a function of an extension.
 pub const INVOKE: u8 = 7;
+/// Writes one object that is there for a time.
+pub const PUT_FOR: u8 = 8;
+/// Adds to the floating point number that an object holds.
+pub const INCREMENT_FLOAT: u8 = 9;
+/// Lists objects of a table.
+pub const ENUMERATE: u8 = 10;
+/// Checks objects of a table against their checksums.
+pub const VERIFY: u8 = 11;
+
+/// Whether a data request of this number changes nothing, so that it may be executed twice. An invocation may write.
+#[inline]
+pub const fn is_read(opcode: u8) -> bool {
+    matches!(opcode, PING | GET | MULTI_GET | ENUMERATE | VERIFY)
+}
 
 /// Opens a session of a tenant.
 pub const OPEN_SESSION: u8 = 32;

@@ -7,7 +7,9 @@
 //! |---|---|
 //! | `Ok` of get | [`Object`] |
 //! | `Ok` of put, delete | [`decode_version`] |
-//! | `Ok` of increment | [`Number`] |
+//! | `Ok` of increment | [`Number`], of a float its bits |
+//! | `Ok` of enumerate | [`Listing`] |
+//! | `Ok` of verify | [`Verified`] |
 //! | `Ok` of multi-get | [`Objects`] |
 //! | `Ok` of invoke | the bytes that the function wrote |
 //! | `ConditionFailed` | [`decode_version`]: the current version, 0 when absent |
@@ -17,26 +19,37 @@
 //!
 //! Decoders answer [`Status::Malformed`] and never panic. Writers take the place that the frame lends.
 
+mod listing;
+mod verified;
+
+pub use listing::{Listed, Listing};
+pub use verified::Verified;
+
 use crate::limits::MULTI_GET_KEYS_MAX;
 use crate::status::Status;
 
-/// The answer of a get: version u64, value.
+/// The answer of a get: version u64, of an object that expires with bit 63 and the milliseconds left u64, value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Object<'a> {
     /// Version of the object.
     pub version: u64,
+    /// How long it will be there yet, in milliseconds; `None` where it stays.
+    pub ttl_ms: Option<u64>,
     /// Its value.
     pub value: &'a [u8],
 }
 
+/// Set in the version of an object that expires; versions have 54 bits.
+const EXPIRES: u64 = 1 << 63;
+
 impl<'a> Object<'a> {
-    /// Bytes before the value.
+    /// Bytes before the value of an object that does not expire.
     pub const HEAD_BYTES: usize = 8;
 
     /// Length of the encoded body.
     #[inline]
     pub const fn body_bytes(&self) -> usize {
-        Self::HEAD_BYTES + self.value.len()
+        Self::HEAD_BYTES + if self.ttl_ms.is_some() { 8 } else { 0 } + self.value.len()
     }
 
     /// Writes the body; copies the value once.
@@ -46,7 +59,13 @@ impl<'a> Object<'a> {
     #[inline]
     pub fn encode(&self, body: &mut [u8]) {
         let (head, rest) = body.split_at_mut(Self::HEAD_BYTES);
-        head.copy_from_slice(&self.version.to_le_bytes());
+        let Some(ttl_ms) = self.ttl_ms else {
+            head.copy_from_slice(&self.version.to_le_bytes());
+            return rest.copy_from_slice(self.value);
+        };
+        head.copy_from_slice(&(self.version | EXPIRES).to_le_bytes());
+        let (ttl, rest) = rest.split_at_mut(8);
+        ttl.copy_from_slice(&ttl_ms.to_le_bytes());
         rest.copy_from_slice(self.value);
     }
 
@@ -57,7 +76,12 @@ impl<'a> Object<'a> {
     #[inline]
     pub fn decode(body: &'a [u8]) -> Result<Object<'a>, Status> {
         let (version, value) = body.split_first_chunk().ok_or(Status::Malformed)?;
-        Ok(Object { version: u64::from_le_bytes(*version), value })
+        let version = u64::from_le_bytes(*version);
+        if version & EXPIRES == 0 {
+            return Ok(Object { version, ttl_ms: None, value });
+        }
+        let (ttl_ms, value) = value.split_first_chunk().ok_or(Status::Malformed)?;
+        Ok(Object { version: version & !EXPIRES, ttl_ms: Some(u64::from_le_bytes(*ttl_ms)), value })
     }
 }
 

@@ -1,13 +1,18 @@
 //! The data requests, the same in frames and in streams.
 //!
-//! [`Request::decode`] is the edge: what it returns is within the limits of [`crate::limits`] and borrows the
-//! frame; nothing is copied. Tables, extensions and permissions are not known here, the server checks them.
+//! [`Request::decode`] (`request/decode.rs`) is the edge: what it returns is within the limits of [`crate::limits`]
+//! and borrows the frame; nothing is copied. Tables, extensions and permissions are not known here, the server checks them.
 //! [`Request::check`] says before sending whether a server could take a request. The bodies are drawn in
 //! `docs/formats.md`.
 
+mod decode;
+
 use crate::condition::Condition;
 use crate::keys::Keys;
-use crate::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{
+    ARGUMENTS_BYTES_MAX, CURSOR_BYTES_MAX, ENUMERATE_BYTES_MAX, ENUMERATE_OBJECTS_MAX, KEY_BYTES_MAX,
+    TTL_MS_MAX, VALUE_BYTES_MAX,
+};
 use crate::opcode;
 use crate::status::Status;
 
@@ -34,6 +39,19 @@ pub enum Request<'a> {
         /// When to write.
         condition: Condition,
     },
+    /// Writes an object that is there for a time.
+    PutFor {
+        /// The table's id.
+        table: u32,
+        /// The object's key.
+        key: &'a [u8],
+        /// The new value.
+        value: &'a [u8],
+        /// When to write.
+        condition: Condition,
+        /// How long it is there, in milliseconds from its execution on: from 1 to [`TTL_MS_MAX`].
+        ttl_ms: u64,
+    },
     /// Deletes an object.
     Delete {
         /// The table's id.
@@ -51,6 +69,36 @@ pub enum Request<'a> {
         key: &'a [u8],
         /// What to add.
         delta: i64,
+    },
+    /// Adds to an object that holds a little-endian IEEE 754 number of 64 bits; an absent one counts as 0.
+    IncrementFloat {
+        /// The table's id.
+        table: u32,
+        /// The object's key.
+        key: &'a [u8],
+        /// What to add, in its bits.
+        delta_bits: u64,
+    },
+    /// Lists objects of a table, in no order that has a meaning.
+    Enumerate {
+        /// The table's id.
+        table: u32,
+        /// Where the answer before ended; empty for the beginning.
+        cursor: &'a [u8],
+        /// Leave out the values.
+        keys_only: bool,
+        /// Objects of the answer at most: from 1 to [`ENUMERATE_OBJECTS_MAX`].
+        objects_max: u16,
+        /// Bytes of keys and values after which the answer ends, at most [`ENUMERATE_BYTES_MAX`]; one object is always
+        /// in it.
+        bytes_max: u32,
+    },
+    /// Checks objects of a table against their checksums.
+    Verify {
+        /// The table's id.
+        table: u32,
+        /// Where the answer before ended; empty for the beginning.
+        cursor: &'a [u8],
     },
     /// Reads several objects of one table.
     MultiGet {
@@ -79,7 +127,9 @@ pub enum Request<'a> {
 const GET_HEAD_BYTES: usize = 4;
 const WRITE_HEAD_BYTES: usize = 8;
 const INCREMENT_HEAD_BYTES: usize = 12;
+const TTL_BYTES: usize = 8;
 const MULTI_GET_HEAD_BYTES: usize = 8;
+const ENUMERATE_HEAD_BYTES: usize = 12;
 const INVOKE_HEAD_BYTES: usize = 20;
 
 impl<'a> Request<'a> {
@@ -90,8 +140,12 @@ impl<'a> Request<'a> {
             Request::Ping => opcode::PING,
             Request::Get { .. } => opcode::GET,
             Request::Put { .. } => opcode::PUT,
+            Request::PutFor { .. } => opcode::PUT_FOR,
             Request::Delete { .. } => opcode::DELETE,
             Request::Increment { .. } => opcode::INCREMENT,
+            Request::IncrementFloat { .. } => opcode::INCREMENT_FLOAT,
+            Request::Enumerate { .. } => opcode::ENUMERATE,
+            Request::Verify { .. } => opcode::VERIFY,
             Request::MultiGet { .. } => opcode::MULTI_GET,
             Request::Invoke { .. } => opcode::INVOKE,
         }
@@ -101,7 +155,7 @@ impl<'a> Request<'a> {
     /// counts, since only the server knows whether its function writes.
     #[inline]
     pub const fn is_mutation(&self) -> bool {
-        !matches!(self, Request::Ping | Request::Get { .. } | Request::MultiGet { .. })
+        !opcode::is_read(self.opcode())
     }
 
     /// Length of the encoded body.
@@ -113,8 +167,15 @@ impl<'a> Request<'a> {
             Request::Put { key, value, condition, .. } => {
                 WRITE_HEAD_BYTES + condition.tail_bytes() + key.len() + value.len()
             }
+            Request::PutFor { key, value, condition, .. } => {
+                WRITE_HEAD_BYTES + condition.tail_bytes() + TTL_BYTES + key.len() + value.len()
+            }
             Request::Delete { key, condition, .. } => WRITE_HEAD_BYTES + condition.tail_bytes() + key.len(),
-            Request::Increment { key, .. } => INCREMENT_HEAD_BYTES + key.len(),
+            Request::Increment { key, .. } | Request::IncrementFloat { key, .. } => {
+                INCREMENT_HEAD_BYTES + key.len()
+            }
+            Request::Enumerate { cursor, .. } => ENUMERATE_HEAD_BYTES + cursor.len(),
+            Request::Verify { cursor, .. } => GET_HEAD_BYTES + cursor.len(),
             Request::MultiGet { keys, .. } => MULTI_GET_HEAD_BYTES + keys.encoded_bytes(),
             Request::Invoke { key, arguments, .. } => INVOKE_HEAD_BYTES + key.len() + arguments.len(),
         }
@@ -123,15 +184,28 @@ impl<'a> Request<'a> {
     /// Whether the request is within the protocol's limits, so that it may be encoded.
     ///
     /// # Errors
-    /// [`Status::KeyTooLarge`], [`Status::ValueTooLarge`], [`Status::ArgumentsTooLarge`], or
-    /// [`Status::LimitExceeded`] for too many keys: what a server would answer.
+    /// [`Status::KeyTooLarge`], [`Status::ValueTooLarge`], [`Status::ArgumentsTooLarge`],
+    /// [`Status::LimitExceeded`] for too many keys, [`Status::OutOfRange`] for a time or a size of an answer,
+    /// [`Status::CursorInvalid`]: what a server would answer.
     #[inline]
     pub fn check(&self) -> Result<(), Status> {
         match self {
             Request::Ping => Ok(()),
-            Request::Get { key, .. } | Request::Delete { key, .. } | Request::Increment { key, .. } => {
-                at_most(key, KEY_BYTES_MAX, Status::KeyTooLarge)
+            Request::Get { key, .. }
+            | Request::Delete { key, .. }
+            | Request::Increment { key, .. }
+            | Request::IncrementFloat { key, .. } => at_most(key, KEY_BYTES_MAX, Status::KeyTooLarge),
+            Request::PutFor { key, value, ttl_ms, .. } => {
+                at_most(key, KEY_BYTES_MAX, Status::KeyTooLarge)?;
+                at_most(value, VALUE_BYTES_MAX, Status::ValueTooLarge)?;
+                within(*ttl_ms, TTL_MS_MAX)
             }
+            Request::Enumerate { cursor, objects_max, bytes_max, .. } => {
+                at_most(cursor, CURSOR_BYTES_MAX, Status::CursorInvalid)?;
+                within((*objects_max).into(), ENUMERATE_OBJECTS_MAX as u64)?;
+                within((*bytes_max).into(), ENUMERATE_BYTES_MAX as u64)
+            }
+            Request::Verify { cursor, .. } => at_most(cursor, CURSOR_BYTES_MAX, Status::CursorInvalid),
             Request::Put { key, value, .. } => {
                 at_most(key, KEY_BYTES_MAX, Status::KeyTooLarge)?;
                 at_most(value, VALUE_BYTES_MAX, Status::ValueTooLarge)
@@ -152,13 +226,19 @@ impl<'a> Request<'a> {
     pub fn encode(&self, body: &mut [u8]) {
         match *self {
             Request::Ping => assert!(body.is_empty(), "a ping has no body"),
-            Request::Get { table, key } => {
-                let (head, rest) = body.split_at_mut(GET_HEAD_BYTES);
-                head.copy_from_slice(&table.to_le_bytes());
-                rest.copy_from_slice(key);
+            Request::Get { table, key: rest } | Request::Verify { table, cursor: rest } => {
+                encode_named(body, table, rest)
             }
             Request::Put { table, key, value, condition } => {
                 let rest = write_head(body, table, key, condition);
+                let (key_out, value_out) = rest.split_at_mut(key.len());
+                key_out.copy_from_slice(key);
+                value_out.copy_from_slice(value);
+            }
+            Request::PutFor { table, key, value, condition, ttl_ms } => {
+                let rest = write_head(body, table, key, condition);
+                let (ttl, rest) = rest.split_at_mut(TTL_BYTES);
+                ttl.copy_from_slice(&ttl_ms.to_le_bytes());
                 let (key_out, value_out) = rest.split_at_mut(key.len());
                 key_out.copy_from_slice(key);
                 value_out.copy_from_slice(value);
@@ -167,10 +247,18 @@ impl<'a> Request<'a> {
                 write_head(body, table, key, condition).copy_from_slice(key);
             }
             Request::Increment { table, key, delta } => {
-                let (head, rest) = body.split_at_mut(INCREMENT_HEAD_BYTES);
+                encode_increment(body, table, key, delta.to_le_bytes())
+            }
+            Request::IncrementFloat { table, key, delta_bits } => {
+                encode_increment(body, table, key, delta_bits.to_le_bytes());
+            }
+            Request::Enumerate { table, cursor, keys_only, objects_max, bytes_max } => {
+                let (head, rest) = body.split_at_mut(ENUMERATE_HEAD_BYTES);
                 head[..4].copy_from_slice(&table.to_le_bytes());
-                head[4..].copy_from_slice(&delta.to_le_bytes());
-                rest.copy_from_slice(key);
+                head[4..8].copy_from_slice(&bytes_max.to_le_bytes());
+                head[8..10].copy_from_slice(&objects_max.to_le_bytes());
+                head[10..].copy_from_slice(&[u8::from(keys_only), 0]);
+                rest.copy_from_slice(cursor);
             }
             Request::MultiGet { table, keys } => {
                 let (head, rest) = body.split_at_mut(MULTI_GET_HEAD_BYTES);
@@ -179,91 +267,42 @@ impl<'a> Request<'a> {
                 head[6..].copy_from_slice(&[0; 2]);
                 keys.encode(rest);
             }
-            Request::Invoke { extension, version, function, table, key, arguments } => {
-                let (head, rest) = body.split_at_mut(INVOKE_HEAD_BYTES);
-                head[..4].copy_from_slice(&extension.to_le_bytes());
-                head[4..8].copy_from_slice(&version.to_le_bytes());
-                head[8..12].copy_from_slice(&function.to_le_bytes());
-                head[12..16].copy_from_slice(&table.to_le_bytes());
-                head[16..18].copy_from_slice(&key_bytes(key));
-                head[18..].copy_from_slice(&[0; 2]);
-                let (key_out, arguments_out) = rest.split_at_mut(key.len());
-                key_out.copy_from_slice(key);
-                arguments_out.copy_from_slice(arguments);
-            }
+            Request::Invoke { .. } => self.encode_invoke(body),
         }
     }
 
-    /// Reads a body. Borrows all of it; costs a few nanoseconds, and one step per key for a multi-get.
-    ///
-    /// # Errors
-    /// The status to answer: [`Status::UnknownOpcode`], [`Status::Malformed`], or the limit exceeded as in
-    /// [`Request::check`].
     #[inline]
-    pub fn decode(number: u8, body: &'a [u8]) -> Result<Request<'a>, Status> {
-        match number {
-            opcode::GET => {
-                let (table, key) = body.split_first_chunk().ok_or(Status::Malformed)?;
-                at_most(key, KEY_BYTES_MAX, Status::KeyTooLarge)?;
-                Ok(Request::Get { table: u32::from_le_bytes(*table), key })
-            }
-            opcode::PUT => {
-                let WriteHead { table, condition, key, behind: value } = read_head(body)?;
-                at_most(value, VALUE_BYTES_MAX, Status::ValueTooLarge)?;
-                Ok(Request::Put { table, key, value, condition })
-            }
-            opcode::INVOKE => decode_invoke(body),
-            opcode::MULTI_GET => decode_multi_get(body),
-            opcode::DELETE => {
-                let WriteHead { table, condition, key, behind } = read_head(body)?;
-                if !behind.is_empty() {
-                    return Err(Status::Malformed);
-                }
-                Ok(Request::Delete { table, key, condition })
-            }
-            opcode::INCREMENT => decode_increment(body),
-            opcode::PING if body.is_empty() => Ok(Request::Ping),
-            opcode::PING => Err(Status::Malformed),
-            _ => Err(Status::UnknownOpcode),
-        }
+    fn encode_invoke(&self, body: &mut [u8]) {
+        let Request::Invoke { extension, version, function, table, key, arguments } = *self else {
+            unreachable!("the caller has an invocation")
+        };
+        let (head, rest) = body.split_at_mut(INVOKE_HEAD_BYTES);
+        head[..4].copy_from_slice(&extension.to_le_bytes());
+        head[4..8].copy_from_slice(&version.to_le_bytes());
+        head[8..12].copy_from_slice(&function.to_le_bytes());
+        head[12..16].copy_from_slice(&table.to_le_bytes());
+        head[16..18].copy_from_slice(&key_bytes(key));
+        head[18..].copy_from_slice(&[0; 2]);
+        let (key_out, arguments_out) = rest.split_at_mut(key.len());
+        key_out.copy_from_slice(key);
+        arguments_out.copy_from_slice(arguments);
     }
+}
+
+/// Writes a body of a table's id and what is behind it.
+#[inline]
+fn encode_named(body: &mut [u8], table: u32, behind: &[u8]) {
+    let (head, rest) = body.split_at_mut(GET_HEAD_BYTES);
+    head.copy_from_slice(&table.to_le_bytes());
+    rest.copy_from_slice(behind);
 }
 
 #[inline]
-fn decode_invoke(body: &[u8]) -> Result<Request<'_>, Status> {
-    let (head, rest) = body.split_first_chunk::<INVOKE_HEAD_BYTES>().ok_or(Status::Malformed)?;
-    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    if head[18] | head[19] != 0 {
-        return Err(Status::Malformed);
-    }
-    let key_bytes = u16::from_le_bytes([head[16], head[17]]) as usize;
-    let (key, arguments) = rest.split_at_checked(key_bytes).ok_or(Status::Malformed)?;
-    at_most(arguments, ARGUMENTS_BYTES_MAX, Status::ArgumentsTooLarge)?;
-    Ok(Request::Invoke {
-        extension: word(0),
-        version: word(4),
-        function: word(8),
-        table: word(12),
-        key,
-        arguments,
-    })
-}
-
-fn decode_multi_get(body: &[u8]) -> Result<Request<'_>, Status> {
-    let (head, rest) = body.split_first_chunk::<MULTI_GET_HEAD_BYTES>().ok_or(Status::Malformed)?;
-    if head[6] | head[7] != 0 {
-        return Err(Status::Malformed);
-    }
-    let table = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
-    let count = u16::from_le_bytes([head[4], head[5]]) as usize;
-    Ok(Request::MultiGet { table, keys: Keys::decode(count, rest)? })
-}
-
-fn decode_increment(body: &[u8]) -> Result<Request<'_>, Status> {
-    let (table, rest) = body.split_first_chunk().ok_or(Status::Malformed)?;
-    let (delta, key) = rest.split_first_chunk().ok_or(Status::Malformed)?;
-    at_most(key, KEY_BYTES_MAX, Status::KeyTooLarge)?;
-    Ok(Request::Increment { table: u32::from_le_bytes(*table), key, delta: i64::from_le_bytes(*delta) })
+fn encode_increment(body: &mut [u8], table: u32, key: &[u8], delta: [u8; 8]) {
+    let (head, rest) = body.split_at_mut(INCREMENT_HEAD_BYTES);
+    head[..4].copy_from_slice(&table.to_le_bytes());
+    head[4..].copy_from_slice(&delta);
+    rest.copy_from_slice(key);
 }
 
 /// Writes the head that put and delete share; returns the place of the key.
@@ -277,27 +316,6 @@ fn write_head<'b>(body: &'b mut [u8], table: u32, key: &[u8], condition: Conditi
     condition.write_tail(rest)
 }
 
-/// What put and delete share.
-struct WriteHead<'a> {
-    table: u32,
-    condition: Condition,
-    key: &'a [u8],
-    behind: &'a [u8],
-}
-
-#[inline]
-fn read_head(body: &[u8]) -> Result<WriteHead<'_>, Status> {
-    let (head, rest) = body.split_first_chunk::<WRITE_HEAD_BYTES>().ok_or(Status::Malformed)?;
-    if head[7] != 0 {
-        return Err(Status::Malformed);
-    }
-    let table = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
-    let (condition, rest) = Condition::read_tail(head[6], rest)?;
-    let key_bytes = u16::from_le_bytes([head[4], head[5]]) as usize;
-    let (key, behind) = rest.split_at_checked(key_bytes).ok_or(Status::Malformed)?;
-    Ok(WriteHead { table, condition, key, behind })
-}
-
 #[inline]
 fn key_bytes(key: &[u8]) -> [u8; 2] {
     assert!(key.len() <= KEY_BYTES_MAX, "a key beyond the limit was not checked");
@@ -307,4 +325,9 @@ fn key_bytes(key: &[u8]) -> [u8; 2] {
 #[inline]
 fn at_most(bytes: &[u8], limit: usize, refusal: Status) -> Result<(), Status> {
     if bytes.len() <= limit { Ok(()) } else { Err(refusal) }
+}
+
+#[inline]
+fn within(number: u64, limit: u64) -> Result<(), Status> {
+    if (1..=limit).contains(&number) { Ok(()) } else { Err(Status::OutOfRange) }
 }

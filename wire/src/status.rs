@@ -138,6 +138,10 @@ statuses! {
     OverQuota = 45,
     /// The request was executed once, as the first answer said; that answer is not kept any more.
     ReplyForgotten = 46,
+    /// The cursor is not one of this table; begin anew.
+    CursorInvalid = 47,
+    /// The object's bytes are not those that were written.
+    Corrupted = 48,
 }
 
 impl fmt::Display for Status {

@@ -111,14 +111,17 @@ impl World {
             Request::Ping => (Status::Ok, vec![]),
             Request::Get { table, key } => match self.objects.get(&(table, key.to_vec())) {
                 Some((version, value)) => {
-                    let object = reply::Object { version: *version, value };
+                    let object = reply::Object { version: *version, ttl_ms: None, value };
                     let mut body = vec![0; object.body_bytes()];
                     object.encode(&mut body);
                     (Status::Ok, body)
                 }
                 None => (Status::NotFound, vec![]),
             },
-            Request::Put { table, key, value, condition } => self.write(table, key, Some(value), condition),
+            Request::Put { table, key, value, condition }
+            | Request::PutFor { table, key, value, condition, .. } => {
+                self.write(table, key, Some(value), condition)
+            }
             Request::Delete { table, key, condition } => match self.version_of(table, key) {
                 0 if condition == Condition::Always => (Status::NotFound, vec![]),
                 _ => self.write(table, key, None, condition),
@@ -131,6 +134,9 @@ impl World {
                 };
                 self.write(table, key, Some(&value.to_le_bytes()), Condition::Always);
                 (Status::Ok, reply::Number { version: self.version, value }.encode().to_vec())
+            }
+            Request::IncrementFloat { .. } | Request::Enumerate { .. } | Request::Verify { .. } => {
+                (Status::UnknownOpcode, vec![])
             }
             Request::MultiGet { table, keys } => {
                 let mut body = (keys.len() as u16).to_le_bytes().to_vec();

@@ -6,6 +6,7 @@
 use store::{Pinned, WriteError};
 use wire::{Condition, Status};
 
+use crate::ops::WorkerEnvironment;
 use crate::tablet::TableEntry;
 use crate::tenant::limit::TenantLimit;
 
@@ -87,6 +88,27 @@ pub fn put(
     }
 }
 
+/// Writes an object that is there for `ttl_ms` milliseconds from now on.
+#[must_use]
+pub fn put_for(
+    environment: &WorkerEnvironment<'_>,
+    entry: &TableEntry,
+    hash: u64,
+    (key, value): (&[u8], &[u8]),
+    condition: Condition,
+    ttl_ms: u64,
+) -> Outcome {
+    if !entry.writable {
+        return Outcome::bare(Status::NotPermitted);
+    }
+    // The sum fits: the edge has refused times beyond `TTL_MS_MAX`.
+    let expires_ms = environment.core.store().now_ms().saturating_add(ttl_ms);
+    match environment.pin.put_until(&entry.table, hash, key, value, expires_ms, to_store(condition)) {
+        Ok(version) => Outcome::version(Status::Ok, version),
+        Err(error) => refused(error),
+    }
+}
+
 /// Deletes an object.
 #[inline]
 #[must_use]
@@ -110,6 +132,21 @@ pub fn increment(pin: &Pinned<'_>, entry: &TableEntry, hash: u64, key: &[u8], de
     }
     match pin.increment(&entry.table, hash, key, delta) {
         Ok((version, value)) => Outcome { status: Status::Ok, bytes: 16, words: [version, value as u64] },
+        Err(error) => refused(error),
+    }
+}
+
+/// Adds to the floating point number that an object holds. What is not finite is not added.
+#[must_use]
+pub fn increment_float(pin: &Pinned<'_>, entry: &TableEntry, hash: u64, key: &[u8], delta: f64) -> Outcome {
+    if !entry.writable {
+        return Outcome::bare(Status::NotPermitted);
+    }
+    if !delta.is_finite() {
+        return Outcome::bare(Status::OutOfRange);
+    }
+    match pin.increment_float(&entry.table, hash, key, delta) {
+        Ok((version, value)) => Outcome { status: Status::Ok, bytes: 16, words: [version, value.to_bits()] },
         Err(error) => refused(error),
     }
 }

@@ -163,11 +163,15 @@ fn target<'r>(request: &Request<'r>) -> Option<(u32, Option<&'r [u8]>)> {
     match *request {
         Request::Get { table, key }
         | Request::Put { table, key, .. }
+        | Request::PutFor { table, key, .. }
         | Request::Delete { table, key, .. }
         | Request::Increment { table, key, .. }
+        | Request::IncrementFloat { table, key, .. }
         | Request::Invoke { table, key, .. } => Some((table, Some(key))),
-        // A multi-get prefetches for itself.
-        Request::MultiGet { table, .. } => Some((table, None)),
+        // These prefetch for themselves.
+        Request::MultiGet { table, .. }
+        | Request::Enumerate { table, .. }
+        | Request::Verify { table, .. } => Some((table, None)),
         Request::Ping => None,
     }
 }

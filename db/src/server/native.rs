@@ -1,4 +1,4 @@
-//! One native request, run to completion: get, put, delete, increment, multi-get, ping.
+//! One native request, run to completion: get, put, delete, increment, multi-get, ping; whole tables in `listing.rs`.
 //!
 //! No task, no allocation, no copy of a value but the one into the reply. Mutations pass the exactly-once
 //! ring of their session before they touch anything, so a copy of a request is answered from the ring even
@@ -9,6 +9,7 @@ use store::Object;
 use wire::reply::{Entry, Object as GetReply, Objects, Throttled};
 use wire::{Keys, Request, Status};
 
+use super::listing;
 use crate::limits::RETRY_BUSY_US;
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::write::Outcome;
@@ -53,7 +54,8 @@ pub fn execute(
             metrics.count(Counter::Gets);
             match entry.map(|entry| read::get(pin, entry, hash, key)) {
                 Some(Some(object)) => {
-                    let reply = GetReply { version: object.version(), value: object.value() };
+                    let ttl_ms = ttl_ms(environment, &object);
+                    let reply = GetReply { version: object.version(), ttl_ms, value: object.value() };
                     place.reply(Status::Ok, reply.body_bytes(), |body| reply.encode(body));
                 }
                 Some(None) => reply_bare(place, Status::NotFound),
@@ -66,6 +68,12 @@ pub fn execute(
                 write::put(pin, entry, hash, key, value, condition)
             });
         }
+        Request::PutFor { key, value, condition, ttl_ms, .. } => {
+            metrics.count(Counter::Puts);
+            mutate(metrics, caller, entry, place, |entry| {
+                write::put_for(environment, entry, hash, (key, value), condition, ttl_ms)
+            });
+        }
         Request::Delete { key, condition, .. } => {
             metrics.count(Counter::Deletes);
             mutate(metrics, caller, entry, place, |entry| write::delete(pin, entry, hash, key, condition));
@@ -73,6 +81,16 @@ pub fn execute(
         Request::Increment { key, delta, .. } => {
             metrics.count(Counter::Increments);
             mutate(metrics, caller, entry, place, |entry| write::increment(pin, entry, hash, key, delta));
+        }
+        Request::IncrementFloat { key, delta_bits, .. } => {
+            metrics.count(Counter::Increments);
+            let delta = f64::from_bits(delta_bits);
+            mutate(metrics, caller, entry, place, |entry| {
+                write::increment_float(pin, entry, hash, key, delta)
+            });
+        }
+        Request::Enumerate { .. } | Request::Verify { .. } => {
+            listing::execute(environment, request, entry, place);
         }
         Request::MultiGet { keys, .. } => {
             metrics.count(Counter::MultiGets);
@@ -87,6 +105,13 @@ pub fn execute(
         }
         Request::Invoke { .. } => unreachable!("the dispatcher takes invocations elsewhere"),
     }
+}
+
+/// How long an object is there yet.
+#[inline]
+fn ttl_ms(environment: &WorkerEnvironment<'_>, object: &Object<'_>) -> Option<u64> {
+    let expires_ms = object.expires_ms();
+    (expires_ms != store::NEVER_MS).then(|| expires_ms.saturating_sub(environment.core.store().now_ms()))
 }
 
 /// Runs a mutation once, and answers every copy of it alike.

@@ -137,6 +137,7 @@ impl<P: SharedPort> Worker<P> {
             }
             self.ports.own().receive(&mut batch)?;
             let before_us = std::mem::replace(&mut now_us, self.clock.now_us());
+            self.core.store().advance_clock(self.clock.steady_ms(now_us));
             if served {
                 self.metrics.add(Counter::BusyUs, now_us.saturating_sub(before_us));
             }

@@ -39,6 +39,10 @@ counted! {
     Increments = "increments",
     /// Multi-gets.
     MultiGets = "multi_gets",
+    /// Steps of enumerations.
+    Enumerates = "enumerates",
+    /// Steps of verifications.
+    Verifies = "verifies",
     /// Requests to invoke.
     Invokes = "invokes",
     /// Time on the processor that the tenant was charged for its invocations.
@@ -53,9 +57,11 @@ impl Entry {
         match request {
             Request::Ping => Self::Pings,
             Request::Get { .. } => Self::Gets,
-            Request::Put { .. } => Self::Puts,
+            Request::Put { .. } | Request::PutFor { .. } => Self::Puts,
             Request::Delete { .. } => Self::Deletes,
-            Request::Increment { .. } => Self::Increments,
+            Request::Increment { .. } | Request::IncrementFloat { .. } => Self::Increments,
+            Request::Enumerate { .. } => Self::Enumerates,
+            Request::Verify { .. } => Self::Verifies,
             Request::MultiGet { .. } => Self::MultiGets,
             Request::Invoke { .. } => Self::Invokes,
         }

@@ -10,7 +10,7 @@
 //! its buckets are used. This file turns the mapping into references to buckets; nothing else does.
 
 use std::io;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use crate::epoch::EpochPin;
@@ -114,16 +114,15 @@ impl Generation {
 
     /// The positions of this generation that the hashes of `position` in `older` can have.
     pub(crate) fn overlap(&self, older: &Generation, position: u64) -> Range<u64> {
-        // First hash of a bucket: the smallest h with h * n >= position * 2^64.
-        let first_hash = |position: u64| (u128::from(position) << 64).div_ceil(u128::from(older.buckets));
-        let first = first_hash(position) as u64;
-        let last = (first_hash(position + 1) - 1) as u64;
-        self.position(first)..self.position(last) + 1
+        let hashes = older.hashes(position);
+        self.position(*hashes.start())..self.position(*hashes.end()) + 1
     }
 
-    /// The last of the hashes of `position`.
-    pub(crate) fn last_hash(&self, position: u64) -> u64 {
-        ((u128::from(position + 1) << 64).div_ceil(u128::from(self.buckets)) - 1) as u64
+    /// The hashes of `position`.
+    pub(crate) fn hashes(&self, position: u64) -> RangeInclusive<u64> {
+        // First hash of a bucket: the smallest h with h * n >= position * 2^64.
+        let first_hash = |position: u64| (u128::from(position) << 64).div_ceil(u128::from(self.buckets));
+        first_hash(position) as u64..=(first_hash(position + 1) - 1) as u64
     }
 
     /// Buckets below this position are moved.

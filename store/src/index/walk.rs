@@ -4,30 +4,42 @@
 //! without any effect on that: the bucket that owns the hash then is read next, and who must not see an entry twice
 //! leaves out those below the hash. A bucket is read as of one moment, so an entry that is there all the time is seen.
 
+use std::ops::RangeInclusive;
+
 use crate::epoch::EpochPin;
 use crate::index::bucket::{MOVED, SLOTS, is_locked, location_of, overflow_of};
 use crate::index::{Index, Location};
 use crate::limits::CHAIN_BUCKETS_HARD_MAX;
 use crate::sync::Backoff;
 
+/// Which hashes a bucket is read for.
+pub(crate) struct Reach {
+    /// Those that the bucket can have.
+    pub(crate) hashes: RangeInclusive<u64>,
+    /// The last one that it owns yet: while the index changes its size, older buckets own what is behind.
+    pub(crate) end: u64,
+}
+
 impl Index {
-    /// Fills `entries` with the tags and locations in the bucket that owns `hash`. Returns the last hash that it owns;
-    /// `None` where the table is gone. Waits for a writer that has the bucket.
+    /// Fills `entries` with the tags and locations in the bucket that owns `hash`; `None` where the table is gone. Waits
+    /// for a writer that has the bucket.
     pub(crate) fn read_bucket(
         &self,
         pin: &EpochPin<'_>,
         hash: u64,
         entries: &mut Vec<(u16, Location)>,
-    ) -> Option<u64> {
+    ) -> Option<Reach> {
         entries.clear();
-        let (mut generation, mut position) = self.owner(pin, hash)?;
+        let mut generation = self.current(pin)?;
+        let mut end = u64::MAX;
         let mut backoff = Backoff::new();
         loop {
+            let position = generation.position(hash);
             let first = generation.bucket(position);
             let control = first.control();
-            if control & MOVED != 0 {
+            if control & MOVED != 0 || position < generation.cursor() {
+                end = end.min(*generation.hashes(position).end());
                 generation = generation.next(pin)?;
-                position = generation.position(hash);
                 continue;
             }
             if !is_locked(control) {
@@ -43,7 +55,8 @@ impl Index {
                     overflow = overflow_of(bucket.control());
                 }
                 if first.control() == control {
-                    return Some(generation.last_hash(position));
+                    let hashes = generation.hashes(position);
+                    return Some(Reach { end: end.min(*hashes.end()), hashes });
                 }
             }
             backoff.wait();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::tests::{budget, get, put_patiently, seed, settle, store};
-use crate::{Condition, Core, NEVER_MS, ReadCheck, Table, Write, WriteError, hash};
+use crate::{Condition, Core, Cursor, NEVER_MS, PageLimits, ReadCheck, Table, Write, WriteError, hash};
 
 /// What a key leads to.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -213,6 +213,22 @@ impl Run {
         };
         assert_eq!(self.table.objects(), self.model.len() as u64);
         assert_eq!(self.table.bytes(), self.model.iter().map(bytes).sum::<u64>());
+        let (mut met, mut from, pinned) = (0, Cursor::START, self.core.pin());
+        loop {
+            let mut page = [None; 512];
+            let limits = PageLimits { objects: 50, bytes: 2_000, keys_only: false };
+            let answer = pinned.enumerate(&self.table, from, limits, &mut page).expect("the table is there");
+            for object in page.iter().take(answer.count).flatten().map(|listed| listed.object) {
+                let object = object.expect("nothing is corrupted");
+                let expected = self.model.get(object.key()).expect("only what is there is enumerated");
+                assert_eq!((object.version(), object.value()), (expected.version, expected.value.as_slice()));
+            }
+            met += answer.count;
+            let Some(next) = answer.next else { break };
+            from = next;
+        }
+        assert_eq!(met, self.model.len());
+        drop(pinned);
         let expiring = self.model.values().filter(|entry| entry.expires_ms != NEVER_MS);
         assert_eq!(self.table.expiring(), expiring.count() as u64);
     }

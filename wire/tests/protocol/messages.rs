@@ -22,10 +22,17 @@ fn every_data_request_survives_the_wire() {
 
 #[test]
 fn every_data_answer_survives_the_wire() {
-    let object = reply::Object { version: 3, value: b"value" };
-    let mut body = vec![0; object.body_bytes()];
-    object.encode(&mut body);
-    assert_eq!(reply::Object::decode(&body), Ok(object));
+    for ttl_ms in [None, Some(0), Some(u64::MAX)] {
+        let object = reply::Object { version: 3, ttl_ms, value: b"value" };
+        let mut body = vec![0; object.body_bytes()];
+        object.encode(&mut body);
+        assert_eq!(reply::Object::decode(&body), Ok(object));
+    }
+    let mut body = vec![0; reply::Verified::body_bytes(b"cursor", 2)];
+    reply::Verified::encode(&mut body, b"cursor", (5, 700), &[1, u64::MAX]);
+    let verified = reply::Verified::decode(&body).expect("it was encoded here");
+    assert_eq!((verified.cursor, verified.objects, verified.bytes), (&b"cursor"[..], 5, 700));
+    assert_eq!(verified.corrupted().collect::<Vec<_>>(), [1, u64::MAX]);
     assert_eq!(reply::decode_version(&reply::encode_version(9)), Ok(9));
     assert_eq!(reply::decode_retry(&reply::encode_retry(250)), Ok(250));
     let number = reply::Number { version: 4, value: -5 };
@@ -54,6 +61,66 @@ fn a_multi_get_answer_keeps_the_order_of_its_keys() {
     assert_eq!(decoded, entries);
     body.push(0);
     assert_eq!(reply::Objects::decode(&body).err(), Some(Status::Malformed));
+}
+
+#[test]
+fn a_page_of_an_enumeration_survives_the_wire() {
+    let listed = |status, version, key: &'static [u8], value: &'static [u8]| reply::Listed {
+        status,
+        version,
+        key,
+        value,
+    };
+    let objects = [
+        listed(Status::Ok, 1, b"one", b"value"),
+        listed(Status::Ok, 2, b"", b""),
+        listed(Status::Corrupted, u64::MAX, b"", b""),
+    ];
+    for cursor in [&b""[..], b"cursor"] {
+        let bytes = objects.iter().map(reply::Listed::bytes).sum();
+        let mut body = vec![0; reply::Listing::body_bytes(cursor, bytes)];
+        let mut place = reply::Listing::encode_head(&mut body, cursor, objects.len());
+        for object in &objects {
+            place = reply::Listing::encode_object(place, object);
+        }
+        assert!(place.is_empty());
+        let listing = reply::Listing::decode(&body).expect("it was encoded here");
+        assert_eq!(listing.cursor().unwrap_or_default(), cursor);
+        assert_eq!(listing.collect::<Vec<_>>(), objects);
+        for cut in 0..body.len() {
+            assert_eq!(reply::Listing::decode(&body[..cut]).err(), Some(Status::Malformed));
+        }
+    }
+}
+
+#[test]
+fn times_cursors_and_pages_beyond_their_limits_are_refused_by_both_sides() {
+    let put =
+        |ttl_ms| Request::PutFor { table: 1, key: b"k", value: b"v", condition: Condition::Always, ttl_ms };
+    let page = |objects_max, bytes_max| Request::Enumerate {
+        table: 1,
+        cursor: &[],
+        keys_only: false,
+        objects_max,
+        bytes_max,
+    };
+    let long = [7; 65];
+    let cursor = Request::Verify { table: 1, cursor: &long };
+    for (request, status) in [
+        (put(0), Status::OutOfRange),
+        (put(wire::limits::TTL_MS_MAX + 1), Status::OutOfRange),
+        (put(u64::MAX), Status::OutOfRange),
+        (page(0, 1), Status::OutOfRange),
+        (page(1, 0), Status::OutOfRange),
+        (page(u16::MAX, 1), Status::OutOfRange),
+        (page(1, u32::MAX), Status::OutOfRange),
+        (cursor, Status::CursorInvalid),
+    ] {
+        assert_eq!(request.check(), Err(status));
+        assert_eq!(Request::decode(request.opcode(), &samples::encode(&request)), Err(status));
+    }
+    assert_eq!(put(1).check(), Ok(()));
+    assert_eq!(put(wire::limits::TTL_MS_MAX).check(), Ok(()));
 }
 
 #[test]

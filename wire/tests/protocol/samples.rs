@@ -1,6 +1,7 @@
 //! Random valid messages, and damage to them.
 
 use fastrand::Rng;
+use wire::limits::TTL_MS_MAX;
 use wire::{Condition, FrameWriter, Keys, Request};
 
 /// Owned bytes that random requests borrow.
@@ -32,13 +33,23 @@ impl Material {
             2 => Condition::Present,
             _ => Condition::Version(rng.u64(..)),
         };
-        match rng.u8(..7) {
+        match rng.u8(..11) {
             0 => Request::Ping,
             1 => Request::Get { table, key },
             2 => Request::Put { table, key, value, condition },
             3 => Request::Delete { table, key, condition },
             4 => Request::Increment { table, key, delta: rng.i64(..) },
-            5 => Request::MultiGet { table, keys: Keys::from_slices(slices) },
+            5 => Request::PutFor { table, key, value, condition, ttl_ms: rng.u64(1..=TTL_MS_MAX) },
+            6 => Request::IncrementFloat { table, key, delta_bits: rng.u64(..) },
+            7 => Request::Enumerate {
+                table,
+                cursor: key,
+                keys_only: rng.bool(),
+                objects_max: rng.u16(1..=512),
+                bytes_max: rng.u32(1..=65_536),
+            },
+            8 => Request::Verify { table, cursor: key },
+            9 => Request::MultiGet { table, keys: Keys::from_slices(slices) },
             _ => Request::Invoke {
                 extension: rng.u32(..),
                 version: rng.u32(..),

@@ -80,6 +80,7 @@ fn of_server(control: &Control) -> Vec<Statistic> {
         statistic("store_tables", store.tables),
         statistic("store_segments_cleaned", store.segments_cleaned),
         statistic("store_bytes_relocated", store.bytes_relocated),
+        statistic("store_objects_expired", store.objects_expired),
         statistic("store_oldest_pin_age", store.oldest_pin_age),
     ]);
     statistics

@@ -28,6 +28,7 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
     }
     let counters = [
         ("segments_cleaned", "Segments that the cleaner has emptied.", store.segments_cleaned),
+        ("objects_expired", "Objects that were removed because they had expired.", store.objects_expired),
         ("relocated_bytes", "Bytes that the cleaner has copied.", store.bytes_relocated),
     ];
     for (name, help, value) in counters {

@@ -1,0 +1,97 @@
+//! The answers to requests about whole tables: a page of an enumeration, a step of a verification.
+//!
+//! What is found points into the store and is copied once, into the reply. A page that does not fit a datagram is
+//! asked for again over the stream, as any answer is.
+
+use store::{Listed, PageLimits};
+use wire::reply::{self, Listing, Verified};
+use wire::{Request, Status};
+
+use super::native::{ReplyPlace, refuse};
+use crate::metrics::Counter;
+use crate::ops::WorkerEnvironment;
+use crate::ops::enumerate::{self, Found};
+use crate::tablet::TableEntry;
+
+/// Runs `request`, which is an enumeration or a verification. `entry` is its table, already found to be the tenant's.
+pub fn execute(
+    environment: &WorkerEnvironment<'_>,
+    request: &Request<'_>,
+    entry: Option<&TableEntry>,
+    place: &mut impl ReplyPlace,
+) {
+    let metrics = environment.metrics;
+    let answered = match (*request, entry) {
+        (_, None) => Err(Status::UnknownTable),
+        (Request::Enumerate { cursor, keys_only, objects_max, bytes_max, .. }, Some(entry)) => {
+            metrics.count(Counter::Enumerates);
+            let limits = PageLimits { objects: objects_max.into(), bytes: bytes_max as usize, keys_only };
+            answer_page(environment, entry, cursor, limits, place)
+        }
+        (Request::Verify { cursor, .. }, Some(entry)) => {
+            metrics.count(Counter::Verifies);
+            answer_verification(environment, entry, cursor, place)
+        }
+        _ => unreachable!("the caller takes other requests elsewhere"),
+    };
+    if let Err(status) = answered {
+        refuse(metrics, place, status);
+    }
+}
+
+fn answer_page(
+    environment: &WorkerEnvironment<'_>,
+    entry: &TableEntry,
+    cursor: &[u8],
+    limits: PageLimits,
+    place: &mut impl ReplyPlace,
+) -> Result<(), Status> {
+    let mut found: Found<'_> = [const { None }; wire::limits::ENUMERATE_OBJECTS_MAX];
+    let (page, next) = enumerate::enumerate(environment.pin, entry, cursor, limits, &mut found)?;
+    let found = found[..page.count].iter().flatten();
+    let listed = found.map(|listed| listed_of(listed, limits.keys_only));
+    let corrupted = listed.clone().filter(|listed| listed.status == Status::Corrupted).count();
+    environment.metrics.add(Counter::ObjectsCorrupted, corrupted as u64);
+    let objects_bytes = page.count * reply::Listed::HEAD_BYTES + page.bytes;
+    let body_bytes = Listing::body_bytes(next.as_slice(), objects_bytes);
+    if body_bytes > wire::limits::STREAM_BODY_BYTES_MAX {
+        // Crafted keys: all of one place come together.
+        return Err(Status::ReplyTooLarge);
+    }
+    place.reply(Status::Ok, body_bytes, |body| {
+        let mut rest = Listing::encode_head(body, next.as_slice(), page.count);
+        for object in listed {
+            rest = Listing::encode_object(rest, &object);
+        }
+    });
+    Ok(())
+}
+
+fn listed_of<'p>(listed: &Listed<'p>, keys_only: bool) -> reply::Listed<'p> {
+    match listed.object {
+        Some(object) => reply::Listed {
+            status: Status::Ok,
+            version: object.version(),
+            key: object.key(),
+            value: if keys_only { &[] } else { object.value() },
+        },
+        None => reply::Listed { status: Status::Corrupted, version: listed.hash, key: &[], value: &[] },
+    }
+}
+
+fn answer_verification(
+    environment: &WorkerEnvironment<'_>,
+    entry: &TableEntry,
+    cursor: &[u8],
+    place: &mut impl ReplyPlace,
+) -> Result<(), Status> {
+    // Allocates for what is corrupted alone.
+    let mut corrupted = Vec::new();
+    let (checked, next) = enumerate::verify(environment.pin, entry, cursor, &mut corrupted)?;
+    environment.metrics.add(Counter::ObjectsCorrupted, corrupted.len() as u64);
+    let body_bytes = Verified::body_bytes(next.as_slice(), corrupted.len());
+    place.reply(Status::Ok, body_bytes, |body| {
+        Verified::encode(body, next.as_slice(), (checked.objects, checked.bytes), &corrupted);
+    });
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! Enumeration and verification: all objects of a table, a bounded step at a time.
+//!
+//! Each object that is in the table from the first step to the last is met exactly once, whatever happens meanwhile:
+//! growth, cleaning, other writes and deletions, any pause. Of what comes or goes in between some is met; no object is
+//! met twice. A step goes through buckets in the order of the hashes (`index/walk.rs`) and through a bucket in the
+//! order of `cursor.rs`, so it may end anywhere but between keys that share both hashes.
+//!
+//! What is met is held against its checksum: a corrupted object is reported and not returned.
+
+use crate::cursor::{Cursor, Placed, Position};
+use crate::index::Location;
+use crate::index::walk::Reach;
+use crate::limits::{VERIFY_BYTES_PER_STEP, VERIFY_CORRUPTED_PER_STEP, WALK_BUCKETS_PER_STEP};
+use crate::object::Object;
+use crate::pinned::Pinned;
+use crate::scratch::Scratch;
+use crate::table::Table;
+
+/// How much one step of an enumeration may return.
+#[derive(Clone, Copy, Debug)]
+pub struct PageLimits {
+    /// Objects at most.
+    pub objects: usize,
+    /// Bytes of keys, and of values unless `keys_only`. The first object passes whatever it has.
+    pub bytes: usize,
+    /// Values do not count.
+    pub keys_only: bool,
+}
+
+/// An object that an enumeration has met.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'p> {
+    /// The hash of its key, of a corrupted one as far as that is known.
+    pub hash: u64,
+    /// The object, `None` where it is corrupted.
+    pub object: Option<Object<'p>>,
+}
+
+/// What a step of an enumeration came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// Objects that it returned.
+    pub count: usize,
+    /// Bytes of their keys, and of their values unless only keys were asked for.
+    pub bytes: usize,
+    /// Where the next step goes on; `None` at the end.
+    pub next: Option<Cursor>,
+}
+
+/// What a step of a verification came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Checked {
+    /// Objects that were checked, corrupted ones included.
+    pub objects: u64,
+    /// Bytes that the sound ones take in the log.
+    pub bytes: u64,
+    /// Where the next step goes on; `None` at the end.
+    pub next: Option<Cursor>,
+}
+
+/// The table has been retired.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Gone;
+
+impl Pinned<'_> {
+    /// Goes on with an enumeration: fills the front of `page`, which must have room for one object more than all that
+    /// can share a bucket (512 is enough), with objects behind `from`.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn enumerate<'p>(
+        &'p self,
+        table: &Table,
+        from: Cursor,
+        limits: PageLimits,
+        page: &mut [Option<Listed<'p>>],
+    ) -> Result<Page, Gone> {
+        let (mut count, mut bytes) = (0, 0);
+        let weight = |listed: &Listed<'_>| {
+            let value = |object: &Object<'_>| if limits.keys_only { 0 } else { object.value().len() };
+            listed.object.as_ref().map_or(0, |object| object.key().len() + value(object))
+        };
+        let next = self.walk(table, from, |group| {
+            if count >= limits.objects || bytes >= limits.bytes || count + group.len() > page.len() {
+                return false;
+            }
+            let (mut end, mut end_bytes) = (count, bytes);
+            for placed in group {
+                let Some(listed) = self.listed(placed) else { continue };
+                end_bytes += weight(&listed);
+                page[end] = Some(listed);
+                end += 1;
+            }
+            if count > 0 && (end > limits.objects || end_bytes > limits.bytes) {
+                return false;
+            }
+            (count, bytes) = (end, end_bytes);
+            true
+        })?;
+        Ok(Page { count, bytes, next })
+    }
+
+    /// Goes on with a verification. `corrupt` is called with the hash of the key of each corrupted object, as far as
+    /// that is known; at most [`VERIFY_CORRUPTED_PER_STEP`] times.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn verify(&self, table: &Table, from: Cursor, mut corrupt: impl FnMut(u64)) -> Result<Checked, Gone> {
+        let (mut objects, mut bytes, mut corrupted) = (0, 0, 0);
+        let next = self.walk(table, from, |group| {
+            if bytes >= VERIFY_BYTES_PER_STEP || corrupted + group.len() > VERIFY_CORRUPTED_PER_STEP {
+                return false;
+            }
+            for listed in group.iter().filter_map(|placed| self.listed(placed)) {
+                objects += 1;
+                match listed.object {
+                    Some(object) => bytes += object.log_bytes() as u64,
+                    None => {
+                        corrupted += 1;
+                        corrupt(listed.hash);
+                    }
+                }
+            }
+            true
+        })?;
+        Ok(Checked { objects, bytes, next })
+    }
+
+    /// What is to be said of an entry; `None` where it has expired.
+    fn listed<'p>(&'p self, placed: &Placed) -> Option<Listed<'p>> {
+        let found = placed.location.map(|location| self.core.store.log.object(location, &self.pin));
+        let object = found.filter(Object::verify);
+        if object.as_ref().is_some_and(|object| self.is_expired(object)) {
+            return None;
+        }
+        Some(Listed { hash: placed.hash, object })
+    }
+
+    /// Hands what follows `from` to `accept`, all keys of one place at once, until that refuses, the table ends or
+    /// enough buckets were read. Returns where to go on.
+    fn walk(
+        &self,
+        table: &Table,
+        from: Cursor,
+        mut accept: impl FnMut(&[Placed]) -> bool,
+    ) -> Result<Option<Cursor>, Gone> {
+        self.assert_own(table);
+        let mut done = from.done;
+        let Scratch { entries, placed, .. } = &mut *self.core.scratch.borrow_mut();
+        for _ in 0..WALK_BUCKETS_PER_STEP {
+            let next_hash = match done {
+                None => Some(0),
+                Some(Position { hash, second: u64::MAX }) => hash.checked_add(1),
+                Some(position) => Some(position.hash),
+            };
+            let Some(next_hash) = next_hash else { return Ok(None) };
+            let reach = table.index.read_bucket(&self.pin, next_hash, entries).ok_or(Gone)?;
+            entries.iter().for_each(|&(_, location)| self.core.store.log.prefetch(location));
+            placed.clear();
+            placed.extend(entries.iter().filter_map(|&entry| self.place(entry, &reach)));
+            placed.retain(|placed| done.is_none_or(|done| placed.position > done));
+            placed.sort_unstable_by_key(|placed| placed.position);
+            for group in placed.chunk_by(|one, other| one.position == other.position) {
+                if !accept(group) {
+                    return Ok(Some(Cursor { done }));
+                }
+                done = Some(group[0].position);
+            }
+            done = Some(Position::last_of(reach.end));
+        }
+        Ok(Some(Cursor { done }))
+    }
+
+    /// The place of an entry of a bucket, if it is within reach. What cannot be there is corrupted, and has the last
+    /// place of the bucket.
+    fn place(&self, (tag, location): (u16, Location), reach: &Reach) -> Option<Placed> {
+        let object = self.core.store.log.object_within(location, &self.pin);
+        if let Some(object) = object {
+            let position = Position::of(object.key());
+            if reach.hashes.contains(&position.hash) && position.hash as u16 == tag {
+                let placed = Placed { position, location: Some(location), hash: position.hash };
+                return (position.hash <= reach.end).then_some(placed);
+            }
+        }
+        let last_hash = *reach.hashes.end();
+        let hash = last_hash & !0xffff | u64::from(tag);
+        let placed = Placed { position: Position::last_of(last_hash), location: None, hash };
+        (last_hash == reach.end).then_some(placed)
+    }
+}
