@@ -5,9 +5,14 @@
 //! time use [`Client::session`].
 
 mod data;
+mod enumerate;
 mod extension;
 mod grant;
+mod many;
 mod table;
+
+pub use enumerate::{Cursor, Enumeration, Listed, Page, PageSize, Verification};
+pub use many::Write;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -33,6 +38,8 @@ pub struct Object {
     pub value: Vec<u8>,
     /// Its version, which grows with every write.
     pub version: u64,
+    /// How long it is there yet, in milliseconds; `None` where it stays. A multi-get does not tell.
+    pub ttl_ms: Option<u64>,
 }
 
 /// What an invocation names a function by.

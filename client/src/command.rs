@@ -53,11 +53,16 @@ fn answer(options: Options) -> Result<Answer, Failure> {
         Command::Tenant(command) => tenant::run(&settings, command),
         Command::Table(command) => table::run(&settings, command),
         Command::Get { table, key } => object::get(&settings, &table, &key),
-        Command::Put { table, key, value, condition } => {
-            object::put(&settings, &table, &key, &value, &condition)
+        Command::Put { table, key, value, condition, ttl } => {
+            object::put(&settings, &table, (&key, &value), &condition, ttl)
         }
         Command::Delete { table, key, if_version } => object::delete(&settings, &table, &key, if_version),
-        Command::Increment { table, key, delta } => object::increment(&settings, &table, &key, delta),
+        Command::Increment { table, key, delta, float: None } => {
+            object::increment(&settings, &table, &key, delta)
+        }
+        Command::Increment { table, key, float: Some(delta), .. } => {
+            object::increment_float(&settings, &table, &key, delta)
+        }
         Command::Grant(command) => grant::run(&settings, command),
         Command::Ext(command) => extension::run(&settings, command),
         Command::Invoke { function, table, key, arguments, version } => {

@@ -27,6 +27,9 @@ use crate::kept::Kept;
 use crate::lane::{Door, Lane};
 use crate::{ClientConfig, Error, SessionStatistics};
 
+/// A page of an enumeration that may have more goes over the stream at once.
+const LISTING_BYTES: usize = 1_200;
+
 /// One session.
 pub(crate) struct Exchange {
     identity: Identity,
@@ -94,6 +97,16 @@ impl Exchange {
     ) -> Result<(), Error> {
         if self.standing == Standing::Closed {
             self.reopen(statistics, &mut |_| {})?;
+        }
+        if let Request::Enumerate { bytes_max, .. } = request
+            && *bytes_max as usize > LISTING_BYTES
+        {
+            // Saves the server a page that fits no datagram.
+            let mut body = vec![0; request.body_bytes()];
+            request.encode(&mut body);
+            self.submit_to_stream(tag, request.opcode(), body, statistics)?;
+            statistics.requests += 1;
+            return Ok(());
         }
         match self.requester.submit(now_us, tag, request) {
             Ok(sequence) => {

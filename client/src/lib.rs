@@ -33,13 +33,16 @@ mod session;
 mod statistics;
 
 pub use admin::Admin;
-pub use client::{Client, Function, Object};
+pub use client::{
+    Client, Cursor, Enumeration, Function, Listed, Object, Page, PageSize, Verification, Write,
+};
 pub use config::ClientConfig;
 pub use error::Error;
 pub use group::SessionGroup;
 pub use local::Local;
 pub use session::Session;
 pub use statistics::SessionStatistics;
+pub use wire::limits::TTL_MS_MAX;
 pub use wire::{
     Actor, AuditEntry, Completion, CompletionError, Condition, ExtensionDescription, ExtensionEntry,
     ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, Keys, LimitChange,

@@ -24,7 +24,7 @@ impl Client {
             Err(error) => return Err(error),
         }
         let object = reply::Object::decode(&self.body).map_err(|_| unintelligible("an object"))?;
-        Ok(Some(Object { value: object.value.to_vec(), version: object.version }))
+        Ok(Some(Object { value: object.value.to_vec(), version: object.version, ttl_ms: object.ttl_ms }))
     }
 
     /// Writes an object, whatever is there; returns its version.
@@ -47,6 +47,23 @@ impl Client {
         condition: Condition,
     ) -> Result<u64, Error> {
         self.call(&Request::Put { table, key, value, condition })?;
+        self.version()
+    }
+
+    /// Writes an object when a condition holds, for `ttl_ms` milliseconds: from then on it is absent to everybody.
+    /// Returns its version. A put in its place decides anew whether the object expires.
+    ///
+    /// # Errors
+    /// `OutOfRange` for a time of 0 or beyond [`crate::TTL_MS_MAX`], else as [`Client::put_if`].
+    pub fn put_for(
+        &mut self,
+        table: u32,
+        key: &[u8],
+        value: &[u8],
+        ttl_ms: u64,
+        condition: Condition,
+    ) -> Result<u64, Error> {
+        self.call(&Request::PutFor { table, key, value, condition, ttl_ms })?;
         self.version()
     }
 
@@ -80,6 +97,16 @@ impl Client {
         self.call(&Request::Increment { table, key, delta })?;
         let number = reply::Number::decode(&self.body).map_err(|_| unintelligible("a number"))?;
         Ok((number.value, number.version))
+    }
+
+    /// Adds to the floating point number that an object holds, an absent one counting as 0; returns sum and version.
+    ///
+    /// # Errors
+    /// As [`Client::increment`]; `OutOfRange` where `delta` is not finite.
+    pub fn increment_float(&mut self, table: u32, key: &[u8], delta: f64) -> Result<(f64, u64), Error> {
+        self.call(&Request::IncrementFloat { table, key, delta_bits: delta.to_bits() })?;
+        let number = reply::Number::decode(&self.body).map_err(|_| unintelligible("a number"))?;
+        Ok((f64::from_bits(number.value as u64), number.version))
     }
 
     /// Reads many objects of a table, in the order of `keys`, with as many requests as fit their answers
@@ -148,7 +175,7 @@ fn fill(places: &mut [Option<Object>], completion: &Completion<'_>) -> Result<()
     }
     for (place, entry) in places.iter_mut().zip(entries) {
         *place = match entry.status {
-            Status::Ok => Some(Object { value: entry.value.to_vec(), version: entry.version }),
+            Status::Ok => Some(Object { value: entry.value.to_vec(), version: entry.version, ttl_ms: None }),
             Status::NotFound => None,
             status => return Err(Error::of_answer(status, &[])),
         };
@@ -156,6 +183,6 @@ fn fill(places: &mut [Option<Object>], completion: &Completion<'_>) -> Result<()
     Ok(())
 }
 
-fn unintelligible(expected: &'static str) -> Error {
+pub(super) fn unintelligible(expected: &'static str) -> Error {
     Error::Unintelligible { expected }
 }

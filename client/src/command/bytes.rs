@@ -51,7 +51,8 @@ pub fn shown(bytes: &[u8]) -> String {
     }
 }
 
-fn from_hex(digits: &str) -> Option<Vec<u8>> {
+/// The bytes of hex digits.
+pub fn from_hex(digits: &str) -> Option<Vec<u8>> {
     if !digits.len().is_multiple_of(2) {
         return None;
     }

@@ -10,7 +10,7 @@
 //! | 5 | the server refuses: secret, permission, limit |
 //! | 6 | the server cannot be reached or does not answer in time |
 //! | 7 | an extension was refused, did not compile, or failed while it ran |
-//! | 8 | the demo's answers differ |
+//! | 8 | the demo's answers differ, or a table has corrupted objects |
 
 use super::options::Output;
 use client::{Error, Status};

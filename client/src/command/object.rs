@@ -2,7 +2,7 @@
 
 use super::bytes::{Bytes, to_hex};
 use super::failure::{Failure, Kind};
-use super::options::WriteCondition;
+use super::options::{TimeToLive, WriteCondition};
 use super::output::Answer;
 use super::settings::Settings;
 use client::{Client, Condition, Status};
@@ -16,7 +16,7 @@ pub fn get(settings: &Settings, table: &str, key: &Bytes) -> Result<Answer, Fail
         let failure = Failure::new(Kind::Missing, format!("table {table} has no such object"));
         return Err(failure.known_as(Status::NotFound));
     };
-    let mut json = json!({ "version": object.version });
+    let mut json = json!({ "version": object.version, "ttl_ms": object.ttl_ms });
     json["value"] = value_of(&object.value);
     Ok(Answer::bytes(&object.value, json))
 }
@@ -25,9 +25,9 @@ pub fn get(settings: &Settings, table: &str, key: &Bytes) -> Result<Answer, Fail
 pub fn put(
     settings: &Settings,
     table: &str,
-    key: &Bytes,
-    value: &Bytes,
+    (key, value): (&Bytes, &Bytes),
     condition: &WriteCondition,
+    ttl: Option<TimeToLive>,
 ) -> Result<Answer, Failure> {
     let (key, value) = (key.read()?, value.read()?);
     let condition = match (condition.if_version, condition.if_absent, condition.if_present) {
@@ -37,8 +37,12 @@ pub fn put(
         _ => Condition::Always,
     };
     let (mut client, id) = open(settings, table)?;
-    let version = client.put_if(id, &key, &value, condition)?;
-    Ok(Answer::new(format!("version {version}"), json!({ "version": version })))
+    let version = match ttl {
+        None => client.put_if(id, &key, &value, condition)?,
+        Some(TimeToLive(ttl_ms)) => client.put_for(id, &key, &value, ttl_ms, condition)?,
+    };
+    let json = json!({ "version": version, "ttl_ms": ttl.map(|ttl| ttl.0) });
+    Ok(Answer::new(format!("version {version}"), json))
 }
 
 /// Deletes an object.
@@ -60,6 +64,14 @@ pub fn increment(settings: &Settings, table: &str, key: &Bytes, delta: i64) -> R
     let key = key.read()?;
     let (mut client, id) = open(settings, table)?;
     let (value, version) = client.increment(id, &key, delta)?;
+    Ok(Answer::new(value.to_string(), json!({ "value": value, "version": version })))
+}
+
+/// Adds to a floating point number.
+pub fn increment_float(settings: &Settings, table: &str, key: &Bytes, delta: f64) -> Result<Answer, Failure> {
+    let key = key.read()?;
+    let (mut client, id) = open(settings, table)?;
+    let (value, version) = client.increment_float(id, &key, delta)?;
     Ok(Answer::new(value.to_string(), json!({ "value": value, "version": version })))
 }
 

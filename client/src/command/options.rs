@@ -7,12 +7,16 @@ mod extension;
 mod grant;
 mod limits;
 mod session;
+mod table;
+mod time_to_live;
 mod trace;
 
 pub use extension::{ExtensionCommand, LogLevel};
 pub use grant::{GrantCommand, RevokeCommand};
 pub use limits::{Setting, UNITS, UNLIMITED};
 pub use session::SessionCommand;
+pub use table::TableCommand;
+pub use time_to_live::TimeToLive;
 pub use trace::TraceOptions;
 
 use super::bytes::Bytes;
@@ -76,7 +80,7 @@ pub enum Command {
     /// Create, list, limit and drop tenants, renew a secret (administrator); see the own limits (tenant).
     #[command(subcommand)]
     Tenant(TenantCommand),
-    /// Create, list, drop and measure tables.
+    /// Create, list, drop, measure, enumerate and verify tables.
     #[command(subcommand)]
     Table(TableCommand),
     /// Read an object.
@@ -97,6 +101,9 @@ pub enum Command {
         value: Bytes,
         #[command(flatten)]
         condition: WriteCondition,
+        /// How long it is there: a number with ms, s, m, h or d behind it. It stays when left out.
+        #[arg(long, value_name = "TIME")]
+        ttl: Option<TimeToLive>,
     },
     /// Delete an object.
     Delete {
@@ -108,7 +115,7 @@ pub enum Command {
         #[arg(long, value_name = "VERSION")]
         if_version: Option<u64>,
     },
-    /// Add to the number (8 bytes, little-endian) that an object holds.
+    /// Add to the number (8 bytes, little-endian) that an object holds. It expires when it would have.
     Increment {
         /// Name of the table, or OWNER/TABLE of one that is granted.
         table: String,
@@ -117,6 +124,9 @@ pub enum Command {
         /// What to add.
         #[arg(default_value_t = 1, allow_negative_numbers = true)]
         delta: i64,
+        /// Add this to a floating point number (IEEE 754, 64 bits) instead.
+        #[arg(long, value_name = "NUMBER", conflicts_with = "delta", allow_negative_numbers = true)]
+        float: Option<f64>,
     },
     /// Write, check, install, list, describe and remove extensions.
     #[command(subcommand)]
@@ -225,28 +235,6 @@ pub enum TenantCommand {
         /// Give a limit its default again. May be repeated.
         #[arg(long, value_name = "LIMIT", requires = "name")]
         reset: Vec<String>,
-    },
-}
-
-/// Tables.
-#[derive(Debug, Subcommand)]
-pub enum TableCommand {
-    /// Create a table.
-    Create {
-        /// Its name.
-        name: String,
-    },
-    /// List the tables.
-    List,
-    /// Drop a table with all its objects.
-    Drop {
-        /// Its name.
-        name: String,
-    },
-    /// Objects and bytes of a table.
-    Stat {
-        /// Its name.
-        name: String,
     },
 }
 

@@ -68,8 +68,13 @@ fn next_after(status: Status) -> Option<&'static str> {
         Status::ArgumentsTooLarge => "arguments have at most 1 MiB; put what is longer into objects",
         Status::AlreadyExists => "choose another name",
         Status::UnknownLimit | Status::OutOfRange => {
-            "see names and ranges with `splinter tenant limits NAME`"
+            "see names and ranges of limits with `splinter tenant limits NAME`; a time to live is from 1 ms to 139 \
+             years, and what is added is a finite number"
         }
+        Status::CursorInvalid => {
+            "begin the enumeration anew: a cursor is good for its table alone, until that is dropped or the server ends"
+        }
+        Status::Corrupted => "see with `splinter table verify` what else is; write the object anew",
         Status::UnsupportedVersion => "use a client of the server's release",
         Status::OutOfMemory => "delete objects, or give the server more memory",
         Status::OverQuota => {

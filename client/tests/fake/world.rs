@@ -219,7 +219,13 @@ impl World {
                 None => (Status::UnknownTable, (*name).as_bytes().to_vec()),
             },
             AdminRequest::TableList => {
-                let entries = self.tables.iter().map(|(name, &id)| TableEntry { id, name: name.clone() });
+                let entries = self.tables.iter().map(|(name, &id)| TableEntry {
+                    id,
+                    name: name.clone(),
+                    objects: 0,
+                    bytes: 0,
+                    index_bytes: 0,
+                });
                 ok(entries.collect::<Vec<_>>().encode())
             }
             AdminRequest::TableStat { name } => match self.tables.get(*name) {

@@ -7,7 +7,9 @@ use super::{budget, put_patiently, seed, settle, store};
 use crate::{Condition, Core, Cursor, Gone, Listed, PageLimits, Table, hash};
 
 /// Room for a page.
-const PAGE: [Option<Listed<'_>>; 512] = [None; 512];
+fn room<'p>() -> [Option<Listed<'p>>; 512] {
+    [None; 512]
+}
 
 /// Keys and how often an enumeration has met each.
 type Met = BTreeMap<Vec<u8>, u32>;
@@ -19,7 +21,7 @@ fn limits(objects: usize) -> PageLimits {
 /// One step; the cursor travels as bytes.
 fn step(core: &Core, table: &Table, cursor: &mut Vec<u8>, limits: PageLimits, met: &mut Met) -> bool {
     let from = Cursor::decode(table, cursor).expect("it was made for this table");
-    let (pinned, mut page) = (core.pin(), PAGE);
+    let (pinned, mut page) = (core.pin(), room());
     let answer = pinned.enumerate(table, from, limits, &mut page).expect("the table is there");
     for listed in page.iter().take(answer.count).flatten() {
         let object = listed.object.expect("nothing is corrupted");
@@ -70,7 +72,7 @@ fn a_page_ends_at_its_bytes_but_has_an_object() {
         let limits = PageLimits { objects: 512, bytes, keys_only: false };
         let (mut from, mut count, pinned) = (Cursor::START, 0, core.pin());
         loop {
-            let mut page = PAGE;
+            let mut page = room();
             let answer = pinned.enumerate(&table, from, limits, &mut page).expect("the table is there");
             assert!(answer.bytes <= bytes || answer.count == 1, "{answer:?}");
             count += answer.count;
@@ -129,7 +131,7 @@ fn an_enumeration_of_a_table_that_goes_ends_with_an_error() {
     table.retire();
     core.step();
     settle(&core);
-    assert_eq!(core.pin().enumerate(&table, from, limits(10), &mut [None; 512]).err(), Some(Gone));
+    assert_eq!(core.pin().enumerate(&table, from, limits(10), &mut room()).err(), Some(Gone));
     assert_eq!(core.pin().verify(&table, from, |_| ()).err(), Some(Gone));
 }
 
@@ -227,14 +229,14 @@ fn a_corrupted_object_is_reported_and_not_returned() {
         store.log.damage(location, at, 0x10);
         let (objects, _, corrupted) = check();
         assert_eq!((objects, corrupted.len()), (301, 1), "byte {at}");
-        if at < 16 || at > 22 {
+        if !(16..=22).contains(&at) {
             assert_eq!(corrupted, [hash(key)], "byte {at}");
         }
         assert_eq!(corrupted[0] as u16, hash(key) as u16, "byte {at}");
         let mut met = 0;
         let (mut from, pinned) = (Cursor::START, core.pin());
         loop {
-            let mut page = PAGE;
+            let mut page = room();
             let answer = pinned.enumerate(&table, from, limits(50), &mut page).expect("the table is there");
             met += page.iter().take(answer.count).flatten().filter(|listed| listed.object.is_some()).count();
             let Some(next) = answer.next else { break };

@@ -29,16 +29,31 @@ pub struct TableEntry {
     pub id: u32,
     /// Its name.
     pub name: String,
+    /// Live objects.
+    pub objects: u64,
+    /// Bytes of memory of these objects, headers included.
+    pub bytes: u64,
+    /// Bytes of memory of the index.
+    pub index_bytes: u64,
 }
 
 impl Body for TableEntry {
     fn write(&self, writer: &mut BodyWriter) {
         writer.u32(self.id);
         writer.text(&self.name);
+        writer.u64(self.objects);
+        writer.u64(self.bytes);
+        writer.u64(self.index_bytes);
     }
 
     fn read(reader: &mut BodyReader<'_>) -> Result<TableEntry, Status> {
-        Ok(TableEntry { id: reader.u32()?, name: reader.text()?.to_owned() })
+        Ok(TableEntry {
+            id: reader.u32()?,
+            name: reader.text()?.to_owned(),
+            objects: reader.u64()?,
+            bytes: reader.u64()?,
+            index_bytes: reader.u64()?,
+        })
     }
 }
 

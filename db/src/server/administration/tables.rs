@@ -22,9 +22,14 @@ pub(super) fn create(control: &Control, session: &Session, name: &str) -> Result
 
 pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
     let tables = control.tables_of(tenant);
-    let entries: Vec<TableEntry> =
-        tables.iter().map(|entry| TableEntry { id: entry.id, name: entry.name.to_string() }).collect();
-    entries.encode()
+    let entries = tables.iter().map(|entry| TableEntry {
+        id: entry.id,
+        name: entry.name.to_string(),
+        objects: entry.table.objects(),
+        bytes: entry.table.bytes(),
+        index_bytes: entry.table.index_bytes(),
+    });
+    entries.collect::<Vec<_>>().encode()
 }
 
 pub(super) fn drop(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {

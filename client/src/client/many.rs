@@ -1,0 +1,102 @@
+//! Many writes at once: each is a request of its own, packed with the others into few frames.
+//!
+//! They are not one unit: each is done or refused by itself, executed at most once, and has a result of its own. For
+//! all or nothing there are extensions.
+
+use wire::{Completion, Condition, Request, Status, reply};
+
+use super::Client;
+use super::data::unintelligible;
+use crate::Error;
+
+/// One of many writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write<'a> {
+    /// The object's key.
+    pub key: &'a [u8],
+    /// The new value; `None` deletes the object.
+    pub value: Option<&'a [u8]>,
+    /// When to write.
+    pub condition: Condition,
+    /// How long the object is there, in milliseconds; `None` where it stays.
+    pub ttl_ms: Option<u64>,
+}
+
+impl<'a> Write<'a> {
+    fn request(&self, table: u32) -> Request<'a> {
+        let Write { key, condition, .. } = *self;
+        match (self.value, self.ttl_ms) {
+            (Some(value), None) => Request::Put { table, key, value, condition },
+            (Some(value), Some(ttl_ms)) => Request::PutFor { table, key, value, condition, ttl_ms },
+            (None, _) => Request::Delete { table, key, condition },
+        }
+    }
+}
+
+impl Client {
+    /// Writes many objects, whatever is there. `results[i]` is what became of `objects[i]`: its version, or why it was
+    /// not written.
+    ///
+    /// # Errors
+    /// When the session fails as a whole; then it is not known which objects were written.
+    pub fn multi_put(
+        &mut self,
+        table: u32,
+        objects: &[(&[u8], &[u8])],
+    ) -> Result<Vec<Result<u64, Error>>, Error> {
+        let put =
+            |&(key, value)| Write { key, value: Some(value), condition: Condition::Always, ttl_ms: None };
+        self.multi_write(table, &objects.iter().map(put).collect::<Vec<_>>())
+    }
+
+    /// Deletes many objects. `results[i]` is what became of `keys[i]`: the version of the deletion, or the refusal;
+    /// `NotFound` where there was none.
+    ///
+    /// # Errors
+    /// As [`Client::multi_put`].
+    pub fn multi_delete(&mut self, table: u32, keys: &[&[u8]]) -> Result<Vec<Result<u64, Error>>, Error> {
+        let delete = |&key| Write { key, value: None, condition: Condition::Always, ttl_ms: None };
+        self.multi_write(table, &keys.iter().map(delete).collect::<Vec<_>>())
+    }
+
+    /// Writes and deletes many objects, each on a condition of its own. They are not ordered among each other.
+    ///
+    /// # Errors
+    /// As [`Client::multi_put`].
+    pub fn multi_write(
+        &mut self,
+        table: u32,
+        writes: &[Write<'_>],
+    ) -> Result<Vec<Result<u64, Error>>, Error> {
+        let mut results: Vec<_> = writes.iter().map(|_| Err(Error::NotSent)).collect();
+        let first_tag = self.session.own_tags(writes.len());
+        let mut take = |completion: Completion<'_>| {
+            if let Some(place) = results.get_mut(completion.tag.wrapping_sub(first_tag) as usize) {
+                *place = version_of(&completion);
+            }
+        };
+        let mut refused = Vec::new();
+        for ((index, write), tag) in writes.iter().enumerate().zip(first_tag..) {
+            match self.session.submit_own(&write.request(table), tag, &mut take) {
+                Ok(()) => {}
+                // What no server takes concerns this one alone.
+                Err(error @ Error::Refused { .. }) => refused.push((index, error)),
+                Err(error) => return Err(error),
+            }
+        }
+        self.session.await_own(&mut take)?;
+        for (index, error) in refused {
+            results[index] = Err(error);
+        }
+        Ok(results)
+    }
+}
+
+fn version_of(completion: &Completion<'_>) -> Result<u64, Error> {
+    let body = Error::check(completion)?;
+    match completion.status {
+        Ok(Status::Ok) => reply::decode_version(body).map_err(|_| unintelligible("a version")),
+        Ok(status) => Err(Error::of_answer(status, body)),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,46 @@
+//! The command line of `splinter table`.
+//!
+//! Tables of other tenants are named OWNER/TABLE where that is said; the others are the tenant's own.
+
+use clap::Subcommand;
+
+/// Tables.
+#[derive(Debug, Subcommand)]
+pub enum TableCommand {
+    /// Create a table.
+    Create {
+        /// Its name.
+        name: String,
+    },
+    /// List the tables with what they hold.
+    List,
+    /// Drop a table with all its objects.
+    Drop {
+        /// Its name.
+        name: String,
+    },
+    /// Objects and bytes of a table.
+    Stat {
+        /// Its name.
+        name: String,
+    },
+    /// List the objects of a table, each that is there all the time exactly once, in no order that has a meaning.
+    Enumerate {
+        /// Its name, or OWNER/TABLE of one that is granted.
+        name: String,
+        /// Leave out the values.
+        #[arg(long)]
+        keys_only: bool,
+        /// How many objects about; what an enumeration has begun to read it prints.
+        #[arg(long, default_value_t = 1_000)]
+        limit: u64,
+        /// Go on where another enumeration ended, with what it printed.
+        #[arg(long, value_name = "CURSOR", default_value = "")]
+        from: String,
+    },
+    /// Check all objects of a table against their checksums.
+    Verify {
+        /// Its name, or OWNER/TABLE of one that is granted.
+        name: String,
+    },
+}
