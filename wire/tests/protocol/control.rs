@@ -189,10 +189,8 @@ fn every_answer_survives_the_wire() {
         most: u64::MAX,
     }]);
     survives(TableId { id: 7 });
-    survives(vec![
-        TableEntry { id: 7, name: "users".into(), objects: 1, bytes: u64::MAX, index_bytes: 256 };
-        3
-    ]);
+    let (objects, bytes) = (1, u64::MAX);
+    survives(vec![TableEntry { id: 7, name: "users".into(), objects, bytes, index_bytes: 256 }; 3]);
     survives(TableStatistics { id: 7, objects: 1, bytes: 2, index_bytes: 3 });
     survives(ExtensionInstalled {
         extension: 1,
