@@ -301,11 +301,11 @@ impl Log {
         }
     }
 
-    /// As [`Log::object`], for who does not trust the bytes: `None` where the lengths lead out of the segment.
+    /// As [`Log::object`], for who does not trust the bytes: `None` where the lengths lead out of the window.
     pub(crate) fn object_within<'p>(&self, location: Location, pin: &'p EpochPin<'_>) -> Option<Object<'p>> {
         let object = self.object(location, pin);
-        let within = location.offset() & (self.segment_bytes() - 1);
-        (within + object.log_bytes() <= self.segment_bytes()).then_some(object)
+        let within = location.offset() & (self.window_bytes - 1);
+        (within + object.log_bytes() <= self.window_bytes).then_some(object)
     }
 
     /// Flips bits of a byte of the object at `location`, as a failing memory would.
