@@ -38,6 +38,55 @@ pub struct RawRecord {
     pub version: u64,
 }
 
+/// Keys of an ordered table, and which way.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct RawRange {
+    /// Not those below.
+    pub from: RawSlice,
+    /// With [`RANGE_HAS_TO`]: not this one and those above.
+    pub to: RawSlice,
+    /// Only those that begin so.
+    pub prefix: RawSlice,
+    /// With [`RANGE_HAS_AFTER`]: only those that come behind this one on the way.
+    pub after: RawSlice,
+    /// [`RANGE_HAS_TO`], [`RANGE_HAS_AFTER`], [`RANGE_REVERSE`]; others are zero.
+    pub flags: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// There is an upper bound.
+pub const RANGE_HAS_TO: u32 = 1;
+/// There is a key to go on behind.
+pub const RANGE_HAS_AFTER: u32 = 2;
+/// From the largest key to the smallest.
+pub const RANGE_REVERSE: u32 = 4;
+
+/// An object that a scan met, which is there.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct RawEntry {
+    /// The key, lent until the invocation ends.
+    pub key: RawSlice,
+    /// The object.
+    pub record: RawRecord,
+}
+
+/// How far a scan came.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct RawScanned {
+    /// Objects that it met; may be fewer than there was room for before the end too.
+    pub count: usize,
+    /// The key that it looked at last, if it has not ended; lent until the invocation ends.
+    pub last: RawSlice,
+    /// 1 when there are no more, else 0.
+    pub ended: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
 /// When a write applies.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +129,16 @@ pub struct Host {
         keys: *const RawSlice,
         count: usize,
         records: *mut RawRecord,
+    ) -> Code,
+    /// Reads objects of an ordered table in the order of their keys: at most `capacity` into the array `entries`.
+    pub scan: unsafe extern "C" fn(
+        context: *mut c_void,
+        ticket: *mut u64,
+        table: u32,
+        range: *const RawRange,
+        entries: *mut RawEntry,
+        capacity: usize,
+        scanned: *mut RawScanned,
     ) -> Code,
     /// Writes one object into the invocation's write set.
     pub put: unsafe extern "C" fn(

@@ -12,8 +12,10 @@ use crate::Get;
 use crate::GetMany;
 use crate::GetRecord;
 use crate::Increment;
+use crate::KeyRange;
 use crate::Put;
 use crate::Record;
+use crate::Scan;
 use crate::Table;
 use crate::YieldNow;
 
@@ -54,6 +56,26 @@ impl<'a> Db<'a> {
         records: &'f mut [Option<Record<'a>>],
     ) -> GetMany<'f, 'a> {
         GetMany { db: self, table, keys, records, done: 0, ticket: 0 }
+    }
+
+    /// Reads the objects of a range of an ordered table, in the order of their keys; [`crate::Error::NotOrdered`] for
+    /// another table. A function that writes can rely on it: when its writes are applied the range holds the same
+    /// objects still, none more.
+    ///
+    /// ```
+    /// # use sandstorm::{Args, Db, Error, KeyRange, Reply};
+    /// # #[allow(dead_code)]
+    /// async fn newest(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    ///     let mut scan = db.scan(args.table(), KeyRange::prefix(args.key()).reverse().limit(10));
+    ///     while let Some(entry) = scan.next().await? {
+    ///         reply.write(entry.value)?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    #[inline]
+    pub fn scan<'f>(&'f self, table: Table, range: KeyRange<'f>) -> Scan<'f, 'a> {
+        Scan::new(self, table, range)
     }
 
     /// Writes an object, whatever is there. The key and value are copied.

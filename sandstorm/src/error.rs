@@ -48,6 +48,8 @@ pub enum Error {
     StackExhausted,
     /// The store cannot answer now.
     Unavailable,
+    /// A scan of a table that was not created as an ordered one.
+    NotOrdered,
     /// A code that this SDK does not know.
     Unknown,
 }
@@ -58,7 +60,7 @@ const APPLICATION: u32 = 1;
 const UNKNOWN: Code = 19;
 
 /// The errors without a number, each with its code. Codes are never reused.
-const PLAIN: [(u32, Error, &str); 18] = [
+const PLAIN: [(u32, Error, &str); 19] = [
     (2, Error::BadArguments, "bad arguments"),
     (3, Error::NotFound, "not found"),
     (4, Error::ReplyTooLarge, "reply too large"),
@@ -77,6 +79,7 @@ const PLAIN: [(u32, Error, &str); 18] = [
     (17, Error::StackExhausted, "stack exhausted"),
     (18, Error::Unavailable, "unavailable"),
     (19, Error::Unknown, "unknown error"),
+    (20, Error::NotOrdered, "the table is not an ordered one"),
 ];
 
 impl Error {

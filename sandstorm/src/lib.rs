@@ -38,6 +38,7 @@ mod error;
 mod operation;
 mod record;
 mod reply;
+mod scan;
 #[cfg(feature = "testing")]
 pub mod testing;
 
@@ -58,6 +59,10 @@ pub use record::Condition;
 pub use record::Record;
 pub use record::Table;
 pub use reply::Reply;
+pub use scan::Entry;
+pub use scan::KeyRange;
+pub use scan::NextEntry;
+pub use scan::Scan;
 
 /// Names the functions that callers may invoke; written once, at the root of the crate.
 ///

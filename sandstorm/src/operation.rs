@@ -28,7 +28,7 @@ const CHUNK_KEYS: usize = 32;
 
 /// What a host answered, as a poll; the ticket of a finished operation is given back.
 #[inline]
-fn poll_of(code: Code, ticket: &mut u64) -> Poll<Result<(), Error>> {
+pub(crate) fn poll_of(code: Code, ticket: &mut u64) -> Poll<Result<(), Error>> {
     if code == PENDING {
         return Poll::Pending;
     }

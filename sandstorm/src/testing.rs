@@ -22,6 +22,7 @@
 mod host;
 
 use alloc::collections::BTreeMap;
+use alloc::collections::BTreeSet;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::string::ToString;
@@ -65,6 +66,8 @@ struct State {
     /// Tables by name; ids count from 1.
     tables: BTreeMap<String, u32>,
     objects: BTreeMap<(u32, Vec<u8>), Object>,
+    /// Ids of the tables that are ordered.
+    ordered: BTreeSet<u32>,
     version: u64,
     now_ms: u64,
     stalling: bool,
@@ -89,6 +92,13 @@ impl MemoryDb {
         let mut state = self.state.borrow_mut();
         let next = state.tables.len() as u32 + 1;
         Table::from_id(*state.tables.entry(name.to_string()).or_insert(next))
+    }
+
+    /// The ordered table of a name, created when it is new. A name that [`MemoryDb::table`] has used becomes one.
+    pub fn ordered_table(&self, name: &str) -> Table {
+        let table = self.table(name);
+        self.state.borrow_mut().ordered.insert(table.id());
+        table
     }
 
     /// Writes an object. The table is one that [`MemoryDb::table`] gave.

@@ -142,6 +142,8 @@ statuses! {
     CursorInvalid = 47,
     /// The object's bytes are not those that were written.
     Corrupted = 48,
+    /// The table is not one whose keys are ordered: create it as an ordered one to scan it.
+    NotOrdered = 49,
 }
 
 impl fmt::Display for Status {

@@ -49,7 +49,7 @@ fn identical_source_is_built_once_under_any_name() {
 
 #[test]
 fn the_projects_own_extensions_build() {
-    for name in ["get", "put", "aggregate", "noop", "tao"] {
+    for name in ["get", "put", "aggregate", "noop", "scan", "tao"] {
         let package = Package::from_directory(Path::new(&format!("{ROOT}/ext/{name}"))).unwrap();
         assert_eq!(package.name(), name);
         let artefact = toolchain().build(&package).unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -23,8 +23,11 @@ use super::border::Host;
 use super::border::OK;
 use super::border::PENDING;
 use super::border::RawCondition;
+use super::border::RawEntry;
+use super::border::RawRange;
 use super::border::RawRecord;
 use super::border::RawReply;
+use super::border::RawScanned;
 use super::border::RawSlice;
 use super::border::Services;
 
@@ -137,7 +140,7 @@ fn run_to_end(run: unsafe extern "C" fn(*mut Call) -> Code, arguments: &[u8], st
     }
 }
 
-static HOST: Host = Host { get, get_many, put, delete, increment, table, log, now_ms };
+static HOST: Host = Host { get, get_many, scan, put, delete, increment, table, log, now_ms };
 
 fn slice(bytes: &[u8]) -> RawSlice {
     RawSlice { address: bytes.as_ptr(), bytes: bytes.len() }
@@ -203,6 +206,24 @@ unsafe extern "C" fn get_many(
             records.add(index).write(record(bytes(*keys.add(index))));
         }
         answer(context, ticket, format!("get_many {table} {count}"))
+    }
+}
+
+unsafe extern "C" fn scan(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    range: *const RawRange,
+    entries: *mut RawEntry,
+    capacity: usize,
+    scanned: *mut RawScanned,
+) -> Code {
+    // SAFETY: the border's promises of a host call.
+    unsafe {
+        let (range, key) = (&*range, slice(b"key"));
+        entries.write(RawEntry { key, record: record(b"key") });
+        scanned.write(RawScanned { count: 1, last: key, ended: 1, reserved: 0 });
+        answer(context, ticket, format!("scan {table} {} {} {capacity}", text(range.prefix), range.flags))
     }
 }
 

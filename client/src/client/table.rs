@@ -14,7 +14,20 @@ impl Client {
     /// # Errors
     /// `AlreadyExists`, another refusal, or no answer.
     pub fn table_create(&mut self, name: &str) -> Result<u32, Error> {
-        administer::<TableId>(&mut self.session, &AdminRequest::TableCreate { name }).map(|table| table.id)
+        self.create(name, false)
+    }
+
+    /// Creates an ordered table, whose keys can be scanned in their order; returns its id.
+    ///
+    /// # Errors
+    /// As [`Client::table_create`].
+    pub fn table_create_ordered(&mut self, name: &str) -> Result<u32, Error> {
+        self.create(name, true)
+    }
+
+    fn create(&mut self, name: &str, ordered: bool) -> Result<u32, Error> {
+        let request = AdminRequest::TableCreate { name, ordered };
+        administer::<TableId>(&mut self.session, &request).map(|table| table.id)
     }
 
     /// Finds a table, or one that another tenant has granted, called `owner/table`; returns its id.

@@ -13,22 +13,24 @@ use serde_json::json;
 pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure> {
     let mut client = settings.connect()?;
     match command {
-        TableCommand::Create { name } => {
-            let id = client.table_create(&name)?;
-            Ok(Answer::new(format!("created {name}"), json!({ "table": name, "id": id })))
+        TableCommand::Create { name, ordered } => {
+            let id =
+                if ordered { client.table_create_ordered(&name)? } else { client.table_create(&name)? };
+            Ok(Answer::new(format!("created {name}"), json!({ "table": name, "id": id, "ordered": ordered })))
         }
         TableCommand::List => {
             let tables = client.table_list()?;
-            let heads = ["table", "id", "objects", "bytes", "index bytes"];
+            let heads = ["table", "id", "kind", "objects", "bytes", "index bytes"];
             let mut rows = vec![heads.map(str::to_owned).to_vec()];
             rows.extend(tables.iter().map(|table| {
-                let mut row = vec![table.name.clone(), table.id.to_string()];
+                let kind = if table.ordered { "ordered" } else { "hash" };
+                let mut row = vec![table.name.clone(), table.id.to_string(), kind.to_owned()];
                 row.extend([table.objects, table.bytes, table.index_bytes].map(thousands));
                 row
             }));
             let values = tables.iter().map(|table| {
                 json!({
-                    "table": table.name, "id": table.id, "objects": table.objects, "bytes": table.bytes,
+                    "table": table.name, "id": table.id, "ordered": table.ordered, "objects": table.objects, "bytes": table.bytes,
                     "index_bytes": table.index_bytes,
                 })
             });

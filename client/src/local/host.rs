@@ -10,13 +10,16 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sandstorm::abi::{Call, Code, Host, OK, PENDING, RawCondition, RawRecord, RawReply, RawSlice};
+use sandstorm::abi::{
+    Call, Code, Host, OK, PENDING, RawCondition, RawEntry, RawRange, RawRecord, RawReply, RawScanned,
+    RawSlice,
+};
 use sandstorm::{Args, Condition, Db, Level, Reply};
 
 use super::Run;
 use super::task::{NOTHING, Stop, Task};
 
-static HOST: Host = Host { get, get_many, put, delete, increment, table, log, now_ms };
+static HOST: Host = Host { get, get_many, scan, put, delete, increment, table, log, now_ms };
 
 /// What the function's side sees of an invocation.
 pub(super) struct Border {
@@ -146,6 +149,19 @@ unsafe extern "C" fn get_many(
             task.read_many(ticket, table, keys, |index, found| records.add(index).write(found))
         })
     }
+}
+
+/// Ranges are read in the server alone: what a client would have to fetch for one has no bound.
+unsafe extern "C" fn scan(
+    _: *mut c_void,
+    _: *mut u64,
+    _: u32,
+    _: *const RawRange,
+    _: *mut RawEntry,
+    _: usize,
+    _: *mut RawScanned,
+) -> Code {
+    sandstorm::Error::Unavailable.code()
 }
 
 unsafe extern "C" fn put(

@@ -206,10 +206,10 @@ impl World {
     fn administer_request(&mut self, request: &AdminRequest<'_>) -> (Status, Vec<u8>) {
         let ok = |body: Vec<u8>| (Status::Ok, body);
         match request {
-            AdminRequest::TableCreate { name } if self.tables.contains_key(*name) => {
+            AdminRequest::TableCreate { name, .. } if self.tables.contains_key(*name) => {
                 (Status::AlreadyExists, vec![])
             }
-            AdminRequest::TableCreate { name } => {
+            AdminRequest::TableCreate { name, .. } => {
                 let id = self.tables.len() as u32 + 1;
                 self.tables.insert((*name).to_owned(), id);
                 ok(TableId { id }.encode())
@@ -222,6 +222,7 @@ impl World {
                 let entries = self.tables.iter().map(|(name, &id)| TableEntry {
                     id,
                     name: name.clone(),
+                    ordered: false,
                     objects: 0,
                     bytes: 0,
                     index_bytes: 0,

@@ -9,8 +9,11 @@ use std::ffi::c_void;
 use std::slice;
 
 use sandstorm::Error;
-use sandstorm::abi::{Code, Host, OK, RawCondition, RawRecord, RawSlice};
-use store::Condition;
+use sandstorm::abi::{
+    Code, Host, OK, RANGE_HAS_AFTER, RANGE_HAS_TO, RANGE_REVERSE, RawCondition, RawEntry, RawRange,
+    RawRecord, RawScanned, RawSlice,
+};
+use store::{Condition, KeyRange};
 
 use super::access::{Access, code_of};
 use super::trace::CallKind;
@@ -27,6 +30,7 @@ const fn table_of_calls<const TRACED: bool>() -> Host {
     Host {
         get: get::<TRACED>,
         get_many: get_many::<TRACED>,
+        scan: scan::<TRACED>,
         put: put::<TRACED>,
         delete: delete::<TRACED>,
         increment: increment::<TRACED>,
@@ -84,6 +88,30 @@ unsafe extern "C" fn get_many<const TRACED: bool>(
         with_access::<TRACED, _>(CallKind::GetMany, |access| {
             let keys = slice::from_raw_parts(keys, count);
             code_of(access.get_many(table, keys, records))
+        })
+    }
+}
+
+unsafe extern "C" fn scan<const TRACED: bool>(
+    _context: *mut c_void,
+    _ticket: *mut u64,
+    table: u32,
+    range: *const RawRange,
+    entries: *mut RawEntry,
+    capacity: usize,
+    scanned: *mut RawScanned,
+) -> Code {
+    // SAFETY: the SDK lends the range with its bounds, room for `capacity` entries and the place of the answer for
+    // the call.
+    unsafe {
+        with_access::<TRACED, _>(CallKind::Scan, |access| {
+            match access.scan(table, range_of(&*range), (entries, capacity)) {
+                Ok(far) => {
+                    scanned.write(far);
+                    OK
+                }
+                Err(error) => error.code(),
+            }
         })
     }
 }
@@ -169,6 +197,22 @@ unsafe extern "C" fn log<const TRACED: bool>(_context: *mut c_void, level: u32, 
 unsafe extern "C" fn now_ms<const TRACED: bool>(_context: *mut c_void) -> u64 {
     // SAFETY: nothing here owns anything.
     unsafe { with_access::<TRACED, _>(CallKind::Now, |access| access.now_ms()) }
+}
+
+/// # Safety
+/// The bounds are readable as long as the range is used.
+unsafe fn range_of<'r>(raw: &RawRange) -> KeyRange<'r> {
+    let has = |flag: u32| raw.flags & flag != 0;
+    // SAFETY: as the caller says.
+    let [from, to, prefix, after] =
+        [raw.from, raw.to, raw.prefix, raw.after].map(|slice| unsafe { slice.as_slice() });
+    KeyRange {
+        from,
+        to: has(RANGE_HAS_TO).then_some(to),
+        prefix,
+        after: has(RANGE_HAS_AFTER).then_some(after),
+        reverse: has(RANGE_REVERSE),
+    }
 }
 
 fn condition_of(raw: RawCondition) -> Option<Condition> {

@@ -6,5 +6,6 @@ mod depth;
 mod effects;
 mod endings;
 mod memory;
+mod scans;
 mod turns;
 mod world;

@@ -55,6 +55,13 @@ pub const INVOCATION_READS_MAX: u32 = 1 << 20;
 /// Keys that one host call reads: what the SDK sends at once, twice over.
 pub const GET_MANY_KEYS_MAX: usize = 64;
 
+/// Objects that one host call of a scan brings.
+pub const SCAN_ENTRIES_MAX: usize = 64;
+
+/// Keys that one call of a scan looks at, those under which nothing is found any more included: what has expired may
+/// stand there for a while, and a host call cannot be interrupted.
+pub const SCAN_KEYS_EXAMINED_MAX: usize = 1024;
+
 /// Times that one invocation may yield. At some 100 ns a turn of an idle worker, about 10 ms.
 pub const INVOCATION_YIELDS_MAX: u32 = 100_000;
 

@@ -7,13 +7,15 @@
 //! The objects that reads lend lie in the log under the pin that the caller holds until it has begun the
 //! transaction anew. Called by the host calls of an extension; commits are called by the invocation's end.
 
+pub mod scans;
 pub mod write_set;
 
 use sandstorm::abi::VERSION_UNAPPLIED;
-use store::{CommitError, Condition, Object, Pinned, ReadCheck, Table, Write};
+use store::{CommitError, Condition, Object, Pinned, RangeCheck, ReadCheck, Table, Write};
 
 use crate::limits::{TRANSACTION_READS_KEPT, TRANSACTION_READS_MAX, TRANSACTION_WRITES_KEPT};
 use crate::sched::arena::Arena;
+use scans::ScanNote;
 pub use write_set::Full;
 use write_set::{Lent, WriteSet};
 
@@ -26,6 +28,10 @@ pub enum TransactionError {
     NotANumber,
     /// The sum does not fit.
     Overflow,
+    /// The table is not one that can be scanned.
+    NotOrdered,
+    /// Who takes what a scan finds takes no more.
+    Refused,
     /// More objects than a transaction that may write can note as read.
     TooManyReads,
     /// There is no room for the write, or for the key that was found absent.
@@ -85,9 +91,14 @@ struct Read {
 pub struct Transaction {
     writes: WriteSet,
     reads: Vec<Read>,
+    scans: Vec<ScanNote>,
+    /// Numbers of writes, for scans; kept for its room.
+    own: Vec<u32>,
     notes_reads: bool,
     /// Empty between two commits; kept for their room.
     checks: Vec<ReadCheck<'static>>,
+    /// As `checks`.
+    ranges: Vec<RangeCheck<'static>>,
     /// As `checks`.
     changes: Vec<Write<'static>>,
 }
@@ -101,6 +112,7 @@ impl Transaction {
         let Writing { memory, writes, write_bytes } = writing.unwrap_or(nothing);
         self.writes.begin(memory, writes, write_bytes);
         self.reads.clear();
+        self.scans.clear();
     }
 
     /// The transaction is over: gives back the room that a big one needed for its lists. The others grow no further
@@ -108,7 +120,8 @@ impl Transaction {
     #[inline]
     pub fn trim(&mut self) {
         let (reads, writes) = (self.reads.capacity(), self.writes.capacity());
-        if (reads > TRANSACTION_READS_KEPT) | (writes > TRANSACTION_WRITES_KEPT) {
+        let scans = self.scans.capacity();
+        if (reads.max(scans) > TRANSACTION_READS_KEPT) | (writes > TRANSACTION_WRITES_KEPT) {
             self.shrink();
         }
     }
@@ -118,7 +131,11 @@ impl Transaction {
         self.reads.clear();
         self.reads.shrink_to(TRANSACTION_READS_KEPT);
         self.checks.shrink_to(TRANSACTION_READS_KEPT);
+        self.scans.clear();
+        self.scans.shrink_to(TRANSACTION_READS_KEPT);
+        self.ranges.shrink_to(TRANSACTION_READS_KEPT);
         self.writes.shrink();
+        self.own = Vec::new();
         self.changes.shrink_to(TRANSACTION_WRITES_KEPT);
     }
 
@@ -128,6 +145,9 @@ impl Transaction {
         self.writes.list_bytes()
             + self.reads.capacity() * size_of::<Read>()
             + self.checks.capacity() * size_of::<ReadCheck<'_>>()
+            + self.scans.capacity() * size_of::<ScanNote>()
+            + self.own.capacity() * size_of::<u32>()
+            + self.ranges.capacity() * size_of::<RangeCheck<'_>>()
             + self.changes.capacity() * size_of::<Write<'_>>()
     }
 
@@ -135,7 +155,7 @@ impl Transaction {
     #[inline]
     #[must_use]
     pub fn needs_no_commit(&self) -> bool {
-        self.writes.writes().is_empty() && self.reads.len() < 2
+        self.writes.writes().is_empty() && self.reads.len() < 2 && self.scans.is_empty()
     }
 
     /// Objects to be written, and bytes of keys and values that were given for them.
@@ -225,6 +245,7 @@ impl Transaction {
         let gone = CommitError::Write(store::WriteError::TableRetired);
         let mut checks = recycle_checks(std::mem::take(&mut self.checks));
         let mut changes = recycle_changes(std::mem::take(&mut self.changes));
+        let mut ranges = recycle_ranges(std::mem::take(&mut self.ranges));
         let mut tables_stand = true;
         for read in &self.reads {
             let Some(table) = table_of(read.table) else {
@@ -235,6 +256,14 @@ impl Transaction {
             let key = unsafe { read.key.as_slice() };
             checks.push(ReadCheck { table, hash: read.hash, key, version: read.version });
         }
+        for scan in &self.scans {
+            let Some(table) = table_of(scan.table) else {
+                tables_stand = false;
+                break;
+            };
+            // SAFETY: as the caller says.
+            ranges.push(unsafe { scan.check(table) });
+        }
         for write in self.writes.writes() {
             let Some(table) = table_of(write.table) else {
                 tables_stand = false;
@@ -244,8 +273,12 @@ impl Transaction {
             let (key, value) = unsafe { (write.key.as_slice(), write.value.map(|value| value.as_slice())) };
             changes.push(Write { table, hash: write.hash, key, value, expires_ms: store::NEVER_MS });
         }
-        let result = if tables_stand { pin.commit(&checks, &changes).map(|_| ()) } else { Err(gone) };
+        let result = match tables_stand {
+            true => pin.commit_ranges(&checks, &ranges, &changes).map(|_| ()),
+            false => Err(gone),
+        };
         self.checks = recycle_checks(checks);
+        self.ranges = recycle_ranges(ranges);
         self.changes = recycle_changes(changes);
         result
     }
@@ -258,6 +291,15 @@ impl Transaction {
     ) -> Result<(), TransactionError> {
         let version = self.get(pin, place)?.map_or(0, |found| found.version);
         if condition.holds(version) { Ok(()) } else { Err(TransactionError::ConditionFailed(version)) }
+    }
+
+    /// Notes a key that a scan met: it lies in the tree under the pin.
+    fn note_met(&mut self, place: Place<'_>, version: u64) -> Result<(), TransactionError> {
+        if self.reads.len() == TRANSACTION_READS_MAX {
+            return Err(TransactionError::TooManyReads);
+        }
+        self.reads.push(Read { hash: place.hash, version, table: place.id, key: Lent::of(place.key) });
+        Ok(())
     }
 
     #[inline(never)]
@@ -278,6 +320,12 @@ impl Transaction {
 fn recycle_checks<'new>(mut checks: Vec<ReadCheck<'_>>) -> Vec<ReadCheck<'new>> {
     checks.clear();
     checks.into_iter().map(|_| unreachable!("cleared")).collect()
+}
+
+/// As [`recycle_checks`].
+fn recycle_ranges<'new>(mut ranges: Vec<RangeCheck<'_>>) -> Vec<RangeCheck<'new>> {
+    ranges.clear();
+    ranges.into_iter().map(|_| unreachable!("cleared")).collect()
 }
 
 /// As [`recycle_checks`].

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use store::Store;
+use store::{Store, TableKind};
 use wire::Status;
 use wire::reply::Throttled;
 
@@ -283,9 +283,10 @@ impl Control {
     ///
     /// # Errors
     /// That workers fail.
-    pub fn publish_table(&self, id: u32, tenant: TenantId, name: &str) -> Result<(), Refusal> {
+    pub fn publish_table(&self, id: u32, tenant: TenantId, name: &str, ordered: bool) -> Result<(), Refusal> {
         let owner = self.accounts.of(tenant);
-        let table = self.store.table_within(id, owner.quota(self.workers.len()));
+        let kind = if ordered { TableKind::Ordered } else { TableKind::Hash };
+        let table = self.store.table_of_kind(id, kind, owner.quota(self.workers.len()));
         let entry = Arc::new(TableEntry { id, tenant, name: name.into(), writable: true, owner, table });
         self.tell(&Change::TableCreated(Arc::clone(&entry)))?;
         lock(&self.tables).insert((tenant, name.to_owned()), entry);

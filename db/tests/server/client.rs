@@ -172,7 +172,8 @@ impl Client {
     }
 
     pub fn create_table(&mut self, name: &str) -> u32 {
-        let answer = self.control.ask(&AdminRequest::TableCreate { name }).expect("a fresh name");
+        let answer =
+            self.control.ask(&AdminRequest::TableCreate { name, ordered: false }).expect("a fresh name");
         TableId::decode(&answer).expect("an id").id
     }
 

@@ -103,7 +103,7 @@ fn a_tenant_with_as_many_streams_as_it_may_is_told_so_and_disturbs_nobody() {
         assert_eq!(status, Status::LimitExceeded, "nor for a further stream of a session");
     }
     let (mut other, _) = open(&site, "bob", &bob).expect("a place of its own");
-    other.ask(&AdminRequest::TableCreate { name: "t" }).expect("a fresh name");
+    other.ask(&AdminRequest::TableCreate { name: "t", ordered: false }).expect("a fresh name");
     for (stream, _) in &mut held {
         stream.ask(&AdminRequest::TableList).expect("the stream was left in peace");
     }

@@ -18,8 +18,14 @@ use crate::abi::Code;
 use crate::abi::Host;
 use crate::abi::OK;
 use crate::abi::PENDING;
+use crate::abi::RANGE_HAS_AFTER;
+use crate::abi::RANGE_HAS_TO;
+use crate::abi::RANGE_REVERSE;
 use crate::abi::RawCondition;
+use crate::abi::RawEntry;
+use crate::abi::RawRange;
 use crate::abi::RawRecord;
+use crate::abi::RawScanned;
 use crate::abi::RawSlice;
 use crate::abi::VERSION_UNAPPLIED;
 
@@ -29,7 +35,7 @@ const KEY_BYTES_MAX: usize = (64 << 10) - 1;
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// The host table.
-pub(super) static HOST: Host = Host { get, get_many, put, delete, increment, table, log, now_ms };
+pub(super) static HOST: Host = Host { get, get_many, scan, put, delete, increment, table, log, now_ms };
 
 /// One write; no value is a deletion.
 pub(super) struct Write {
@@ -78,6 +84,48 @@ impl<'s> Invocation<'s> {
         }
         let object = self.state.objects.get(&name);
         Ok(object.map_or((0, Rc::from([])), |object| (object.version, object.value.clone())))
+    }
+
+    /// The objects of a range as the invocation sees them. Keys and values are lent: state and write set keep them.
+    fn scan(&self, table: u32, range: &RawRange, capacity: usize) -> Result<Vec<RawEntry>, Error> {
+        if !self.state.tables.values().any(|id| *id == table) {
+            return Err(Error::UnknownTable);
+        }
+        if !self.state.ordered.contains(&table) {
+            return Err(Error::NotOrdered);
+        }
+        // SAFETY: the caller lends the slices of the range over the call.
+        let [from, to, prefix, after] =
+            [range.from, range.to, range.prefix, range.after].map(|slice| unsafe { slice.as_slice() });
+        let has = |flag: u32| range.flags & flag != 0;
+        let passed = |key: &[u8]| if has(RANGE_REVERSE) { key >= after } else { key <= after };
+        let is_in = |key: &[u8]| {
+            let below_end = !has(RANGE_HAS_TO) || key < to;
+            key >= from && below_end && key.starts_with(prefix) && !(has(RANGE_HAS_AFTER) && passed(key))
+        };
+        let mut seen: BTreeMap<&[u8], RawEntry> = BTreeMap::new();
+        for ((id, key), object) in &self.state.objects {
+            if *id == table && is_in(key) {
+                let record = RawRecord { value: RawSlice::of(&object.value), version: object.version };
+                seen.insert(key, RawEntry { key: RawSlice::of(key), record });
+            }
+        }
+        let writes = self.writes.borrow();
+        for write in writes.iter().filter(|write| write.table == table && is_in(&write.key)) {
+            match &write.value {
+                Some(value) => {
+                    let record = RawRecord { value: RawSlice::of(value), version: VERSION_UNAPPLIED };
+                    seen.insert(&write.key, RawEntry { key: RawSlice::of(&write.key), record });
+                }
+                None => drop(seen.remove(&write.key[..])),
+            }
+        }
+        let entries = seen.into_values();
+        Ok(if has(RANGE_REVERSE) {
+            entries.rev().take(capacity).collect()
+        } else {
+            entries.take(capacity).collect()
+        })
     }
 
     /// Adds to the write set what passes limits and condition.
@@ -190,6 +238,30 @@ unsafe extern "C" fn get_many(
             for index in 0..count {
                 records.add(index).write(read(invocation, table, (*keys.add(index)).as_slice())?);
             }
+            Ok(())
+        })
+    }
+}
+
+unsafe extern "C" fn scan(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    range: *const RawRange,
+    entries: *mut RawEntry,
+    capacity: usize,
+    scanned: *mut RawScanned,
+) -> Code {
+    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    unsafe {
+        answer(context, ticket, |invocation| {
+            let met = invocation.scan(table, &*range, capacity)?;
+            for (index, entry) in met.iter().enumerate() {
+                entries.add(index).write(*entry);
+            }
+            let last = met.last().map_or(RawSlice::of(&[]), |entry| entry.key);
+            let ended = u32::from(met.len() < capacity);
+            scanned.write(RawScanned { count: met.len(), last, ended, reserved: 0 });
             Ok(())
         })
     }

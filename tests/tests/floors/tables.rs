@@ -103,6 +103,7 @@ pub const UNSAFE_MAY_STAND_IN: &[&str] = &[
     "sandstorm/src/operation.rs",
     "sandstorm/src/record.rs",
     "sandstorm/src/reply.rs",
+    "sandstorm/src/scan.rs",
     "sandstorm/src/testing.rs",
     "sandstorm/src/testing/host.rs",
     "sandstorm/src/testing/tests.rs",
@@ -113,6 +114,7 @@ pub const UNSAFE_MAY_STAND_IN: &[&str] = &[
     "client/src/local/host.rs",
     "db/src/extension/",
     "db/src/ops/transaction.rs",
+    "db/src/ops/transaction/scans.rs",
     "db/src/ops/transaction/write_set.rs",
     // Stacks, arenas, signals.
     "db/src/sched/",

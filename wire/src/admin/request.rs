@@ -45,6 +45,8 @@ pub enum AdminRequest<'a> {
     TableCreate {
         /// Its name.
         name: &'a str,
+        /// Whether its keys can be scanned in their order.
+        ordered: bool,
     },
     /// Lists the tables: a `Vec` of [`crate::TableEntry`].
     TableList,

@@ -29,6 +29,8 @@ pub struct TableEntry {
     pub id: u32,
     /// Its name.
     pub name: String,
+    /// Whether its keys can be scanned in their order.
+    pub ordered: bool,
     /// Live objects.
     pub objects: u64,
     /// Bytes of memory of these objects, headers included.
@@ -41,6 +43,7 @@ impl Body for TableEntry {
     fn write(&self, writer: &mut BodyWriter) {
         writer.u32(self.id);
         writer.text(&self.name);
+        writer.flag(self.ordered);
         writer.u64(self.objects);
         writer.u64(self.bytes);
         writer.u64(self.index_bytes);
@@ -50,6 +53,7 @@ impl Body for TableEntry {
         Ok(TableEntry {
             id: reader.u32()?,
             name: reader.text()?.to_owned(),
+            ordered: reader.flag()?,
             objects: reader.u64()?,
             bytes: reader.u64()?,
             index_bytes: reader.u64()?,

@@ -30,7 +30,7 @@ pub fn admin_requests() -> Vec<AdminRequest<'static>> {
         },
         AdminRequest::TenantLimitsSet { name, changes: Vec::new() },
         AdminRequest::TenantRotate { name },
-        AdminRequest::TableCreate { name },
+        AdminRequest::TableCreate { name, ordered: false },
         AdminRequest::TableList,
         AdminRequest::TableDrop { name },
         AdminRequest::TableStat { name },
@@ -190,7 +190,10 @@ fn every_answer_survives_the_wire() {
     }]);
     survives(TableId { id: 7 });
     let (objects, bytes) = (1, u64::MAX);
-    survives(vec![TableEntry { id: 7, name: "users".into(), objects, bytes, index_bytes: 256 }; 3]);
+    survives(vec![
+        TableEntry { id: 7, name: "users".into(), ordered: true, objects, bytes, index_bytes: 256 };
+        3
+    ]);
     survives(TableStatistics { id: 7, objects: 1, bytes: 2, index_bytes: 3 });
     survives(ExtensionInstalled {
         extension: 1,
@@ -241,7 +244,7 @@ fn a_session_without_its_home_core_or_without_credits_is_refused() {
 #[test]
 fn names_that_may_not_be_used_are_refused_at_the_edge() {
     for name in ["", "../x", "a/b", &"n".repeat(10_240)] {
-        let body = AdminRequest::TableCreate { name }.encode().expect("it is small");
+        let body = AdminRequest::TableCreate { name, ordered: false }.encode().expect("it is small");
         assert_eq!(AdminRequest::decode(opcode::TABLE_CREATE, &body), Err(Status::NameInvalid));
     }
     assert_eq!(AdminRequest::decode(opcode::TABLE_CREATE, &[1, 0, 0xff]), Err(Status::NameInvalid));

@@ -11,6 +11,9 @@ pub enum TableCommand {
     Create {
         /// Its name.
         name: String,
+        /// Keep its keys in their order, so that they can be scanned; costs memory, and time of each new key.
+        #[arg(long)]
+        ordered: bool,
     },
     /// List the tables with what they hold.
     List,

@@ -8,6 +8,8 @@ use crate::limits::TABLES_PER_TENANT_MAX;
 use crate::tenant::TenantId;
 
 const TABLES: TableDefinition<'_, (u32, &str), u32> = TableDefinition::new("tables");
+/// Numbers of the tables that are ordered; the others are not.
+const ORDERED: TableDefinition<'_, u32, ()> = TableDefinition::new("ordered_tables");
 
 /// A table as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,16 +20,22 @@ pub struct TableRow {
     pub tenant: TenantId,
     /// Unique name among the tables of the tenant.
     pub name: String,
+    /// Whether its keys can be scanned in their order.
+    pub ordered: bool,
 }
 
 pub(super) fn create(transaction: &WriteTransaction) -> Result<(), MetadataError> {
     transaction.open_table(TABLES)?;
+    transaction.open_table(ORDERED)?;
     Ok(())
 }
 
 pub(super) fn remove_tenant(transaction: &WriteTransaction, tenant: TenantId) -> Result<(), MetadataError> {
     let mut tables = transaction.open_table(TABLES)?;
-    tables.retain_in((tenant.0, "")..(tenant.0 + 1, ""), |_, _| false)?;
+    let mut ordered = transaction.open_table(ORDERED)?;
+    for entry in tables.extract_from_if((tenant.0, "")..(tenant.0 + 1, ""), |_, _| true)? {
+        ordered.remove(entry?.1.value())?;
+    }
     Ok(())
 }
 
@@ -45,7 +53,7 @@ impl Metadata {
     ///
     /// # Errors
     /// `AlreadyExists`, `LimitExceeded`, or that it cannot be stored.
-    pub fn table_create(&self, tenant: TenantId, name: &str) -> Result<u32, MetadataError> {
+    pub fn table_create(&self, tenant: TenantId, name: &str, ordered: bool) -> Result<u32, MetadataError> {
         self.write(|transaction| {
             let mut tables = transaction.open_table(TABLES)?;
             if tables.get((tenant.0, name))?.is_some() {
@@ -56,6 +64,9 @@ impl Metadata {
             }
             let id = next_u32(transaction, "table")?;
             tables.insert((tenant.0, name), id)?;
+            if ordered {
+                transaction.open_table(ORDERED)?.insert(id, ())?;
+            }
             Ok(id)
         })
     }
@@ -68,6 +79,9 @@ impl Metadata {
         self.write(|transaction| {
             let mut tables = transaction.open_table(TABLES)?;
             let removed = tables.remove((tenant.0, name))?.map(|id| id.value());
+            if let Some(id) = removed {
+                transaction.open_table(ORDERED)?.remove(id)?;
+            }
             grants::remove_subject(transaction, tenant, Subject::Table, name)?;
             removed.ok_or(MetadataError::NotFound)
         })
@@ -79,12 +93,13 @@ impl Metadata {
     /// When the file cannot be read.
     pub fn tables(&self) -> Result<Vec<TableRow>, MetadataError> {
         self.read(|transaction| {
-            let tables = transaction.open_table(TABLES)?;
+            let (tables, ordered) = (transaction.open_table(TABLES)?, transaction.open_table(ORDERED)?);
             let mut rows = Vec::new();
             for entry in tables.iter()? {
                 let (key, id) = entry?;
                 let (tenant, name) = key.value();
-                rows.push(TableRow { id: id.value(), tenant: TenantId(tenant), name: name.to_owned() });
+                let (id, tenant, name) = (id.value(), TenantId(tenant), name.to_owned());
+                rows.push(TableRow { id, tenant, name, ordered: ordered.get(id)?.is_some() });
             }
             Ok(rows)
         })

@@ -119,7 +119,7 @@ impl Access {
     }
 
     #[inline(always)]
-    fn place<'e>(
+    pub(super) fn place<'e>(
         &mut self,
         environment: &'e WorkerEnvironment<'e>,
         id: u32,
@@ -161,13 +161,15 @@ impl Access {
     }
 
     #[cold]
-    fn refuse(&mut self, error: TransactionError) -> Error {
+    pub(super) fn refuse(&mut self, error: TransactionError) -> Error {
         match error {
             TransactionError::ConditionFailed(version) => {
                 self.version_found = version;
                 Error::ConditionFailed
             }
             TransactionError::NotANumber => Error::NotANumber,
+            TransactionError::NotOrdered => Error::NotOrdered,
+            TransactionError::Refused => Error::LimitExceeded,
             TransactionError::Overflow => Error::Overflow,
             TransactionError::TooManyReads => self.spending.too_many_noted(),
             TransactionError::Full(full) => self.spending.full(full),
@@ -176,13 +178,13 @@ impl Access {
 }
 
 #[inline]
-fn checked_key(key: &[u8]) -> Result<&[u8], Error> {
+pub(super) fn checked_key(key: &[u8]) -> Result<&[u8], Error> {
     if key.len() > store::KEY_BYTES_MAX { Err(Error::KeyTooLarge) } else { Ok(key) }
 }
 
 /// An object at the border: an absent one has version 0.
 #[inline]
-fn raw_of(found: Option<Found>) -> RawRecord {
+pub(super) fn raw_of(found: Option<Found>) -> RawRecord {
     match found {
         Some(found) => {
             let value = RawSlice { address: found.value.address(), bytes: found.value.bytes() };

@@ -83,6 +83,7 @@ impl Ending {
             Error::ValueTooLarge => Status::ValueTooLarge,
             Error::UnknownTable => Status::UnknownTable,
             Error::NotANumber => Status::NotANumber,
+            Error::NotOrdered => Status::NotOrdered,
             Error::Overflow => Status::Overflow,
             Error::OutOfMemory => Status::OutOfMemory,
             Error::LimitExceeded => Status::LimitExceeded,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sandstorm::abi::{Call, Code};
-use store::{Condition, Config, Core, Pinned, Store, Table};
+use store::{Condition, Config, Core, Pinned, Quota, Store, Table, TableKind};
 use wire::Status;
 
 use crate::extension::invocation::{Budget, Invocations};
@@ -22,6 +22,9 @@ pub(super) const TABLE: u32 = 1;
 pub(super) const SECOND: u32 = 2;
 /// A table of somebody else.
 pub(super) const FOREIGN: u32 = 3;
+
+/// An ordered table of the same tenant.
+pub(super) const ORDERED: u32 = 4;
 
 /// Makes a C entry of an async block over `db`, `args` and `reply`, as the builder's glue does.
 macro_rules! function {
@@ -79,14 +82,21 @@ impl World {
         let config = Config { memory_bytes: 64 << 20, segment_bytes: 4 << 20, cores: 1, huge_pages: false };
         let store = Store::new(config).expect("a small store");
         let mut tables = Tables::default();
-        for (id, tenant, name) in [(TABLE, 1, "first"), (SECOND, 1, "second"), (FOREIGN, 2, "first")] {
+        let (hash, ordered) = (TableKind::Hash, TableKind::Ordered);
+        for (id, tenant, name, kind) in [
+            (TABLE, 1, "first", hash),
+            (SECOND, 1, "second", hash),
+            (FOREIGN, 2, "first", hash),
+            (ORDERED, 1, "ordered", ordered),
+        ] {
+            let quota = Arc::new(Quota::new(1, u64::MAX));
             let entry = TableEntry {
                 id,
                 tenant: TenantId(tenant),
                 name: name.into(),
                 writable: true,
                 owner: Arc::new(Account::new(TenantId(tenant))),
-                table: store.table(id),
+                table: store.table_of_kind(id, kind, &quota),
             };
             tables.insert(Arc::new(entry));
         }
@@ -120,6 +130,12 @@ impl World {
     pub(super) fn put(&self, table: u32, key: &[u8], value: &[u8]) -> u64 {
         let pin = self.lent.core.pin();
         pin.put(&self.table(table), store::hash(key), key, value, Condition::Always).expect("a put")
+    }
+
+    pub(super) fn delete(&self, table: u32, key: &[u8]) {
+        let pin = self.lent.core.pin();
+        let deleted = pin.delete(&self.table(table), store::hash(key), key, Condition::Present);
+        assert!(deleted.is_ok());
     }
 
     pub(super) fn value(&self, table: u32, key: &[u8]) -> Option<Vec<u8>> {

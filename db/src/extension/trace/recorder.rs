@@ -19,6 +19,8 @@ pub enum CallKind {
     Get,
     /// Reads several.
     GetMany,
+    /// Reads a range.
+    Scan,
     /// Writes an object.
     Put,
     /// Deletes an object.
@@ -34,7 +36,8 @@ pub enum CallKind {
 }
 
 /// The kinds of host calls in the order of their numbers.
-pub const CALL_KINDS: [&str; 8] = ["get", "get_many", "put", "delete", "increment", "table", "log", "now_ms"];
+pub const CALL_KINDS: [&str; 9] =
+    ["get", "get_many", "scan", "put", "delete", "increment", "table", "log", "now_ms"];
 
 /// How a poll ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

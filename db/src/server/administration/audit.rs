@@ -37,7 +37,9 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
         AdminRequest::TenantDrop { name } => format!("tenant drop {name}"),
         AdminRequest::TenantRotate { name } => format!("tenant rotate {name}"),
         AdminRequest::TenantLimitsSet { name, changes } => limits::act_of(name, changes),
-        AdminRequest::TableCreate { name } => format!("table create {name}"),
+        AdminRequest::TableCreate { name, ordered } => {
+            format!("table create {name}{}", if *ordered { " --ordered" } else { "" })
+        }
         AdminRequest::TableDrop { name } => format!("table drop {name}"),
         AdminRequest::ExtensionInstall { name, placement, .. } => match placement {
             Placement::Current => format!("extension install {name}"),

@@ -8,15 +8,20 @@ use crate::server::control::{Control, Refusal, lock};
 use crate::session::Session;
 use crate::tenant::TenantId;
 
-pub(super) fn create(control: &Control, session: &Session, name: &str) -> Result<Vec<u8>, Refusal> {
+pub(super) fn create(
+    control: &Control,
+    session: &Session,
+    name: &str,
+    ordered: bool,
+) -> Result<Vec<u8>, Refusal> {
     let tenant = session.tenant;
     let _changing = lock(&control.changing);
     if session.is_closed() {
         // The tenant may have been dropped while this waited.
         return Err(Status::BadToken.into());
     }
-    let id = control.metadata.table_create(tenant, name)?;
-    control.publish_table(id, tenant, name)?;
+    let id = control.metadata.table_create(tenant, name, ordered)?;
+    control.publish_table(id, tenant, name, ordered)?;
     Ok(TableId { id }.encode())
 }
 
@@ -25,6 +30,7 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
     let entries = tables.iter().map(|entry| TableEntry {
         id: entry.id,
         name: entry.name.to_string(),
+        ordered: entry.table.kind() == store::TableKind::Ordered,
         objects: entry.table.objects(),
         bytes: entry.table.bytes(),
         index_bytes: entry.table.index_bytes(),

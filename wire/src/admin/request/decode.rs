@@ -27,7 +27,9 @@ impl<'a> AdminRequest<'a> {
                 AdminRequest::TenantLimitsSet { name: reader.name()?, changes: read_changes(&mut reader)? }
             }
             opcode::TENANT_ROTATE => AdminRequest::TenantRotate { name: reader.name()? },
-            opcode::TABLE_CREATE => AdminRequest::TableCreate { name: reader.name()? },
+            opcode::TABLE_CREATE => {
+                AdminRequest::TableCreate { name: reader.name()?, ordered: reader.flag()? }
+            }
             opcode::TABLE_LIST => AdminRequest::TableList,
             opcode::TABLE_DROP => AdminRequest::TableDrop { name: reader.name()? },
             opcode::TABLE_STAT => AdminRequest::TableStat { name: reader.name()? },

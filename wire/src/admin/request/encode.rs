@@ -26,7 +26,6 @@ impl AdminRequest<'_> {
             | AdminRequest::TenantCreate { name }
             | AdminRequest::TenantDrop { name }
             | AdminRequest::TenantRotate { name }
-            | AdminRequest::TableCreate { name }
             | AdminRequest::TableDrop { name }
             | AdminRequest::TableStat { name }
             | AdminRequest::TableOpen { name }
@@ -34,6 +33,10 @@ impl AdminRequest<'_> {
             | AdminRequest::ExtensionPromote { name }
             | AdminRequest::ExtensionTracesEnd { name }
             | AdminRequest::ExtensionResolve { name } => writer.text(name),
+            AdminRequest::TableCreate { name, ordered } => {
+                writer.text(name);
+                writer.flag(*ordered);
+            }
             AdminRequest::TenantLimits { name } => writer.text(name.unwrap_or_default()),
             AdminRequest::TenantLimitsSet { name, changes } => {
                 writer.text(name);
