@@ -12,7 +12,7 @@ use wire::{Body, BodyReader, FrameReader, FrameWriter, OpenRequest, Opened, Reco
 use wire::{VersionRange, opcode};
 
 /// How long a test waits for an answer before it gives up: no claim about time, so that a loaded machine passes.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// After how long without an answer a request is sent again: datagrams may be lost.
 const SENT_AGAIN: Duration = Duration::from_millis(500);

@@ -8,7 +8,7 @@ use client::{Error, Status};
 use tests::effort::{rng, rounds};
 
 use super::latency::Latency;
-use super::stage::{Stage, install_source, refusal};
+use super::stage::{Stage, in_time, install_source, refusal};
 
 /// Sources that are refused by the check, each with the refusal in its first line; `builder` owns them.
 const HOLES: &str = "builder/tests/holes";
@@ -25,7 +25,7 @@ fn answering(number: u32) -> String {
 }
 
 fn answer(stage: &mut Stage) -> u32 {
-    let reply = stage.client.invoke("again.answer", stage.table, b"", b"").expect("an answer");
+    let reply = in_time(|| stage.client.invoke("again.answer", stage.table, b"", b"")).expect("an answer");
     u32::from_le_bytes(reply.try_into().expect("a number"))
 }
 

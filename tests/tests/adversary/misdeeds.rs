@@ -8,7 +8,7 @@ use client::{Function, Session, Status};
 use tests::effort::{rng, rounds};
 
 use super::latency::Latency;
-use super::stage::{KEPT, MARK, Stage, answered, refusal};
+use super::stage::{KEPT, MARK, Stage, answered, grew_old, in_time, refusal};
 
 /// Misdeeds that end by themselves: function, how its caller is answered, and a part of the text.
 const SHORT: [(&str, Status, &str); 19] = [
@@ -56,7 +56,7 @@ fn each_misdeed_gets_its_own_status_and_leaves_no_mark() {
         latency.print(function);
         stage.neighbours.are_well();
     }
-    assert_eq!(stage.misdeed("forget_future").unwrap(), b"forgotten");
+    assert_eq!(in_time(|| stage.misdeed("forget_future")).unwrap(), b"forgotten");
     stage.ends_unharmed();
 }
 
@@ -93,11 +93,6 @@ fn a_function_that_never_ends_is_ended_and_the_answer_names_the_limit() {
 fn functions<'n>(stage: &mut Stage, names: impl IntoIterator<Item = &'n str>) -> HashMap<&'n str, Function> {
     let resolve = |name| (name, stage.client.resolve(&format!("misbehave.{name}")).expect("it is installed"));
     names.into_iter().map(resolve).collect()
-}
-
-/// Whether an invocation was ended for its age: where others have the processors for long, any can be.
-fn grew_old(text: &str) -> bool {
-    text.contains("the limit invocation_wall_us")
 }
 
 /// Submits `count` misdeeds, `depth` at a time, and checks how each is answered.

@@ -18,7 +18,7 @@ use tests::effort::rng;
 use tests::server::Server;
 
 use super::latency::Latency;
-use super::stage::install_folder;
+use super::stage::{in_time, install_folder};
 
 /// Time between two requests of a neighbour, so that there is time for others.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -129,7 +129,7 @@ fn keep(mut client: Client, mut random: Rng, signals: &Signals) -> Latency {
         client.put(table, &key, &[number as u8; 100]).expect("a put");
         list.extend([&[4, 0], &key[..]].concat());
     }
-    let checksum = client.invoke("checksum.checksum", table, b"", &list).expect("a checksum");
+    let checksum = in_time(|| client.invoke("checksum.checksum", table, b"", &list)).expect("a checksum");
     assert_eq!(checksum[4..8], CONSTANT.to_le_bytes(), "all are found");
     let mut model: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
     repeat(signals, |round, latency| {
@@ -146,7 +146,7 @@ fn keep(mut client: Client, mut random: Rng, signals: &Signals) -> Latency {
                 assert_eq!(deleted.is_some(), model.remove(&number).is_some(), "object {number}");
             }
             5 => {
-                let sum = latency.of(|| client.invoke("checksum.checksum", table, b"", &list));
+                let sum = latency.of(|| in_time(|| client.invoke("checksum.checksum", table, b"", &list)));
                 assert_eq!(sum.expect("a checksum"), checksum, "of objects that do not change");
             }
             _ => {
@@ -184,12 +184,14 @@ fn transfer(mut client: Client, mut random: Rng, signals: &Signals) -> Latency {
     install_folder(&mut client, "ycsbt");
     let mut accounts = [(BALANCE, 0_u64); ACCOUNTS];
     for number in 0..ACCOUNTS as u64 {
-        client.invoke("ycsbt.open", table, &number.to_le_bytes(), &BALANCE.to_le_bytes()).expect("opened");
+        let key = number.to_le_bytes();
+        in_time(|| client.invoke("ycsbt.open", table, &key, &BALANCE.to_le_bytes())).expect("opened");
     }
     repeat(signals, |round, latency| {
         if round % 50 == 49 {
             let range = [&0_u64.to_le_bytes()[..], &(ACCOUNTS as u32).to_le_bytes()].concat();
-            let answer = latency.of(|| client.invoke("ycsbt.audit", table, b"", &range)).expect("an audit");
+            let answer = latency.of(|| in_time(|| client.invoke("ycsbt.audit", table, b"", &range)));
+            let answer = answer.expect("an audit");
             let total = BALANCE * ACCOUNTS as i64;
             assert_eq!(answer[..8], total.to_le_bytes(), "money was made or lost");
             let transfers: u64 = accounts.iter().map(|account| account.1).sum();
@@ -201,7 +203,8 @@ fn transfer(mut client: Client, mut random: Rng, signals: &Signals) -> Latency {
         let amount = random.i64(0..=accounts[from].0);
         let order = [amount.to_le_bytes(), (to as u64).to_le_bytes()].concat();
         let key = (from as u64).to_le_bytes();
-        let reply = latency.of(|| client.invoke("ycsbt.transfer", table, &key, &order)).expect("a transfer");
+        let reply = latency.of(|| in_time(|| client.invoke("ycsbt.transfer", table, &key, &order)));
+        let reply = reply.expect("a transfer");
         accounts[from] = (accounts[from].0 - amount, accounts[from].1 + 1);
         accounts[to].0 += amount;
         let expected = [accounts[from].0.to_le_bytes(), accounts[from].1.to_le_bytes()].concat();
