@@ -98,6 +98,11 @@ impl Index {
         self.charge.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
     }
 
+    /// Entries that there is room for.
+    pub(crate) fn slots(&self) -> u64 {
+        self.bytes() / bucket::BUCKET_BYTES as u64 * bucket::SLOTS as u64
+    }
+
     /// Bytes of index memory that count against the store's limit.
     pub(crate) fn bytes(&self) -> u64 {
         self.charged_bytes.load(Ordering::Relaxed)

@@ -64,6 +64,8 @@ pub struct Statistics {
     pub objects: u64,
     /// Bytes of all indexes, and of the trees of ordered tables.
     pub index_bytes: u64,
+    /// Places for objects in all indexes, overflow buckets in use included.
+    pub index_slots: u64,
     /// Tables, retired ones included until their memory is free.
     pub tables: u64,
     /// Segments that the cleaner has emptied.
@@ -191,10 +193,14 @@ impl Store {
 
     /// The store's figures at about this moment. Cost: a look at each segment and table.
     pub fn statistics(&self) -> Statistics {
-        let (objects, object_bytes, tables) = self.directory.read(|listing| {
-            listing.iter().fold((0_u64, 0_u64, 0), |(objects, bytes, tables), table| {
-                (objects.wrapping_add(table.objects()), bytes.wrapping_add(table.bytes()), tables + 1)
-            })
+        let (mut objects, mut object_bytes, mut index_slots, mut tables) = (0_u64, 0_u64, 0, 0);
+        self.directory.read(|listing| {
+            for table in listing.iter() {
+                objects = objects.wrapping_add(table.objects());
+                object_bytes = object_bytes.wrapping_add(table.bytes());
+                index_slots += table.index.slots();
+                tables += 1;
+            }
         });
         let window_seglets = u64::from(self.log.segments.window_seglets());
         let cleaner = self.cleaner_statistics();
@@ -208,6 +214,7 @@ impl Store {
             object_bytes,
             objects,
             index_bytes: self.index_bytes.load(Ordering::Relaxed),
+            index_slots,
             tables,
             objects_expired: self.objects_expired.load(Ordering::Relaxed),
             segments_cleaned: self.cleaning.segments_cleaned.load(Ordering::Relaxed),

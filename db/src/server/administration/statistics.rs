@@ -1,5 +1,7 @@
 //! Counters: for the administrator all of them, for a tenant those of what it has.
 
+mod store;
+
 use wire::{Body, Statistic, Status};
 
 use crate::metrics::{Counter, total};
@@ -67,22 +69,7 @@ fn of_server(control: &Control) -> Vec<Statistic> {
         .extend(Counter::ALL.iter().map(|counter| statistic(counter.name(), total(workers(), *counter))));
     let (nudges, stalls) = watchdog::counts();
     statistics.extend([statistic("watchdog_nudges", nudges), statistic("watchdog_stalls", stalls)]);
-    let store = control.store.statistics();
-    statistics.extend([
-        statistic("store_memory_bytes", store.memory_bytes),
-        statistic("store_segment_bytes", store.segment_bytes),
-        statistic("store_segments", store.segments),
-        statistic("store_segments_free", store.segments_free),
-        statistic("store_segments_limbo", store.segments_limbo),
-        statistic("store_objects", store.objects),
-        statistic("store_object_bytes", store.object_bytes),
-        statistic("store_index_bytes", store.index_bytes),
-        statistic("store_tables", store.tables),
-        statistic("store_segments_cleaned", store.segments_cleaned),
-        statistic("store_bytes_relocated", store.bytes_relocated),
-        statistic("store_objects_expired", store.objects_expired),
-        statistic("store_oldest_pin_age", store.oldest_pin_age),
-    ]);
+    statistics.extend(store::of(control));
     statistics
 }
 
