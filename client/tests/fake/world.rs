@@ -242,12 +242,6 @@ impl World {
             },
             AdminRequest::ExtensionResolve { name: "demo" } => {
                 self.resolutions += 1;
-                let function = |name: &str| FunctionEntry {
-                    name: name.to_owned(),
-                    hash: function_hash(name),
-                    mode: FunctionMode::Read,
-                    doc: String::new(),
-                };
                 let functions = vec![function("echo"), function("fail")];
                 ok(ExtensionResolved { extension: self.extension, version: 1, functions }.encode())
             }
@@ -273,5 +267,15 @@ impl World {
             AdminRequest::TenantList => ok(Vec::<TenantEntry>::new().encode()),
             _ => (Status::NotPermitted, vec![]),
         }
+    }
+}
+
+/// A function that reads.
+fn function(name: &str) -> FunctionEntry {
+    FunctionEntry {
+        name: name.to_owned(),
+        hash: function_hash(name),
+        mode: FunctionMode::Read,
+        doc: String::new(),
     }
 }
