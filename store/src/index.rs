@@ -144,12 +144,18 @@ impl Index {
         }
     }
 
-    /// Calls `visit` with the locations that may be those of `hash` by its bucket alone, to prefetch them.
+    /// Calls `visit` with the locations that may be those of `hash` by its bucket alone, to prefetch them; where there
+    /// are none it asks for the overflow bucket instead, if there is one.
     #[inline]
     pub(crate) fn candidates(&self, pin: &EpochPin<'_>, hash: u64, mut visit: impl FnMut(Location)) {
         if let Some((generation, position)) = self.owner(pin, hash) {
             let bucket = generation.bucket(position);
             let mut matches = bucket.matches(hash);
+            if matches == 0
+                && let Some(overflow) = generation.overflow(bucket::overflow_of(bucket.control()))
+            {
+                prefetch(std::ptr::from_ref(overflow).cast());
+            }
             while let Some((_, location)) = bucket.take_match(&mut matches, hash) {
                 visit(location);
             }

@@ -57,6 +57,10 @@ pub const SHRINK_PATIENCE_DIVISOR: u64 = 2;
 pub const SHRINK_BUCKETS_MIN: u64 = 64;
 /// Buckets that an insert moves while the index grows: growth then ends long before it is due again.
 pub const GROWTH_BUCKETS_PER_INSERT: u64 = 2;
+/// Buckets before an entry is moved at which its key is asked for: memory then answers while others are moved.
+pub const GROWTH_BUCKETS_AHEAD: u64 = 8;
+/// Bytes of a key that are asked for then: with the head, what mostly lies in one or two lines.
+pub const GROWTH_KEY_BYTES: usize = 43;
 /// Buckets that a background step moves.
 pub const GROWTH_BUCKETS_PER_STEP: u64 = 32;
 /// Buckets in which a background step looks for what has expired.

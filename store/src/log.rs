@@ -325,6 +325,13 @@ impl Log {
         prefetch(at.wrapping_add(128));
     }
 
+    /// Asks for the head and a key of so many bytes of the object at `location`, and for where its end will be counted.
+    #[inline]
+    pub(crate) fn prefetch_replaced(&self, location: Location, key_bytes: usize) {
+        self.prefetch_key(location, key_bytes);
+        self.segments.prefetch_bury(self.seglet_of(location));
+    }
+
     /// Asks for the head of the object at `location`.
     #[inline]
     pub(crate) fn prefetch_head(&self, location: Location) {

@@ -7,7 +7,7 @@ use crate::epoch::{EpochPin, HeldPin};
 use crate::error::WriteError;
 use crate::index::Location;
 use crate::index::growth::{Growth, NoMemory};
-use crate::limits::RETRY_AFTER_US;
+use crate::limits::{GROWTH_KEY_BYTES, RETRY_AFTER_US};
 use crate::object::Object;
 use crate::store::core::Core;
 use crate::sync::Ordering;
@@ -78,7 +78,7 @@ impl Pinned<'_> {
     pub(crate) fn grow(&self, table: &Table, buckets: u64) -> Growth {
         let store = &self.core.store;
         let hash_of = |location| crate::hash(store.log.object(location, &self.pin).key());
-        let prefetch = |location| store.log.prefetch(location);
+        let prefetch = |location| store.log.prefetch_key(location, GROWTH_KEY_BYTES);
         table.index.grow(&self.pin, buckets, &store.reclaimer, hash_of, prefetch)
     }
 

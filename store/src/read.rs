@@ -34,6 +34,15 @@ impl Pinned<'_> {
         table.index.candidates(&self.pin, hash, |location| self.core.store.log.prefetch(location));
     }
 
+    /// As [`Pinned::prefetch_object`], for who will replace or delete the object of a key of so many bytes: asks for no
+    /// more of it than its key, and for what writers of all cores count in.
+    #[inline]
+    pub fn prefetch_replaced(&self, table: &Table, hash: u64, key_bytes: usize) {
+        self.assert_own(table);
+        let log = &self.core.store.log;
+        table.index.candidates(&self.pin, hash, |location| log.prefetch_replaced(location, key_bytes));
+    }
+
     /// As [`Pinned::prefetch_object`], for who may look at the beginning of the value only: of the object with a key of
     /// so many bytes no more than that is asked for, since memory answers a limited number of lines at a time.
     #[inline]

@@ -14,6 +14,7 @@
 use std::ops::Range;
 
 use crate::limits::SEGLETS_PER_WINDOW_MAX;
+use crate::memory::prefetch_for_write;
 use crate::seglet::FreeSeglets;
 use crate::sync::{AtomicU32, AtomicU64, Exclusive, Ordering};
 
@@ -182,6 +183,12 @@ impl Segments {
             free.free(&run);
             self.free_count.store(u64::from(free.count()), Ordering::Relaxed);
         }
+    }
+
+    /// Asks for what [`Segments::bury`] will write to.
+    #[inline]
+    pub(crate) fn prefetch_bury(&self, seglet: u32) {
+        prefetch_for_write(std::ptr::from_ref(&self.dead[seglet as usize]).cast());
     }
 
     /// Counts `bytes` of an object that begins in `seglet` as unreachable.

@@ -14,8 +14,8 @@ use crate::index::generation::{Generation, Purpose};
 use crate::index::locked::LockedBucket;
 use crate::index::{Index, Location};
 use crate::limits::{
-    GROWTH_DIVISOR, GROWTH_FACTOR_MAX, LOAD_DENOMINATOR, LOAD_NUMERATOR, SHRINK_BUCKETS_MIN,
-    SHRINK_FACTOR_MAX, SHRINK_LOAD_PERCENT, SHRINK_PATIENCE_DIVISOR, SHRINK_ROOM_PERCENT,
+    GROWTH_BUCKETS_AHEAD, GROWTH_DIVISOR, GROWTH_FACTOR_MAX, LOAD_DENOMINATOR, LOAD_NUMERATOR,
+    SHRINK_BUCKETS_MIN, SHRINK_FACTOR_MAX, SHRINK_LOAD_PERCENT, SHRINK_PATIENCE_DIVISOR, SHRINK_ROOM_PERCENT,
 };
 use crate::memory::HUGE_PAGE_BYTES;
 use crate::reclaim::{Garbage, Reclaimer, Retired};
@@ -127,8 +127,8 @@ impl Index {
                 self.finish_generation(current, reclaimer);
                 return Growth::Idle;
             }
-            if position + buckets < current.buckets() {
-                let ahead = current.bucket(position + buckets);
+            if position + GROWTH_BUCKETS_AHEAD < current.buckets() {
+                let ahead = current.bucket(position + GROWTH_BUCKETS_AHEAD);
                 for slot in 0..crate::index::bucket::SLOTS {
                     crate::index::bucket::location_of(ahead.slot(slot)).map(&mut prefetch_location);
                 }
