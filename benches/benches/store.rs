@@ -1,12 +1,16 @@
-//! What the store costs inside one thread, without network: a get alone and in prefetched batches, a put.
+//! What the store costs inside one thread, without network: a get alone and in prefetched batches, a put, a pin; and the
+//! same batches in maps of the Rust world.
 //!
 //! A million objects of 30-byte keys and 100-byte values, keys drawn at random, so that nearly every
-//! lookup misses the caches. Criterion's throughput is objects a second.
+//! lookup misses the caches. Criterion's throughput is objects a second. `splinter-bench store` measures more of it,
+//! at length, each map in a process of its own with huge pages; here they have the pages that the C library gives them.
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use benches::dataset::Dataset;
+use benches::in_process::rate;
+use benches::in_process::side::{self, Kind, SIDES};
 use criterion::{BatchSize, Criterion, Throughput};
 use fastrand::Rng;
 use store::{Condition, Config, Store};
@@ -65,11 +69,46 @@ fn gets_and_puts(criterion: &mut Criterion) {
             black_box(version).unwrap()
         });
     });
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("pin and unpin", |bencher| bencher.iter(|| drop(black_box(core.pin()))));
+    group.finish();
+}
+
+/// The live share of the store's log.
+const UTILIZATION: f64 = 0.5;
+
+/// Operations that are handed over together.
+const BATCH: usize = 32;
+
+fn beside_maps(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("store beside maps, batches of 32");
+    group.measurement_time(Duration::from_secs(2)).throughput(Throughput::Elements(BATCH as u64));
+    for kind in [Kind::Objects, Kind::Counters] {
+        let (read, write) = match kind {
+            Kind::Objects => ("get", "put"),
+            Kind::Counters => ("read of a counter", "increment"),
+        };
+        for name in SIDES {
+            let side = side::open(name, kind, OBJECTS, 1, UTILIZATION).unwrap();
+            rate::load(&*side, OBJECTS, BATCH);
+            side.touch_all().unwrap();
+            let mut worker = side.worker(0);
+            let mut random = Rng::with_seed(1);
+            let mut draw = || -> [u64; BATCH] { std::array::from_fn(|_| random.u64(0..OBJECTS)) };
+            group.bench_function(format!("{read}, {name}"), |bencher| {
+                bencher.iter(|| assert_eq!(worker.read(&draw()), BATCH));
+            });
+            group.bench_function(format!("{write}, {name}"), |bencher| {
+                bencher.iter(|| worker.write(&draw()));
+            });
+        }
+    }
     group.finish();
 }
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     gets_and_puts(&mut criterion);
+    beside_maps(&mut criterion);
     criterion.final_summary();
 }

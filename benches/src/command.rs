@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::density::DensitySettings;
 use crate::echo::EchoSettings;
 use crate::fairness::FairnessSettings;
+use crate::in_process::settings::StoreSettings;
 use crate::neighbour::NeighbourSettings;
 use crate::options::{Access, DataSettings, RunSettings};
 use crate::workload::Workload;
@@ -57,6 +58,8 @@ pub enum Command {
     Density(DensitySettings),
     /// Measure what tenants that want more than a core has get of it.
     Fairness(FairnessSettings),
+    /// Measure the store in this process, without a server, beside maps of the Rust world.
+    Store(StoreSettings),
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@
 //! the floor under all of it.
 //!
 //! [`neighbour`], [`density`] and [`fairness`] are about several tenants at once: an [`operator`] makes them, they
-//! invoke [`spin`], and [`report`] and [`plot`] show what came out.
+//! invoke [`spin`], and [`report`] and [`plot`] show what came out. [`in_process`] measures the store alone, without
+//! a server, beside maps of the Rust world.
 
 pub mod arrival;
 pub mod command;
@@ -18,6 +19,7 @@ pub mod echo;
 pub mod fairness;
 pub mod fleet;
 pub mod graph;
+pub mod in_process;
 pub mod lists;
 pub mod loading;
 pub mod machine;

@@ -58,6 +58,29 @@ pub fn resident_bytes(process: u32) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
+/// What this process has in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resident {
+    /// All of it, in bytes.
+    pub bytes: u64,
+    /// What of it is in huge pages.
+    pub huge_bytes: u64,
+}
+
+/// What this process has in memory now; zeros where the kernel does not say.
+pub fn resident() -> Resident {
+    resident_of(&fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default())
+}
+
+fn resident_of(rollup: &str) -> Resident {
+    let bytes = |name: &str| {
+        let line = rollup.lines().find_map(|line| line.strip_prefix(name));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        kilobytes.unwrap_or(0) * 1024
+    };
+    Resident { bytes: bytes("Rss:"), huge_bytes: bytes("AnonHugePages:") }
+}
+
 /// What the kernel says of a thread's time on the processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadTime {
@@ -118,6 +141,12 @@ fn thread_time(schedstat: &str) -> Option<ThreadTime> {
     Some(ThreadTime { ran_ns: words.next()?.ok()?, delayed_ns: words.next()?.ok()? })
 }
 
+/// How long the calling thread was ready to run and had no core, in nanoseconds; 0 where the kernel does not say.
+pub fn own_delay_ns() -> u64 {
+    let schedstat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    thread_time(&schedstat).map_or(0, |time| time.delayed_ns)
+}
+
 /// How long the calling thread has run, in nanoseconds.
 pub fn own_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -146,7 +175,8 @@ pub fn pin(core: usize) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::{
-        Machine, ServerThreads, ThreadTime, own_cpu_ns, pin, processor, resident_bytes, thread_time,
+        Machine, Resident, ServerThreads, ThreadTime, own_cpu_ns, pin, processor, resident, resident_bytes,
+        resident_of, thread_time,
     };
 
     #[test]
@@ -161,6 +191,14 @@ mod tests {
     #[test]
     fn resident_memory_of_this_process_is_more_than_a_page() {
         assert!(resident_bytes(std::process::id()).is_some_and(|bytes| bytes > 4096));
+    }
+
+    #[test]
+    fn a_process_knows_how_much_of_it_is_in_huge_pages() {
+        assert!(resident().bytes > 4096);
+        let rollup = "Rss:\t  12 kB\nPss: 9 kB\nAnonHugePages:   2048 kB\n";
+        assert_eq!(resident_of(rollup), Resident { bytes: 12 << 10, huge_bytes: 2 << 20 });
+        assert_eq!(resident_of(""), Resident::default());
     }
 
     #[test]

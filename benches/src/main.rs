@@ -12,6 +12,7 @@ use benches::drive;
 use benches::echo::{self, EchoSettings};
 use benches::fairness;
 use benches::fleet::{self, Fleet};
+use benches::in_process;
 use benches::loading;
 use benches::machine::{self, Machine};
 use benches::measure::{Figures, Line};
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Neighbour(settings) => neighbour::run(&settings),
         Command::Density(settings) => density::run(&settings),
         Command::Fairness(settings) => fairness::run(&settings),
+        Command::Store(settings) => in_process::run(&settings),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

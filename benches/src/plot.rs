@@ -1,7 +1,9 @@
-//! Plots as SVG: latency by percentile, and bars with their targets.
+//! Plots as SVG: latency by percentile, and bars with their targets; lines and groups of bars in [`series`].
 //!
 //! Plain files without scripts, for a report or a browser. Latencies stand on a logarithmic axis, percentiles on
 //! one where each mark leaves a tenth of the requests of the mark before, so that the tail has its room.
+
+pub mod series;
 
 use std::fmt::Display;
 use std::ops::Range;

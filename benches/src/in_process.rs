@@ -1,0 +1,59 @@
+//! The store alone, in this process, beside maps of the Rust world: `splinter-bench store`.
+//!
+//! [`side`] and [`maps`] are what is measured, [`rate`] how fast; [`table`] puts them beside each other, each row in a
+//! process of its own ([`child`]): sides take turns, none inherits the heap of another, and all of them get huge pages
+//! (ours by itself, the maps' heap through the C library). [`footprint`] says how many bytes an object takes,
+//! [`growth`] how long a request waits while the index grows, [`utilization`] and [`changing`] what happens when memory
+//! gets full.
+
+pub mod changing;
+pub mod child;
+pub mod footprint;
+pub mod growth;
+pub mod maps;
+pub mod rate;
+pub mod settings;
+pub mod side;
+pub mod table;
+pub mod utilization;
+
+use clap::ValueEnum;
+
+use crate::in_process::settings::{Part, StoreSettings};
+use crate::report::Report;
+
+/// Measures, prints the tables, draws the plots.
+pub fn run(settings: &StoreSettings) -> Result<(), String> {
+    settings.check()?;
+    if let Some(row) = &settings.row {
+        return answer(settings, row);
+    }
+    let mut report = Report::open("store", settings.out.as_deref())?;
+    for &part in &settings.parts {
+        match part {
+            Part::Objects => {
+                for &objects in &settings.objects {
+                    table::run(settings, part, objects, &mut report)?;
+                }
+            }
+            Part::Counters => table::run(settings, part, settings.counters, &mut report)?,
+            Part::Memory => footprint::run(settings, &mut report)?,
+            Part::Growth => growth::run(settings, &mut report)?,
+            Part::Utilization => utilization::run(settings, &mut report)?,
+            Part::Changing => changing::run(settings, &mut report)?,
+        }
+    }
+    Ok(())
+}
+
+/// In a process of its own: `row` is PART:SIDE:NUMBER.
+fn answer(settings: &StoreSettings, row: &str) -> Result<(), String> {
+    let words: Vec<&str> = row.split(':').collect();
+    let [part, side, number] = words[..] else { return Err(format!("{row} is no row")) };
+    let number = number.parse().map_err(|_| format!("{row} has no number"))?;
+    match Part::from_str(part, true)? {
+        Part::Memory => footprint::row(settings, number),
+        Part::Changing => changing::row(settings, side, number),
+        part => table::row(settings, part, side, number),
+    }
+}

@@ -1,0 +1,177 @@
+//! Writes a second over the utilization of memory (RAMCloud, TOCS'15, figure 6): what the cleaner costs as memory gets
+//! full.
+//!
+//! The cleaner works on the core that writes, so all of its work is in the figure. Each point is a store of its own
+//! with so much memory that its objects fill the given share of the log (a point where that is refused is left out); it is written over until the cleaner has been
+//! everywhere, then measured. Keys are drawn uniformly and by Zipf's law with 0.99.
+
+use serde::Serialize;
+use store::{Condition, Config, Store};
+
+use crate::in_process::settings::StoreSettings;
+use crate::in_process::side::{OBJECT_LOG_BYTES, key_of, touch_all, until_there_is_memory, value_of};
+use crate::machine;
+use crate::plot::series::{self, Axes, Series};
+use crate::popularity::Popularity;
+use crate::report::{self, Report};
+
+/// Live shares of the log, in percent.
+const UTILIZATIONS: [u64; 11] = [30, 40, 50, 60, 70, 75, 80, 85, 90, 93, 95];
+
+/// Popularities: name, and Zipf's theta.
+const POPULARITIES: [(&str, f64); 2] = [("uniform", 0.0), ("zipf 0.99", 0.99)];
+
+/// What a popularity should keep of its writes at 50 %, in percent, at (80 %, 90 %).
+const TARGETS: [(f64, f64); 2] = [(70.0, 35.0), (80.0, 60.0)];
+
+/// Bytes of a segment: small ones, so that there are as many as a large server has.
+const SEGMENT_BYTES: usize = 1 << 20;
+
+/// What the index may take for an object at its emptiest, in bytes.
+const INDEX_BYTES: u64 = 17;
+
+/// Keys that are drawn before, and then used in a circle.
+const DRAWN: usize = 1 << 22;
+
+/// Writes between two looks at the clock.
+const WRITES_PER_LOOK: usize = 1024;
+
+/// How often the memory is written over before it is measured.
+const WARMUP: f64 = 2.0;
+
+/// One point.
+#[derive(Clone, Debug, Serialize)]
+struct Point {
+    popularity: &'static str,
+    utilization_percent: u64,
+    writes_per_second: f64,
+    /// Bytes that the cleaner copied for each byte written.
+    copied: f64,
+}
+
+/// Measures, prints the table, draws the plots.
+pub fn run(settings: &StoreSettings, report: &mut Report) -> Result<(), String> {
+    machine::pin(settings.cores[0])?;
+    let mut curves: Vec<Vec<Point>> = Vec::new();
+    for (name, theta) in POPULARITIES {
+        let numbers = draw(settings, theta)?;
+        let mut points = Vec::new();
+        for percent in UTILIZATIONS {
+            let Some(point) = measure(settings, name, &numbers, percent)? else {
+                eprintln!("{name}, {percent} %: the store is full");
+                break;
+            };
+            eprintln!("{name}, {percent} %: {:.2} M/s", point.writes_per_second / 1e6);
+            report.line(Some(0), settings, &point)?;
+            points.push(point);
+        }
+        curves.push(points);
+    }
+    show(&curves);
+    draw_plot(&curves, report)
+}
+
+fn draw(settings: &StoreSettings, theta: f64) -> Result<Vec<u32>, String> {
+    let popularity = Popularity::new(settings.memory_objects, theta)?;
+    let mut random = fastrand::Rng::with_seed(settings.seed);
+    Ok((0..DRAWN).map(|_| popularity.pick(&mut random) as u32).collect())
+}
+
+fn measure(
+    settings: &StoreSettings,
+    popularity: &'static str,
+    numbers: &[u32],
+    percent: u64,
+) -> Result<Option<Point>, String> {
+    let objects = settings.memory_objects;
+    let log_bytes = (objects as usize * OBJECT_LOG_BYTES) as u64 * 100 / percent;
+    let index_bytes = INDEX_BYTES * objects;
+    let memory_bytes = (log_bytes + index_bytes) as usize;
+    let config = Config { memory_bytes, segment_bytes: SEGMENT_BYTES, ..Config::default() };
+    let store = Store::new(config).map_err(|error| error.to_string())?;
+    touch_all(&store)?;
+    let (core, table) = (store.core(0), store.table(1));
+    let put = |number: u64| {
+        let (key, value) = (key_of(number), value_of(number));
+        let hash = store::hash(&key);
+        until_there_is_memory(&core, || core.pin().put(&table, hash, &key, &value, Condition::Always))
+    };
+    if (0..objects).any(|number| put(number).is_err()) {
+        return Ok(None);
+    }
+    let mut circle = numbers.iter().cycle().map(|&number| u64::from(number));
+    let mut write = |count: usize| circle.by_ref().take(count).all(|number| put(number).is_ok());
+    if !write((WARMUP * memory_bytes as f64 / OBJECT_LOG_BYTES as f64) as usize) {
+        return Ok(None);
+    }
+    let copied = || store.statistics().bytes_relocated;
+    let (start_ns, copied_before, mut written) = (machine::own_cpu_ns(), copied(), 0);
+    // At least a fifth of the memory: the cleaner works in bursts.
+    let least = memory_bytes / OBJECT_LOG_BYTES / 5;
+    let elapsed_ns = loop {
+        if !write(WRITES_PER_LOOK) {
+            return Ok(None);
+        }
+        written += WRITES_PER_LOOK;
+        let elapsed_ns = machine::own_cpu_ns() - start_ns;
+        if elapsed_ns as f64 >= settings.seconds * 1e9 && written >= least {
+            break elapsed_ns;
+        }
+    };
+    Ok(Some(Point {
+        popularity,
+        utilization_percent: percent,
+        writes_per_second: written as f64 * 1e9 / elapsed_ns as f64,
+        copied: (copied() - copied_before) as f64 / (written * OBJECT_LOG_BYTES) as f64,
+    }))
+}
+
+fn rate_at(points: &[Point], percent: u64) -> f64 {
+    let point = points.iter().find(|point| point.utilization_percent == percent);
+    point.map_or(0.0, |point| point.writes_per_second)
+}
+
+fn show(curves: &[Vec<Point>]) {
+    for (points, (at_80, at_90)) in curves.iter().zip(TARGETS) {
+        let half = rate_at(points, 50);
+        let rows: Vec<Vec<String>> = points
+            .iter()
+            .map(|point| {
+                let target = match point.utilization_percent {
+                    80 => format!("{at_80:.0} %"),
+                    90 => format!("{at_90:.0} %"),
+                    _ => String::new(),
+                };
+                vec![
+                    format!("{} %", point.utilization_percent),
+                    format!("{:.2} M/s", point.writes_per_second / 1e6),
+                    format!("{:.0} %", 100.0 * point.writes_per_second / half),
+                    target,
+                    format!("{:.2}", point.copied),
+                ]
+            })
+            .collect();
+        let title = format!("Writes over utilization, {}, cleaner on the same core", points[0].popularity);
+        report::print(&title, &["live", "writes", "of 50 %", "target", "copied/written"], &rows);
+    }
+}
+
+fn draw_plot(curves: &[Vec<Point>], report: &Report) -> Result<(), String> {
+    let Some(path) = report.plot("store-utilization.svg") else { return Ok(()) };
+    let series: Vec<Series> = curves
+        .iter()
+        .map(|points| Series {
+            name: points[0].popularity.into(),
+            points: points
+                .iter()
+                .map(|point| (point.utilization_percent as f64, point.writes_per_second / 1e6))
+                .collect(),
+        })
+        .collect();
+    let axes = Axes {
+        title: "Writes of 100-byte values, one core, cleaner included",
+        x: "live share of the log, in percent",
+        y: "million writes a second",
+    };
+    series::lines(&path, &axes, &series)
+}

@@ -1,0 +1,170 @@
+//! Lines over a number, and groups of bars: figures that compare a few sides over many points.
+
+use std::path::Path;
+
+use plotters::chart::ChartBuilder;
+use plotters::drawing::{DrawingArea, IntoDrawingArea};
+use plotters::element::{Circle, PathElement, Rectangle};
+use plotters::prelude::{SVGBackend, SeriesLabelPosition};
+use plotters::series::LineSeries;
+use plotters::style::{BLACK, Color, RGBColor, WHITE};
+
+use crate::plot::{COLOURS, Drawn, FONT, SIZE, failed};
+
+/// What stands around a figure.
+pub struct Axes<'a> {
+    /// Above it.
+    pub title: &'a str,
+    /// Below it.
+    pub x: &'a str,
+    /// On its left.
+    pub y: &'a str,
+}
+
+/// A line.
+pub struct Series {
+    /// What the legend says.
+    pub name: String,
+    /// Where it goes through, from left to right.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Bars that stand together, one of each side.
+pub struct Group {
+    /// What stands below them.
+    pub name: String,
+    /// How high they are.
+    pub heights: Vec<f64>,
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+
+/// Draws lines, from zero upwards.
+pub fn lines(path: &Path, axes: &Axes<'_>, series: &[Series]) -> Result<(), String> {
+    let area = SVGBackend::new(path, SIZE).into_drawing_area();
+    draw_lines(&area, axes, series).and_then(|()| area.present()).map_err(failed(path))
+}
+
+/// Draws groups of bars; `names` are those of the bars of each group.
+pub fn groups(path: &Path, axes: &Axes<'_>, names: &[&str], groups: &[Group]) -> Result<(), String> {
+    let area = SVGBackend::new(path, SIZE).into_drawing_area();
+    draw_groups(&area, axes, names, groups).and_then(|()| area.present()).map_err(failed(path))
+}
+
+fn colours() -> impl Iterator<Item = &'static RGBColor> {
+    // Black is for lines that stand alone.
+    COLOURS[1..].iter().cycle()
+}
+
+fn highest(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(f64::MIN_POSITIVE, f64::max) * 1.15
+}
+
+fn draw_lines<'a>(area: &Area<'a>, axes: &Axes<'_>, series: &[Series]) -> Drawn<'a> {
+    area.fill(&WHITE)?;
+    let points = || series.iter().flat_map(|series| &series.points);
+    let left = points().map(|point| point.0).fold(f64::MAX, f64::min);
+    let right = points().map(|point| point.0).fold(f64::MIN, f64::max);
+    let top = highest(points().map(|point| point.1));
+    let mut chart = ChartBuilder::on(area)
+        .caption(axes.title, (FONT, 20))
+        .margin(12)
+        .margin_right(36)
+        .x_label_area_size(44)
+        .y_label_area_size(72)
+        .build_cartesian_2d(left.min(right)..right.max(left + 1.0), 0.0..top)?;
+    chart
+        .configure_mesh()
+        .x_desc(axes.x)
+        .y_desc(axes.y)
+        .label_style((FONT, 14))
+        .axis_desc_style((FONT, 15))
+        .light_line_style(WHITE)
+        .bold_line_style(BLACK.mix(0.15))
+        .draw()?;
+    for (series, colour) in series.iter().zip(colours()) {
+        let style = colour.stroke_width(2);
+        chart
+            .draw_series(LineSeries::new(series.points.iter().copied(), style))?
+            .label(series.name.as_str())
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
+        chart.draw_series(series.points.iter().map(|&point| Circle::new(point, 3, colour.filled())))?;
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerLeft)
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.3))
+        .label_font((FONT, 14))
+        .draw()
+}
+
+fn draw_groups<'a>(area: &Area<'a>, axes: &Axes<'_>, names: &[&str], groups: &[Group]) -> Drawn<'a> {
+    area.fill(&WHITE)?;
+    let top = highest(groups.iter().flat_map(|group| group.heights.iter().copied()));
+    let mut chart = ChartBuilder::on(area)
+        .caption(axes.title, (FONT, 20))
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(72)
+        .build_cartesian_2d(0.0..groups.len() as f64, 0.0..top)?;
+    let name_at = |at: &f64| {
+        // Labels stand at the middles of the groups.
+        let group = groups.get(at.floor() as usize).filter(|_| (at.fract() - 0.5).abs() < 0.01);
+        group.map_or(String::new(), |group| group.name.clone())
+    };
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_desc(axes.x)
+        .y_desc(axes.y)
+        .x_labels(4 * groups.len() + 1)
+        .x_label_formatter(&name_at)
+        .label_style((FONT, 14))
+        .axis_desc_style((FONT, 15))
+        .light_line_style(WHITE)
+        .bold_line_style(BLACK.mix(0.15))
+        .draw()?;
+    let width = 0.8 / names.len().max(1) as f64;
+    for (index, (name, colour)) in names.iter().zip(colours()).enumerate() {
+        let fill = colour.mix(0.8).filled();
+        let bar = |(at, group): (usize, &Group)| {
+            let left = at as f64 + 0.1 + index as f64 * width;
+            let height = group.heights.get(index).copied().unwrap_or(0.0);
+            Rectangle::new([(left, 0.0), (left + width * 0.95, height)], fill)
+        };
+        chart
+            .draw_series(groups.iter().enumerate().map(bar))?
+            .label(*name)
+            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 20, y + 5)], fill));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.3))
+        .label_font((FONT, 14))
+        .draw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Axes, Group, Series, groups, lines};
+
+    #[test]
+    fn lines_and_groups_name_what_they_show() {
+        let folder = std::env::temp_dir().join(format!("splinter-series-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let axes = Axes { title: "Title", x: "across", y: "upwards" };
+        let path = folder.join("lines.svg");
+        let series = Series { name: "a line".into(), points: vec![(30.0, 1.0), (95.0, 0.5)] };
+        lines(&path, &axes, &[series]).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(["a line", "Title", "across", "upwards"].iter().all(|name| text.contains(name)), "{text}");
+        let group = |name: &str| Group { name: name.into(), heights: vec![1.0, 2.0] };
+        groups(&path, &axes, &["ours", "theirs"], &["W1", "W2", "W3"].map(group)).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(["W1", "W2", "W3", "ours", "theirs"].iter().all(|name| text.contains(name)), "{text}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
