@@ -13,7 +13,7 @@
 use core::ffi::c_void;
 
 /// Version of this border; raised whenever a type here changes.
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;
 
 /// A run of bytes owned by somebody else.
 #[repr(C)]
@@ -97,6 +97,11 @@ pub struct RawCondition {
     pub version: u64,
 }
 
+/// The time to live of an object that stays until it is deleted.
+pub const TTL_FOREVER: u64 = u64::MAX;
+/// Longest time to live in milliseconds: 139 years.
+pub const TTL_MS_MAX: u64 = 1 << 42;
+
 /// What a host call or a run of a function answers: 0 is success, [`PENDING`] is "poll again", the rest
 /// are the codes of [`crate::Error`] in the low half, an application's own number in the high half.
 pub type Code = u64;
@@ -140,7 +145,8 @@ pub struct Host {
         capacity: usize,
         scanned: *mut RawScanned,
     ) -> Code,
-    /// Writes one object into the invocation's write set.
+    /// Writes one object into the invocation's write set. `ttl_ms`: how long it is there, from 1 to [`TTL_MS_MAX`], or
+    /// [`TTL_FOREVER`].
     pub put: unsafe extern "C" fn(
         context: *mut c_void,
         ticket: *mut u64,
@@ -148,6 +154,7 @@ pub struct Host {
         key: RawSlice,
         value: RawSlice,
         condition: RawCondition,
+        ttl_ms: u64,
     ) -> Code,
     /// Deletes one object in the invocation's write set.
     pub delete: unsafe extern "C" fn(

@@ -78,7 +78,8 @@ impl<'a> Db<'a> {
         Scan::new(self, table, range)
     }
 
-    /// Writes an object, whatever is there. The key and value are copied.
+    /// Writes an object, whatever is there. The key and value are copied. It stays until it is deleted, or for a time:
+    /// `db.put(table, key, value).for_ms(60_000).await`.
     #[inline]
     pub fn put<'f>(&'f self, table: Table, key: &'f [u8], value: &'f [u8]) -> Put<'f, 'a> {
         self.put_if(table, key, value, Condition::Always)
@@ -94,7 +95,7 @@ impl<'a> Db<'a> {
         value: &'f [u8],
         condition: Condition,
     ) -> Put<'f, 'a> {
-        Put { db: self, table, key, value, condition, ticket: 0 }
+        Put { db: self, table, key, value, condition, ttl_ms: None, ticket: 0 }
     }
 
     /// Deletes an object; fine when there is none.
@@ -110,7 +111,7 @@ impl<'a> Db<'a> {
     }
 
     /// Adds to the number that an object holds and answers the sum; an absent object counts as 0. An object
-    /// that holds no number is [`crate::Error::NotANumber`].
+    /// that holds no number is [`crate::Error::NotANumber`]. One that expires does so when it would have.
     #[inline]
     pub fn increment<'f>(&'f self, table: Table, key: &'f [u8], delta: i64) -> Increment<'f, 'a> {
         Increment { db: self, table, key, delta, ticket: 0 }

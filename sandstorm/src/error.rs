@@ -50,6 +50,8 @@ pub enum Error {
     Unavailable,
     /// A scan of a table that was not created as an ordered one.
     NotOrdered,
+    /// The time to live is nothing, or more than an object may have.
+    OutOfRange,
     /// A code that this SDK does not know.
     Unknown,
 }
@@ -60,7 +62,7 @@ const APPLICATION: u32 = 1;
 const UNKNOWN: Code = 19;
 
 /// The errors without a number, each with its code. Codes are never reused.
-const PLAIN: [(u32, Error, &str); 19] = [
+const PLAIN: [(u32, Error, &str); 20] = [
     (2, Error::BadArguments, "bad arguments"),
     (3, Error::NotFound, "not found"),
     (4, Error::ReplyTooLarge, "reply too large"),
@@ -80,6 +82,7 @@ const PLAIN: [(u32, Error, &str); 19] = [
     (18, Error::Unavailable, "unavailable"),
     (19, Error::Unknown, "unknown error"),
     (20, Error::NotOrdered, "the table is not an ordered one"),
+    (21, Error::OutOfRange, "out of range"),
 ];
 
 impl Error {

@@ -22,6 +22,8 @@ use crate::abi::OK;
 use crate::abi::PENDING;
 use crate::abi::RawRecord;
 use crate::abi::RawSlice;
+use crate::abi::TTL_FOREVER;
+use crate::abi::TTL_MS_MAX;
 
 /// Keys per host call of [`Db::get_many`]: enough to overlap memory accesses, little stack.
 const CHUNK_KEYS: usize = 32;
@@ -159,7 +161,18 @@ pub struct Put<'f, 'a> {
     pub(crate) key: &'f [u8],
     pub(crate) value: &'f [u8],
     pub(crate) condition: Condition,
+    pub(crate) ttl_ms: Option<u64>,
     pub(crate) ticket: u64,
+}
+
+impl Put<'_, '_> {
+    /// The object is there for so many milliseconds from now on, then it is absent to everybody. 0 and more than 139
+    /// years are [`Error::OutOfRange`].
+    #[inline]
+    pub fn for_ms(mut self, ttl_ms: u64) -> Self {
+        self.ttl_ms = Some(ttl_ms);
+        self
+    }
 }
 
 impl Future for Put<'_, '_> {
@@ -168,6 +181,11 @@ impl Future for Put<'_, '_> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        let ttl_ms = match this.ttl_ms {
+            None => TTL_FOREVER,
+            Some(ttl_ms @ 1..=TTL_MS_MAX) => ttl_ms,
+            Some(_) => return Poll::Ready(Err(Error::OutOfRange)),
+        };
         // SAFETY: the Db's maker allows the call; key and value live over it.
         let code = unsafe {
             (this.db.host().put)(
@@ -177,6 +195,7 @@ impl Future for Put<'_, '_> {
                 RawSlice::of(this.key),
                 RawSlice::of(this.value),
                 this.condition.raw(),
+                ttl_ms,
             )
         };
         poll_of(code, &mut this.ticket)

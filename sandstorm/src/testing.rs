@@ -79,6 +79,7 @@ struct State {
 struct Object {
     version: u64,
     value: Rc<[u8]>,
+    expires_ms: u64,
 }
 
 impl MemoryDb {
@@ -103,7 +104,7 @@ impl MemoryDb {
 
     /// Writes an object. The table is one that [`MemoryDb::table`] gave.
     pub fn put(&self, table: Table, key: &[u8], value: &[u8]) {
-        self.state.borrow_mut().put(table.id(), key.to_vec(), Rc::from(value));
+        self.state.borrow_mut().put(table.id(), key.to_vec(), Rc::from(value), u64::MAX);
     }
 
     /// Deletes an object.
@@ -114,13 +115,13 @@ impl MemoryDb {
     /// A copy of an object's value.
     pub fn get(&self, table: Table, key: &[u8]) -> Option<Vec<u8>> {
         let state = self.state.borrow();
-        state.objects.get(&(table.id(), key.to_vec())).map(|object| object.value.to_vec())
+        state.object(&(table.id(), key.to_vec())).map(|object| object.value.to_vec())
     }
 
     /// The version of an object.
     pub fn version(&self, table: Table, key: &[u8]) -> Option<u64> {
         let state = self.state.borrow();
-        state.objects.get(&(table.id(), key.to_vec())).map(|object| object.version)
+        state.object(&(table.id(), key.to_vec())).map(|object| object.version)
     }
 
     /// Calls a function as a `write` function: it may write.
@@ -162,7 +163,7 @@ impl MemoryDb {
         self.state.borrow_mut().stalling = stalling;
     }
 
-    /// What [`Db::now_ms`] answers; 0 at first.
+    /// What [`Db::now_ms`] answers, and by which objects expire; 0 at first.
     pub fn set_now_ms(&self, now_ms: u64) {
         self.state.borrow_mut().now_ms = now_ms;
     }
@@ -225,16 +226,21 @@ impl MemoryDb {
 
 impl State {
     /// Writes an object under the next version.
-    fn put(&mut self, table: u32, key: Vec<u8>, value: Rc<[u8]>) {
+    fn put(&mut self, table: u32, key: Vec<u8>, value: Rc<[u8]>, expires_ms: u64) {
         self.version += 1;
-        self.objects.insert((table, key), Object { version: self.version, value });
+        self.objects.insert((table, key), Object { version: self.version, value, expires_ms });
+    }
+
+    /// An object that is there at this time.
+    fn object(&self, name: &(u32, Vec<u8>)) -> Option<&Object> {
+        self.objects.get(name).filter(|object| object.expires_ms > self.now_ms)
     }
 
     /// Applies a write set in its order.
     fn apply(&mut self, writes: Vec<Write>) {
         for write in writes {
             match write.value {
-                Some(value) => self.put(write.table, write.key, value),
+                Some(value) => self.put(write.table, write.key, value, write.expires_ms),
                 None => drop(self.objects.remove(&(write.table, write.key))),
             }
         }

@@ -234,6 +234,7 @@ unsafe extern "C" fn put(
     key: RawSlice,
     value: RawSlice,
     condition: RawCondition,
+    _ttl_ms: u64,
 ) -> Code {
     let what = format!("put {table} {} {} {}", text(key), text(value), condition.kind);
     // SAFETY: the border's promises of a host call.

@@ -18,11 +18,12 @@ impl Local {
         let place = &places[index];
         let tag = tag_of(index, place.generation, APPLYING);
         let submitted = place.task.with_write(place.applying, |write| {
-            let Write { table, key, value, condition } = write;
+            let Write { table, key, value, ttl_ms, condition } = write;
             let (table, condition) = (*table, *condition);
-            let request = match value {
-                Some(value) => Request::Put { table, key, value, condition },
-                None => Request::Delete { table, key, condition },
+            let request = match (value, *ttl_ms) {
+                (Some(value), None) => Request::Put { table, key, value, condition },
+                (Some(value), Some(ttl_ms)) => Request::PutFor { table, key, value, condition, ttl_ms },
+                (None, _) => Request::Delete { table, key, condition },
             };
             session.submit(&request, tag)
         });

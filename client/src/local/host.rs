@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sandstorm::abi::{
     Call, Code, Host, OK, PENDING, RawCondition, RawEntry, RawRange, RawRecord, RawReply, RawScanned,
-    RawSlice,
+    RawSlice, TTL_FOREVER,
 };
 use sandstorm::{Args, Condition, Db, Level, Reply};
 
@@ -171,11 +171,13 @@ unsafe extern "C" fn put(
     key: RawSlice,
     value: RawSlice,
     condition: RawCondition,
+    ttl_ms: u64,
 ) -> Code {
     // SAFETY: called as the border says, with the context that `start` gave.
     unsafe {
         answer(context, ticket, |task, ticket| {
-            task.write(ticket, table, key.as_slice(), Some(value.as_slice()), known(condition)?)
+            let ttl_ms = (ttl_ms != TTL_FOREVER).then_some(ttl_ms);
+            task.write(ticket, table, key.as_slice(), Some((value.as_slice(), ttl_ms)), known(condition)?)
         })
     }
 }

@@ -60,6 +60,8 @@ struct Operation {
     table: u32,
     key: Vec<u8>,
     state: State,
+    /// How long an object that was read is there yet.
+    ttl_ms: Option<u64>,
 }
 
 /// The operations of one invocation, those before `count`.
@@ -74,6 +76,8 @@ struct Seen {
     record: RawRecord,
     /// The version that the server said, 0 for none; `None` when it was not asked.
     version: Option<u64>,
+    /// How long it is there yet, or will be, in milliseconds.
+    ttl_ms: Option<u64>,
 }
 
 /// One invocation.
@@ -170,10 +174,10 @@ impl Task {
         ticket: &mut u64,
         table: u32,
         key: &[u8],
-        value: Option<&[u8]>,
+        value: Option<(&[u8], Option<u64>)>,
         condition: Condition,
     ) -> Result<(), Stop> {
-        self.check_write(key, value)?;
+        self.check_write(key, value.map(|(value, _)| value))?;
         let mut seen = self.seen(table, key);
         if seen.is_none() && condition != Condition::Always {
             seen = Some(self.look(ticket, table, key)?);
@@ -211,7 +215,8 @@ impl Task {
             (_, Err(_)) => return Err(sandstorm::Error::NotANumber.into()),
         };
         let sum = old.checked_add(delta).ok_or(sandstorm::Error::Overflow)?;
-        self.writes.borrow_mut().put(table, key, Some(&sum.to_le_bytes()), seen.version)?;
+        let number = (&sum.to_le_bytes()[..], seen.ttl_ms);
+        self.writes.borrow_mut().put(table, key, Some(number), seen.version)?;
         Ok(sum)
     }
 
@@ -250,9 +255,9 @@ impl Task {
         let state = own.map_or(State::Waiting, State::Done);
         if let Some(operation) = operations.list.get_mut(index) {
             let key = refill(&mut operation.key, key);
-            *operation = Operation { ask, table, key, state };
+            *operation = Operation { ask, table, key, state, ttl_ms: None };
         } else {
-            operations.list.push(Operation { ask, table, key: key.to_vec(), state });
+            operations.list.push(Operation { ask, table, key: key.to_vec(), state, ttl_ms: None });
         }
         operations.count += 1;
         if own.is_none() {
@@ -287,8 +292,10 @@ impl Task {
         if *ticket == 0 {
             *ticket = self.ask(Ask::Object, table, key)? as u64 + 1;
         }
-        let record = self.result(*ticket as usize - 1)?;
-        Ok(Seen { record, version: Some(record.version) })
+        let index = *ticket as usize - 1;
+        let record = self.result(index)?;
+        let ttl_ms = self.operations.borrow().list[index].ttl_ms;
+        Ok(Seen { record, version: Some(record.version), ttl_ms })
     }
 
     /// What the invocation knows of an object: its own write, else what it read first.
@@ -301,14 +308,17 @@ impl Task {
                     && operation.table == table
                     && operation.key == key =>
             {
-                Some(record)
+                Some((record, operation.ttl_ms))
             }
             _ => None,
         });
-        let version = read.map(|record| record.version);
+        let version = read.map(|(record, _)| record.version);
         match self.own_write(table, key) {
-            Some(record) => Some(Seen { record, version }),
-            None => read.map(|record| Seen { record, version }),
+            Some(record) => {
+                let ttl_ms = self.writes.borrow().find(table, key).and_then(|write| write.ttl_ms);
+                Some(Seen { record, version, ttl_ms })
+            }
+            None => read.map(|(record, ttl_ms)| Seen { record, version, ttl_ms }),
         }
     }
 }

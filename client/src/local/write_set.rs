@@ -13,6 +13,8 @@ pub(super) struct Write {
     pub(super) table: u32,
     pub(super) key: Vec<u8>,
     pub(super) value: Option<Vec<u8>>,
+    /// How long the object is there from when it is written, in milliseconds.
+    pub(super) ttl_ms: Option<u64>,
     pub(super) condition: Condition,
 }
 
@@ -36,16 +38,18 @@ impl WriteSet {
         self.writes.iter().find(|write| write.table == table && write.key == key)
     }
 
-    /// Adds a write. `seen`: the version that the invocation read, 0 for none, `None` when it did not look.
+    /// Adds a write of a value and how long it is there. `seen`: the version that the invocation read, 0 for none, `None` when it did not look.
     pub(super) fn put(
         &mut self,
         table: u32,
         key: &[u8],
-        value: Option<&[u8]>,
+        value: Option<(&[u8], Option<u64>)>,
         seen: Option<u64>,
     ) -> Result<(), sandstorm::Error> {
+        let ttl_ms = value.and_then(|(_, ttl_ms)| ttl_ms);
+        let value = value.map(|(value, _)| value.to_vec());
         if let Some(write) = self.writes.iter_mut().find(|write| write.table == table && write.key == key) {
-            write.value = value.map(<[u8]>::to_vec);
+            (write.value, write.ttl_ms) = (value, ttl_ms);
             return Ok(());
         }
         if self.writes.len() == WRITES_MAX {
@@ -56,7 +60,7 @@ impl WriteSet {
             Some(0) => Condition::Absent,
             Some(version) => Condition::Version(version),
         };
-        self.writes.push(Write { table, key: key.to_vec(), value: value.map(<[u8]>::to_vec), condition });
+        self.writes.push(Write { table, key: key.to_vec(), value, ttl_ms, condition });
         Ok(())
     }
 

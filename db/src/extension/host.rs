@@ -123,12 +123,13 @@ unsafe extern "C" fn put<const TRACED: bool>(
     key: RawSlice,
     value: RawSlice,
     condition: RawCondition,
+    ttl_ms: u64,
 ) -> Code {
     // SAFETY: the SDK lends key and value for the call.
     unsafe {
         with_access::<TRACED, _>(CallKind::Put, |access| {
             let Some(condition) = condition_of(condition) else { return Error::BadArguments.code() };
-            code_of(access.write(table, key.as_slice(), Some(value.as_slice()), condition))
+            code_of(access.write(table, key.as_slice(), Some((value.as_slice(), ttl_ms)), condition))
         })
     }
 }

@@ -62,6 +62,18 @@ pub struct Found {
     pub value: Lent,
     /// The version; [`VERSION_UNAPPLIED`] for a write of this transaction.
     pub version: u64,
+    /// When it expires, by the store's clock.
+    pub expires_ms: u64,
+}
+
+impl Found {
+    /// An object of the store.
+    #[inline]
+    #[must_use]
+    pub fn of(object: &Object<'_>) -> Self {
+        let (value, expires_ms) = (Lent::of(object.value()), object.expires_ms());
+        Self { value, version: object.version(), expires_ms }
+    }
 }
 
 /// The object that an operation is about.
@@ -178,17 +190,18 @@ impl Transaction {
     #[inline(always)]
     pub fn get(&mut self, pin: &Pinned<'_>, place: Place<'_>) -> Result<Option<Found>, TransactionError> {
         if let Some(write) = self.writes.find(place.id, place.hash, place.key) {
-            return Ok(write.value.map(|value| Found { value, version: VERSION_UNAPPLIED }));
+            let expires_ms = write.expires_ms;
+            return Ok(write.value.map(|value| Found { value, version: VERSION_UNAPPLIED, expires_ms }));
         }
         let object = pin.get(place.table, place.hash, place.key);
-        let found = object.map(|object| Found { value: Lent::of(object.value()), version: object.version() });
+        let found = object.as_ref().map(Found::of);
         if self.notes_reads {
             self.note(place, object)?;
         }
         Ok(found)
     }
 
-    /// Takes a write of `value`, or a deletion, if `condition` holds now.
+    /// Takes a write of `value` that expires at `expires_ms`, or a deletion, if `condition` holds now.
     ///
     /// # Errors
     /// `ConditionFailed`, `TooManyReads`, `Full`.
@@ -197,16 +210,17 @@ impl Transaction {
         pin: &Pinned<'_>,
         place: Place<'_>,
         value: Option<&[u8]>,
+        expires_ms: u64,
         condition: Condition,
     ) -> Result<(), TransactionError> {
         if condition != Condition::Always {
             self.check(pin, place, condition)?;
         }
-        self.writes.record(place.id, place.hash, place.key, value)?;
+        self.writes.record_until(place.id, place.hash, place.key, value, expires_ms)?;
         Ok(())
     }
 
-    /// Adds to the number that an object holds, absent counting as 0, and gives the sum.
+    /// Adds to the number that an object holds, absent counting as 0, and gives the sum. It expires when it would have.
     ///
     /// # Errors
     /// `NotANumber`, `Overflow`, `TooManyReads`, `Full`.
@@ -216,7 +230,9 @@ impl Transaction {
         place: Place<'_>,
         delta: i64,
     ) -> Result<i64, TransactionError> {
-        let before = match self.get(pin, place)? {
+        let found = self.get(pin, place)?;
+        let expires_ms = found.map_or(store::NEVER_MS, |found| found.expires_ms);
+        let before = match found {
             None => 0,
             Some(found) => {
                 // SAFETY: lent just now, under the pin and by the set.
@@ -225,7 +241,7 @@ impl Transaction {
             }
         };
         let sum = before.checked_add(delta).ok_or(TransactionError::Overflow)?;
-        self.writes.record(place.id, place.hash, place.key, Some(&sum.to_le_bytes()))?;
+        self.writes.record_until(place.id, place.hash, place.key, Some(&sum.to_le_bytes()), expires_ms)?;
         Ok(sum)
     }
 
@@ -271,7 +287,7 @@ impl Transaction {
             };
             // SAFETY: key and value lie in the memory of the set.
             let (key, value) = unsafe { (write.key.as_slice(), write.value.map(|value| value.as_slice())) };
-            changes.push(Write { table, hash: write.hash, key, value, expires_ms: store::NEVER_MS });
+            changes.push(Write { table, hash: write.hash, key, value, expires_ms: write.expires_ms });
         }
         let result = match tables_stand {
             true => pin.commit_ranges(&checks, &ranges, &changes).map(|_| ()),

@@ -27,6 +27,7 @@ use crate::abi::RawRange;
 use crate::abi::RawRecord;
 use crate::abi::RawScanned;
 use crate::abi::RawSlice;
+use crate::abi::TTL_FOREVER;
 use crate::abi::VERSION_UNAPPLIED;
 
 /// The store's limit of a key.
@@ -42,6 +43,8 @@ pub(super) struct Write {
     pub(super) table: u32,
     pub(super) key: Vec<u8>,
     pub(super) value: Option<Rc<[u8]>>,
+    /// When the object expires; `u64::MAX` for never.
+    pub(super) expires_ms: u64,
 }
 
 /// The context of the host calls: one invocation.
@@ -82,7 +85,7 @@ impl<'s> Invocation<'s> {
             let value = &self.writes.borrow()[*index].value;
             return Ok(value.as_ref().map_or((0, Rc::from([])), |value| (VERSION_UNAPPLIED, value.clone())));
         }
-        let object = self.state.objects.get(&name);
+        let object = self.state.object(&name);
         Ok(object.map_or((0, Rc::from([])), |object| (object.version, object.value.clone())))
     }
 
@@ -133,7 +136,7 @@ impl<'s> Invocation<'s> {
         &self,
         table: u32,
         key: &[u8],
-        value: Option<&[u8]>,
+        value: Option<(&[u8], u64)>,
         condition: RawCondition,
     ) -> Result<(), Error> {
         if !self.may_write {
@@ -142,7 +145,7 @@ impl<'s> Invocation<'s> {
         if key.len() > KEY_BYTES_MAX {
             return Err(Error::KeyTooLarge);
         }
-        if value.is_some_and(|value| value.len() > VALUE_BYTES_MAX) {
+        if value.is_some_and(|(value, _)| value.len() > VALUE_BYTES_MAX) {
             return Err(Error::ValueTooLarge);
         }
         let (version, _) = self.look_up(table, key)?;
@@ -158,7 +161,13 @@ impl<'s> Invocation<'s> {
         }
         let mut writes = self.writes.borrow_mut();
         self.latest.borrow_mut().insert((table, key.to_vec()), writes.len());
-        writes.push(Write { table, key: key.to_vec(), value: value.map(Rc::from) });
+        let expires_ms = value.map_or(u64::MAX, |(_, expires_ms)| expires_ms);
+        writes.push(Write {
+            table,
+            key: key.to_vec(),
+            value: value.map(|(value, _)| Rc::from(value)),
+            expires_ms,
+        });
         Ok(())
     }
 
@@ -171,8 +180,18 @@ impl<'s> Invocation<'s> {
             Err(_) => return Err(Error::NotANumber),
         };
         let sum = old.checked_add(delta).ok_or(Error::Overflow)?;
-        self.write(table, key, Some(&sum.to_le_bytes()), RawCondition { kind: 0, version: 0 })?;
+        let expires_ms = self.expiry(table, key);
+        self.write(table, key, Some((&sum.to_le_bytes(), expires_ms)), RawCondition { kind: 0, version: 0 })?;
         Ok(sum)
+    }
+
+    /// When the object that the invocation sees expires.
+    fn expiry(&self, table: u32, key: &[u8]) -> u64 {
+        let name = (table, key.to_vec());
+        if let Some(index) = self.latest.borrow().get(&name) {
+            return self.writes.borrow()[*index].expires_ms;
+        }
+        self.state.object(&name).map_or(u64::MAX, |object| object.expires_ms)
     }
 
     /// When the database is stalling, whether this is the first poll of an operation.
@@ -274,11 +293,16 @@ unsafe extern "C" fn put(
     key: RawSlice,
     value: RawSlice,
     condition: RawCondition,
+    ttl_ms: u64,
 ) -> Code {
     // SAFETY: called as the border says, with the context that MemoryDb gave.
     unsafe {
         answer(context, ticket, |invocation| {
-            invocation.write(table, key.as_slice(), Some(value.as_slice()), condition)
+            let expires_ms = match ttl_ms {
+                TTL_FOREVER => u64::MAX,
+                ttl_ms => invocation.state.now_ms + ttl_ms,
+            };
+            invocation.write(table, key.as_slice(), Some((value.as_slice(), expires_ms)), condition)
         })
     }
 }

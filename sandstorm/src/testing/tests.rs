@@ -53,6 +53,28 @@ fn writes_apply_together_and_only_at_a_good_end() {
     }
 }
 
+async fn remember(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    db.put(args.table(), args.key(), b"value").for_ms(args.reader().u64()?).await?;
+    reply.i64(db.increment(args.table(), b"count", 1).await?)
+}
+
+#[test]
+fn what_is_put_for_a_time_is_gone_after_it() {
+    let db = MemoryDb::new();
+    let table = db.table("t");
+    db.set_now_ms(5_000);
+    for ttl_ms in [0, u64::MAX] {
+        assert_eq!(db.call(remember, table, b"k", &u64::to_le_bytes(ttl_ms)), Err(Error::OutOfRange));
+    }
+    db.call(remember, table, b"k", &100_u64.to_le_bytes()).unwrap();
+    db.call(remember, table, b"count", &100_u64.to_le_bytes()).unwrap_err();
+    db.set_now_ms(5_099);
+    assert_eq!(db.get(table, b"k").unwrap(), b"value");
+    db.set_now_ms(5_100);
+    assert_eq!((db.get(table, b"k"), db.version(table, b"k")), (None, None));
+    assert_eq!(db.get(table, b"count").unwrap(), 1_i64.to_le_bytes());
+}
+
 #[test]
 fn reads_see_the_invocations_own_writes() {
     let db = MemoryDb::new();

@@ -61,6 +61,7 @@ impl Task {
                     State::Failed(sandstorm::Error::LimitExceeded)
                 }
                 Ok(object) => {
+                    self.note_ttl(index, object.ttl_ms);
                     State::Done(RawRecord { value: self.arena.copy(object.value), version: object.version })
                 }
                 Err(_) => State::Failed(sandstorm::Error::Unavailable),
@@ -77,6 +78,12 @@ impl Task {
             }
         };
         self.settle(index, state);
+    }
+
+    fn note_ttl(&self, index: usize, ttl_ms: Option<u64>) {
+        if let Some(operation) = self.operations.borrow_mut().list.get_mut(index) {
+            operation.ttl_ms = ttl_ms;
+        }
     }
 
     /// Takes the id of a table, or why there is none.

@@ -6,7 +6,7 @@
 use std::ptr::{self, NonNull};
 
 use sandstorm::Error;
-use sandstorm::abi::{RawRecord, RawSlice};
+use sandstorm::abi::{RawRecord, RawSlice, TTL_FOREVER, TTL_MS_MAX};
 use store::{Condition, Table};
 
 use super::Access;
@@ -14,6 +14,8 @@ use crate::extension::Mode;
 use crate::limits::{GET_MANY_KEYS_MAX, QUALIFIED_NAME_BYTES_MAX};
 use crate::ops::WorkerEnvironment;
 use crate::ops::transaction::{Found, Place, TransactionError};
+
+const _: () = assert!(TTL_MS_MAX == wire::limits::TTL_MS_MAX);
 
 impl Access {
     /// Reads one object. Inlined into the host call with all below it: a place handed on through memory costs
@@ -67,21 +69,27 @@ impl Access {
         Ok(())
     }
 
-    /// Takes a write, or with `value` `None` a deletion.
+    /// Takes a write of a value and how long it is there, or with `value` `None` a deletion.
     pub fn write(
         &mut self,
         table: u32,
         key: &[u8],
-        value: Option<&[u8]>,
+        value: Option<(&[u8], u64)>,
         condition: Condition,
     ) -> Result<(), Error> {
         self.may_write()?;
-        if value.is_some_and(|value| value.len() > store::VALUE_BYTES_MAX) {
+        if value.is_some_and(|(value, _)| value.len() > store::VALUE_BYTES_MAX) {
             return Err(Error::ValueTooLarge);
         }
         let environment = self.environment();
+        let expires_ms = match value {
+            None | Some((_, TTL_FOREVER)) => store::NEVER_MS,
+            Some((_, ttl_ms @ 1..=TTL_MS_MAX)) => environment.core.store().now_ms() + ttl_ms,
+            Some(_) => return Err(Error::OutOfRange),
+        };
         let place = self.place_to_write(environment, table, key)?;
-        let taken = self.transaction.write(environment.pin, place, value, condition);
+        let value = value.map(|(value, _)| value);
+        let taken = self.transaction.write(environment.pin, place, value, expires_ms, condition);
         taken.map_err(|error| self.refuse(error))
     }
 

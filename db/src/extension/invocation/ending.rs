@@ -84,6 +84,7 @@ impl Ending {
             Error::UnknownTable => Status::UnknownTable,
             Error::NotANumber => Status::NotANumber,
             Error::NotOrdered => Status::NotOrdered,
+            Error::OutOfRange => Status::OutOfRange,
             Error::Overflow => Status::Overflow,
             Error::OutOfMemory => Status::OutOfMemory,
             Error::LimitExceeded => Status::LimitExceeded,

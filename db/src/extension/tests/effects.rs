@@ -260,3 +260,44 @@ fn a_write_function_writes_and_reads_as_much_as_one_commit_takes() {
     let free = World::extension(reads_many, Mode::Read);
     assert_eq!(world.call(&free, b"", &(reads * 4).to_le_bytes()).0, Status::Ok);
 }
+
+function!(live_for, |db, args, reply| {
+    let table = args.table();
+    db.put(table, b"a while", b"value").for_ms(1_000).await?;
+    db.put(table, b"for good", b"value").await?;
+    db.put(table, b"a while after all", b"value").await?;
+    db.put(table, b"a while after all", b"value").for_ms(1_000).await?;
+    db.put(table, b"for good after all", b"value").for_ms(1_000).await?;
+    db.put(table, b"for good after all", b"value").await?;
+    for ttl_ms in [0, (1 << 42) + 1, u64::MAX] {
+        assert_eq!(db.put(table, b"never", b"").for_ms(ttl_ms).await, Err(Error::OutOfRange));
+    }
+    assert!(db.get(table, b"a while").await?.is_some(), "own writes are seen");
+    reply.i64(db.increment(table, b"number", 3).await?)
+});
+
+#[test]
+fn objects_are_put_for_a_time_and_numbers_keep_theirs() {
+    let mut world = World::new();
+    let store = std::sync::Arc::clone(world.lent.core.store());
+    store.advance_clock(10_000);
+    let number = store::hash(b"number");
+    let put = |expires_ms| {
+        let pinned = world.lent.core.pin();
+        let always = store::Condition::Always;
+        pinned.put_until(&world.table(TABLE), number, b"number", &[0; 8], expires_ms, always).map(|_| ())
+    };
+    put(10_500).expect("there is memory");
+    let (status, body) = world.call_once(live_for, Mode::Write, b"");
+    assert_eq!((status, body), (Status::Ok, 3_i64.to_le_bytes().to_vec()));
+    store.advance_clock(10_499);
+    for key in [&b"a while"[..], b"a while after all", b"for good", b"for good after all", b"number"] {
+        assert!(world.value(TABLE, key).is_some());
+    }
+    store.advance_clock(10_500);
+    assert!(world.value(TABLE, b"number").is_none(), "a number expires when it would have");
+    store.advance_clock(11_000);
+    assert!(world.value(TABLE, b"a while").is_none() && world.value(TABLE, b"a while after all").is_none());
+    assert!(world.value(TABLE, b"for good").is_some() && world.value(TABLE, b"for good after all").is_some());
+    assert!(world.value(TABLE, b"never").is_none());
+}

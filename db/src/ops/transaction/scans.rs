@@ -144,7 +144,7 @@ impl<'p, F: FnMut(&'p [u8], Found) -> Result<(), TransactionError>> Merge<'_, 'p
         let Some(object) = object else { return Ok(()) };
         self.left -= 1;
         // The key of the object, not that of the tree: it lies as still, and its value lies behind it.
-        (self.found)(object.key(), Found { value: Lent::of(object.value()), version: object.version() })
+        (self.found)(object.key(), Found::of(&object))
     }
 
     /// Gives own writes as long as there is room, those before `key` where it is given.
@@ -172,9 +172,10 @@ impl<'p, F: FnMut(&'p [u8], Found) -> Result<(), TransactionError>> Merge<'_, 'p
         let Some(own) = self.own.pop() else { return Ok(()) };
         let key = self.own_key(own);
         self.last = Some(key);
-        let Some(value) = self.transaction.writes.writes()[own as usize].value else { return Ok(()) };
+        let write = self.transaction.writes.writes()[own as usize];
+        let Some(value) = write.value else { return Ok(()) };
         self.left -= 1;
-        (self.found)(key, Found { value, version: VERSION_UNAPPLIED })
+        (self.found)(key, Found { value, version: VERSION_UNAPPLIED, expires_ms: write.expires_ms })
     }
 }
 

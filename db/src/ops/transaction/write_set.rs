@@ -62,6 +62,8 @@ pub struct Write {
     pub key: Lent,
     /// The value; `None` deletes the object.
     pub value: Option<Lent>,
+    /// When the object expires, by the store's clock.
+    pub expires_ms: u64,
 }
 
 /// Why a write was not taken.
@@ -167,11 +169,27 @@ impl WriteSet {
         self.index_of(table, hash, key).map(|index| &self.writes[index])
     }
 
+    /// Takes a write that does not expire.
+    ///
+    /// # Errors
+    /// As [`WriteSet::record_until`].
+    #[cfg(test)]
+    fn record(&mut self, table: u32, hash: u64, key: &[u8], value: Option<&[u8]>) -> Result<(), Full> {
+        self.record_until(table, hash, key, value, store::NEVER_MS)
+    }
+
     /// Takes a write; `value` `None` deletes. Replaces an earlier write of the same object.
     ///
     /// # Errors
     /// [`Full`]; then the set is as it was.
-    pub fn record(&mut self, table: u32, hash: u64, key: &[u8], value: Option<&[u8]>) -> Result<(), Full> {
+    pub fn record_until(
+        &mut self,
+        table: u32,
+        hash: u64,
+        key: &[u8],
+        value: Option<&[u8]>,
+        expires_ms: u64,
+    ) -> Result<(), Full> {
         let known = self.index_of(table, hash, key);
         if known.is_none() && self.writes.len() == self.writes_max {
             return Err(Full::Writes);
@@ -184,11 +202,11 @@ impl WriteSet {
         let value = value.map(|value| self.copy(value)).transpose()?;
         self.bytes_written = bytes_written;
         if let Some(index) = known {
-            self.writes[index].value = value;
+            (self.writes[index].value, self.writes[index].expires_ms) = (value, expires_ms);
             return Ok(());
         }
         let key = self.copy(key)?;
-        self.writes.push(Write { hash, table, key, value });
+        self.writes.push(Write { hash, table, key, value, expires_ms });
         self.add_place();
         Ok(())
     }
