@@ -9,6 +9,7 @@ mod enumerate;
 mod extension;
 mod grant;
 mod many;
+mod scan;
 mod table;
 
 pub use enumerate::{Cursor, Enumeration, Listed, Page, PageSize, Verification};

@@ -16,6 +16,7 @@ mod object;
 mod options;
 mod output;
 mod pipeline;
+mod scan;
 mod server;
 mod session;
 mod settings;
@@ -57,6 +58,7 @@ fn answer(options: Options) -> Result<Answer, Failure> {
             object::put(&settings, &table, (&key, &value), &condition, ttl)
         }
         Command::Delete { table, key, if_version } => object::delete(&settings, &table, &key, if_version),
+        Command::Scan(options) => scan::run(&settings, &options),
         Command::Increment { table, key, delta, float: None } => {
             object::increment(&settings, &table, &key, delta)
         }

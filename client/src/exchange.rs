@@ -98,7 +98,7 @@ impl Exchange {
         if self.standing == Standing::Closed {
             self.reopen(statistics, &mut |_| {})?;
         }
-        if let Request::Enumerate { bytes_max, .. } = request
+        if let Request::Enumerate { bytes_max, .. } | Request::Scan { bytes_max, .. } = request
             && *bytes_max as usize > LISTING_BYTES
         {
             // Saves the server a page that fits no datagram.

@@ -42,6 +42,7 @@ pub use group::SessionGroup;
 pub use local::Local;
 pub use session::Session;
 pub use statistics::SessionStatistics;
+pub use wire::KeyRange;
 pub use wire::limits::TTL_MS_MAX;
 pub use wire::{
     Actor, AuditEntry, Completion, CompletionError, Condition, ExtensionDescription, ExtensionEntry,

@@ -81,6 +81,8 @@ counted! {
     MultiGets = "multi_gets",
     /// Steps of enumerations.
     Enumerates = "enumerates",
+    /// Steps of scans.
+    Scans = "scans",
     /// Steps of verifications.
     Verifies = "verifies",
     /// Corrupted objects that enumerations and verifications met.

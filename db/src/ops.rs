@@ -6,6 +6,7 @@
 
 pub mod enumerate;
 pub mod read;
+pub mod scan;
 pub mod transaction;
 pub mod write;
 

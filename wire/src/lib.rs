@@ -39,7 +39,7 @@ pub use frame::{FrameError, FrameReader, FrameWriter, Group, Groups, Message, Me
 pub use keys::Keys;
 pub use name::{function_hash, name_is_valid, path_is_valid, qualified_name_is_valid};
 pub use open::{OpenRequest, Opened, SessionLimits, VersionRange};
-pub use request::Request;
+pub use request::{KeyRange, Request};
 pub use requester::{Completion, CompletionError, Requester, RequesterConfig, SubmitError};
 pub use status::Status;
 pub use stream::RecordHeader;

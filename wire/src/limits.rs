@@ -46,6 +46,9 @@ pub const ENUMERATE_BYTES_MAX: usize = 64 << 10;
 /// Longest cursor in bytes; what is in it is the server's.
 pub const CURSOR_BYTES_MAX: usize = 64;
 
+/// Longest cursor of a scan: the seal of its table and range, and a key.
+pub const SCAN_CURSOR_BYTES_MAX: usize = 8 + KEY_BYTES_MAX;
+
 /// Largest body of a stream record, an installation apart: the largest put fits with its key.
 pub const STREAM_BODY_BYTES_MAX: usize = 2 << 20;
 /// Largest body of an installation, all source files together.

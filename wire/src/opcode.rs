@@ -25,11 +25,13 @@ pub const INCREMENT_FLOAT: u8 = 9;
 pub const ENUMERATE: u8 = 10;
 /// Checks objects of a table against their checksums.
 pub const VERIFY: u8 = 11;
+/// Reads objects of an ordered table in the order of their keys.
+pub const SCAN: u8 = 12;
 
 /// Whether a data request of this number changes nothing, so that it may be executed twice. An invocation may write.
 #[inline]
 pub const fn is_read(opcode: u8) -> bool {
-    matches!(opcode, PING | GET | MULTI_GET | ENUMERATE | VERIFY)
+    matches!(opcode, PING | GET | MULTI_GET | ENUMERATE | VERIFY | SCAN)
 }
 
 /// Opens a session of a tenant.

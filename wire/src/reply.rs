@@ -9,6 +9,7 @@
 //! | `Ok` of put, delete | [`decode_version`] |
 //! | `Ok` of increment | [`Number`], of a float its bits |
 //! | `Ok` of enumerate | [`Listing`] |
+//! | `Ok` of scan | [`Scanned`] |
 //! | `Ok` of verify | [`Verified`] |
 //! | `Ok` of multi-get | [`Objects`] |
 //! | `Ok` of invoke | the bytes that the function wrote |
@@ -20,9 +21,11 @@
 //! Decoders answer [`Status::Malformed`] and never panic. Writers take the place that the frame lends.
 
 mod listing;
+mod scanned;
 mod verified;
 
 pub use listing::{Listed, Listing};
+pub use scanned::Scanned;
 pub use verified::Verified;
 
 use crate::limits::MULTI_GET_KEYS_MAX;

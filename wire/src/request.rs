@@ -6,12 +6,16 @@
 //! `docs/formats.md`.
 
 mod decode;
+mod range;
+
+pub use range::KeyRange;
+use range::ScanHead;
 
 use crate::condition::Condition;
 use crate::keys::Keys;
 use crate::limits::{
     ARGUMENTS_BYTES_MAX, CURSOR_BYTES_MAX, ENUMERATE_BYTES_MAX, ENUMERATE_OBJECTS_MAX, KEY_BYTES_MAX,
-    TTL_MS_MAX, VALUE_BYTES_MAX,
+    SCAN_CURSOR_BYTES_MAX, TTL_MS_MAX, VALUE_BYTES_MAX,
 };
 use crate::opcode;
 use crate::status::Status;
@@ -93,6 +97,22 @@ pub enum Request<'a> {
         /// in it.
         bytes_max: u32,
     },
+    /// Reads objects of an ordered table in the order of their keys.
+    Scan {
+        /// The table's id.
+        table: u32,
+        /// Which keys, and which way.
+        range: KeyRange<'a>,
+        /// Where the answer before ended; empty for the beginning.
+        cursor: &'a [u8],
+        /// Leave out the values.
+        keys_only: bool,
+        /// Objects of the answer at most: from 1 to [`ENUMERATE_OBJECTS_MAX`].
+        objects_max: u16,
+        /// Bytes of keys and values after which the answer ends, at most [`ENUMERATE_BYTES_MAX`]; one object is always
+        /// in it.
+        bytes_max: u32,
+    },
     /// Checks objects of a table against their checksums.
     Verify {
         /// The table's id.
@@ -145,6 +165,7 @@ impl<'a> Request<'a> {
             Request::Increment { .. } => opcode::INCREMENT,
             Request::IncrementFloat { .. } => opcode::INCREMENT_FLOAT,
             Request::Enumerate { .. } => opcode::ENUMERATE,
+            Request::Scan { .. } => opcode::SCAN,
             Request::Verify { .. } => opcode::VERIFY,
             Request::MultiGet { .. } => opcode::MULTI_GET,
             Request::Invoke { .. } => opcode::INVOKE,
@@ -175,6 +196,7 @@ impl<'a> Request<'a> {
                 INCREMENT_HEAD_BYTES + key.len()
             }
             Request::Enumerate { cursor, .. } => ENUMERATE_HEAD_BYTES + cursor.len(),
+            Request::Scan { range, cursor, .. } => 4 + ScanHead::BYTES + range.bytes() + cursor.len(),
             Request::Verify { cursor, .. } => GET_HEAD_BYTES + cursor.len(),
             Request::MultiGet { keys, .. } => MULTI_GET_HEAD_BYTES + keys.encoded_bytes(),
             Request::Invoke { key, arguments, .. } => INVOKE_HEAD_BYTES + key.len() + arguments.len(),
@@ -202,6 +224,12 @@ impl<'a> Request<'a> {
             }
             Request::Enumerate { cursor, objects_max, bytes_max, .. } => {
                 at_most(cursor, CURSOR_BYTES_MAX, Status::CursorInvalid)?;
+                within((*objects_max).into(), ENUMERATE_OBJECTS_MAX as u64)?;
+                within((*bytes_max).into(), ENUMERATE_BYTES_MAX as u64)
+            }
+            Request::Scan { range, cursor, objects_max, bytes_max, .. } => {
+                range.check()?;
+                at_most(cursor, SCAN_CURSOR_BYTES_MAX, Status::CursorInvalid)?;
                 within((*objects_max).into(), ENUMERATE_OBJECTS_MAX as u64)?;
                 within((*bytes_max).into(), ENUMERATE_BYTES_MAX as u64)
             }
@@ -251,6 +279,11 @@ impl<'a> Request<'a> {
             }
             Request::IncrementFloat { table, key, delta_bits } => {
                 encode_increment(body, table, key, delta_bits.to_le_bytes());
+            }
+            Request::Scan { table, range, cursor, keys_only, objects_max, bytes_max } => {
+                let (head, rest) = body.split_at_mut(4);
+                head.copy_from_slice(&table.to_le_bytes());
+                ScanHead { range, keys_only, objects_max, bytes_max }.encode(rest).copy_from_slice(cursor);
             }
             Request::Enumerate { table, cursor, keys_only, objects_max, bytes_max } => {
                 let (head, rest) = body.split_at_mut(ENUMERATE_HEAD_BYTES);

@@ -6,6 +6,7 @@
 mod extension;
 mod grant;
 mod limits;
+mod scan;
 mod session;
 mod table;
 mod time_to_live;
@@ -14,6 +15,7 @@ mod trace;
 pub use extension::{ExtensionCommand, LogLevel};
 pub use grant::{GrantCommand, RevokeCommand};
 pub use limits::{Setting, UNITS, UNLIMITED};
+pub use scan::ScanOptions;
 pub use session::SessionCommand;
 pub use table::TableCommand;
 pub use time_to_live::TimeToLive;
@@ -115,6 +117,8 @@ pub enum Command {
         #[arg(long, value_name = "VERSION")]
         if_version: Option<u64>,
     },
+    /// Read the objects of an ordered table in the order of their keys.
+    Scan(ScanOptions),
     /// Add to the number (8 bytes, little-endian) that an object holds. It expires when it would have.
     Increment {
         /// Name of the table, or OWNER/TABLE of one that is granted.

@@ -71,8 +71,10 @@ fn next_after(status: Status) -> Option<&'static str> {
             "see names and ranges of limits with `splinter tenant limits NAME`; a time to live is from 1 ms to 139 \
              years, and what is added is a finite number"
         }
+        Status::NotOrdered => "create the table anew with `splinter table create NAME --ordered`",
         Status::CursorInvalid => {
-            "begin the enumeration anew: a cursor is good for its table alone, until that is dropped or the server ends"
+            "begin anew: a cursor is good for its table (and that of a scan for its range) alone, until the table is \
+             dropped or the server ends"
         }
         Status::Corrupted => "see with `splinter table verify` what else is; write the object anew",
         Status::UnsupportedVersion => "use a client of the server's release",

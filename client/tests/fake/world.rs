@@ -135,9 +135,10 @@ impl World {
                 self.write(table, key, Some(&value.to_le_bytes()), Condition::Always);
                 (Status::Ok, reply::Number { version: self.version, value }.encode().to_vec())
             }
-            Request::IncrementFloat { .. } | Request::Enumerate { .. } | Request::Verify { .. } => {
-                (Status::UnknownOpcode, vec![])
-            }
+            Request::IncrementFloat { .. }
+            | Request::Enumerate { .. }
+            | Request::Scan { .. }
+            | Request::Verify { .. } => (Status::UnknownOpcode, vec![]),
             Request::MultiGet { table, keys } => {
                 let mut body = (keys.len() as u16).to_le_bytes().to_vec();
                 for key in keys {
@@ -203,6 +204,14 @@ impl World {
         }
     }
 
+    fn table_entries(&self) -> Vec<TableEntry> {
+        let entry = |(name, &id): (&String, &u32)| {
+            let (name, ordered, objects, bytes, index_bytes) = (name.clone(), false, 0, 0, 0);
+            TableEntry { id, name, ordered, objects, bytes, index_bytes }
+        };
+        self.tables.iter().map(entry).collect()
+    }
+
     fn administer_request(&mut self, request: &AdminRequest<'_>) -> (Status, Vec<u8>) {
         let ok = |body: Vec<u8>| (Status::Ok, body);
         match request {
@@ -218,17 +227,7 @@ impl World {
                 Some(&id) => ok(TableId { id }.encode()),
                 None => (Status::UnknownTable, (*name).as_bytes().to_vec()),
             },
-            AdminRequest::TableList => {
-                let entries = self.tables.iter().map(|(name, &id)| TableEntry {
-                    id,
-                    name: name.clone(),
-                    ordered: false,
-                    objects: 0,
-                    bytes: 0,
-                    index_bytes: 0,
-                });
-                ok(entries.collect::<Vec<_>>().encode())
-            }
+            AdminRequest::TableList => ok(self.table_entries().encode()),
             AdminRequest::TableStat { name } => match self.tables.get(*name) {
                 Some(&id) => {
                     let objects = self.objects.keys().filter(|(table, _)| *table == id).count() as u64;

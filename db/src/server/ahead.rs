@@ -171,6 +171,7 @@ fn target<'r>(request: &Request<'r>) -> Option<(u32, Option<&'r [u8]>)> {
         // These prefetch for themselves.
         Request::MultiGet { table, .. }
         | Request::Enumerate { table, .. }
+        | Request::Scan { table, .. }
         | Request::Verify { table, .. } => Some((table, None)),
         Request::Ping => None,
     }

@@ -1,16 +1,17 @@
-//! The answers to requests about whole tables: a page of an enumeration, a step of a verification.
+//! The answers to requests about many objects of a table: a page of an enumeration or a scan, a step of a verification.
 //!
 //! What is found points into the store and is copied once, into the reply. A page that does not fit a datagram is
 //! asked for again over the stream, as any answer is.
 
 use store::{Listed, PageLimits};
-use wire::reply::{self, Listing, Verified};
+use wire::reply::{self, Listing, Scanned, Verified};
 use wire::{Request, Status};
 
 use super::native::{ReplyPlace, refuse};
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::ops::enumerate::{self, Found};
+use crate::ops::scan;
 use crate::tablet::TableEntry;
 
 /// Runs `request`, which is an enumeration or a verification. `entry` is its table, already found to be the tenant's.
@@ -31,6 +32,11 @@ pub fn execute(
         (Request::Verify { cursor, .. }, Some(entry)) => {
             metrics.count(Counter::Verifies);
             answer_verification(environment, entry, cursor, place)
+        }
+        (Request::Scan { range, cursor, keys_only, objects_max, bytes_max, .. }, Some(entry)) => {
+            metrics.count(Counter::Scans);
+            let limits = PageLimits { objects: objects_max.into(), bytes: bytes_max as usize, keys_only };
+            answer_scan(environment, entry, (&range, cursor), limits, place)
         }
         _ => unreachable!("the caller takes other requests elsewhere"),
     };
@@ -63,6 +69,31 @@ fn answer_page(
         for object in listed {
             rest = Listing::encode_object(rest, &object);
         }
+    });
+    Ok(())
+}
+
+fn answer_scan(
+    environment: &WorkerEnvironment<'_>,
+    entry: &TableEntry,
+    (range, cursor): (&wire::KeyRange<'_>, &[u8]),
+    limits: PageLimits,
+    place: &mut impl ReplyPlace,
+) -> Result<(), Status> {
+    let mut found: scan::Found<'_> = [const { None }; wire::limits::ENUMERATE_OBJECTS_MAX];
+    let step = scan::scan(environment.pin, entry, range, cursor, limits, &mut found)?;
+    let objects_bytes = step.count * reply::Listed::HEAD_BYTES + step.bytes;
+    let seal = scan::seal(entry, range);
+    let cursor = step.last.map_or([&[][..], &[]], |last| [&seal[..], last]);
+    let body_bytes = Scanned::body_bytes(cursor[0].len() + cursor[1].len(), objects_bytes);
+    place.reply(Status::Ok, body_bytes, |body| {
+        let objects = found[..step.count].iter().flatten().map(|object| reply::Listed {
+            status: Status::Ok,
+            version: object.version(),
+            key: object.key(),
+            value: if limits.keys_only { &[] } else { object.value() },
+        });
+        Scanned::encode(body, cursor, step.count, objects);
     });
     Ok(())
 }

@@ -89,7 +89,7 @@ pub fn execute(
                 write::increment_float(pin, entry, hash, key, delta)
             });
         }
-        Request::Enumerate { .. } | Request::Verify { .. } => {
+        Request::Enumerate { .. } | Request::Scan { .. } | Request::Verify { .. } => {
             listing::execute(environment, request, entry, place);
         }
         Request::MultiGet { keys, .. } => {

@@ -41,6 +41,8 @@ counted! {
     MultiGets = "multi_gets",
     /// Steps of enumerations.
     Enumerates = "enumerates",
+    /// Steps of scans.
+    Scans = "scans",
     /// Steps of verifications.
     Verifies = "verifies",
     /// Requests to invoke.
@@ -61,6 +63,7 @@ impl Entry {
             Request::Delete { .. } => Self::Deletes,
             Request::Increment { .. } | Request::IncrementFloat { .. } => Self::Increments,
             Request::Enumerate { .. } => Self::Enumerates,
+            Request::Scan { .. } => Self::Scans,
             Request::Verify { .. } => Self::Verifies,
             Request::MultiGet { .. } => Self::MultiGets,
             Request::Invoke { .. } => Self::Invokes,

@@ -83,7 +83,11 @@ impl<'a> Listing<'a> {
     pub fn decode(body: &'a [u8]) -> Result<Listing<'a>, Status> {
         let (cursor, rest) = split_cursor(body)?;
         let (count, bytes) = rest.split_first_chunk().ok_or(Status::Malformed)?;
-        let count = u16::from_le_bytes(*count) as usize;
+        Listing::of_objects(cursor, u16::from_le_bytes(*count).into(), bytes)
+    }
+
+    /// So many objects, one behind the other, and nothing else.
+    pub(super) fn of_objects(cursor: &'a [u8], count: usize, bytes: &'a [u8]) -> Result<Listing<'a>, Status> {
         let mut rest = bytes;
         for _ in 0..count {
             (_, rest) = split_object(rest).ok_or(Status::Malformed)?;

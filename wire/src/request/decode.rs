@@ -3,6 +3,7 @@
 //! Every length is checked against what is there and against the limits; padding must be zero. Nothing is copied and
 //! nothing panics: what makes no sense becomes the status that the server answers.
 
+use super::range::ScanHead;
 use super::{
     ENUMERATE_HEAD_BYTES, INVOKE_HEAD_BYTES, MULTI_GET_HEAD_BYTES, Request, WRITE_HEAD_BYTES, at_most, within,
 };
@@ -50,6 +51,7 @@ impl<'a> Request<'a> {
             }
             opcode::PUT_FOR => decode_put_for(body),
             opcode::ENUMERATE => decode_enumerate(body),
+            opcode::SCAN => decode_scan(body),
             opcode::VERIFY => {
                 let (table, cursor) = body.split_first_chunk().ok_or(Status::Malformed)?;
                 at_most(cursor, CURSOR_BYTES_MAX, Status::CursorInvalid)?;
@@ -110,6 +112,15 @@ fn decode_enumerate(body: &[u8]) -> Result<Request<'_>, Status> {
     }
     let (objects_max, keys_only) = (u16::from_le_bytes([head[8], head[9]]), head[10] == 1);
     let request = Request::Enumerate { table: word(0), cursor, keys_only, objects_max, bytes_max: word(4) };
+    request.check()?;
+    Ok(request)
+}
+
+fn decode_scan(body: &[u8]) -> Result<Request<'_>, Status> {
+    let (table, rest) = body.split_first_chunk().ok_or(Status::Malformed)?;
+    let (ScanHead { range, keys_only, objects_max, bytes_max }, cursor) = ScanHead::decode(rest)?;
+    let table = u32::from_le_bytes(*table);
+    let request = Request::Scan { table, range, cursor, keys_only, objects_max, bytes_max };
     request.check()?;
     Ok(request)
 }

@@ -192,10 +192,8 @@ fn every_answer_survives_the_wire() {
     }]);
     survives(TableId { id: 7 });
     let (objects, bytes) = (1, u64::MAX);
-    survives(vec![
-        TableEntry { id: 7, name: "users".into(), ordered: true, objects, bytes, index_bytes: 256 };
-        3
-    ]);
+    let (name, ordered, index_bytes) = ("users".into(), true, 256);
+    survives(vec![TableEntry { id: 7, name, ordered, objects, bytes, index_bytes }; 3]);
     survives(TableStatistics { id: 7, objects: 1, bytes: 2, index_bytes: 3 });
     survives(ExtensionInstalled {
         extension: 1,

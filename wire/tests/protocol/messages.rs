@@ -5,7 +5,7 @@ use crate::seed;
 use wire::limits::{
     ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX, MULTI_GET_KEYS_MAX, STREAM_BODY_BYTES_MAX, VALUE_BYTES_MAX,
 };
-use wire::{Condition, Keys, RecordHeader, Request, Status, opcode, reply};
+use wire::{Condition, KeyRange, Keys, RecordHeader, Request, Status, opcode, reply};
 
 #[test]
 fn every_data_request_survives_the_wire() {
@@ -106,6 +106,15 @@ fn times_cursors_and_pages_beyond_their_limits_are_refused_by_both_sides() {
     };
     let long = [7; 65];
     let cursor = Request::Verify { table: 1, cursor: &long };
+    let longest = vec![7; wire::limits::SCAN_CURSOR_BYTES_MAX + 1];
+    let scan = |cursor, objects_max, bytes_max| Request::Scan {
+        table: 1,
+        range: KeyRange::default(),
+        cursor,
+        keys_only: false,
+        objects_max,
+        bytes_max,
+    };
     for (request, status) in [
         (put(0), Status::OutOfRange),
         (put(wire::limits::TTL_MS_MAX + 1), Status::OutOfRange),
@@ -115,6 +124,9 @@ fn times_cursors_and_pages_beyond_their_limits_are_refused_by_both_sides() {
         (page(u16::MAX, 1), Status::OutOfRange),
         (page(1, u32::MAX), Status::OutOfRange),
         (cursor, Status::CursorInvalid),
+        (scan(&longest, 1, 1), Status::CursorInvalid),
+        (scan(&[], 0, 1), Status::OutOfRange),
+        (scan(&[], 1, u32::MAX), Status::OutOfRange),
     ] {
         assert_eq!(request.check(), Err(status));
         assert_eq!(Request::decode(request.opcode(), &samples::encode(&request)), Err(status));

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use wire::limits::TTL_MS_MAX;
-use wire::{Condition, FrameWriter, Keys, Request};
+use wire::{Condition, FrameWriter, KeyRange, Keys, Request};
 
 /// Owned bytes that random requests borrow.
 pub struct Material {
@@ -33,7 +33,7 @@ impl Material {
             2 => Condition::Present,
             _ => Condition::Version(rng.u64(..)),
         };
-        match rng.u8(..11) {
+        match rng.u8(..12) {
             0 => Request::Ping,
             1 => Request::Get { table, key },
             2 => Request::Put { table, key, value, condition },
@@ -49,6 +49,19 @@ impl Material {
                 bytes_max: rng.u32(1..=65_536),
             },
             8 => Request::Verify { table, cursor: key },
+            10 => Request::Scan {
+                table,
+                range: KeyRange {
+                    from: key,
+                    to: rng.bool().then_some(key),
+                    prefix: slices.first().copied().unwrap_or_default(),
+                    reverse: rng.bool(),
+                },
+                cursor: key,
+                keys_only: rng.bool(),
+                objects_max: rng.u16(1..=512),
+                bytes_max: rng.u32(1..=65_536),
+            },
             9 => Request::MultiGet { table, keys: Keys::from_slices(slices) },
             _ => Request::Invoke {
                 extension: rng.u32(..),

@@ -1,0 +1,185 @@
+//! Ordered tables through a real server: by the client, by an extension, by the command.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Output};
+
+use client::{Client, Cursor, Error, KeyRange, PageSize, Status};
+use tests::server::{Server, Tenant, binary};
+
+fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Status {
+    result.expect_err("the server refuses").status().expect("the server answered")
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("user{:05}", number * 7919 % 65_536).into_bytes()
+}
+
+/// A table with 1,000 objects, some of them too large for a datagram, and what is in it.
+fn filled(client: &mut Client, name: &str) -> (u32, BTreeMap<Vec<u8>, Vec<u8>>) {
+    let table = client.table_create_ordered(name).expect("a fresh name");
+    let value = |number: u32| vec![number as u8; if number.is_multiple_of(50) { 3_000 } else { 20 }];
+    let objects: BTreeMap<_, _> = (0..1_000).map(|number| (key(number), value(number))).collect();
+    for (key, value) in &objects {
+        client.put(table, key, value).expect("there is room");
+    }
+    (table, objects)
+}
+
+fn keys_and_values(objects: Vec<client::Listed>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    objects.into_iter().map(|object| (object.key, object.value)).collect()
+}
+
+#[test]
+fn scans_bring_what_is_in_a_range_in_order_and_either_way() {
+    let server = Server::start();
+    let (mut client, _) = server.tenant_with_table("acme");
+    let (table, model) = filled(&mut client, "ordered");
+    let ranges = [
+        KeyRange::default(),
+        KeyRange { from: b"user2", ..KeyRange::default() },
+        KeyRange { from: b"user2", to: Some(b"user3"), ..KeyRange::default() },
+        KeyRange { prefix: b"user33", ..KeyRange::default() },
+        KeyRange { from: b"user3", to: Some(b"user2"), ..KeyRange::default() },
+        KeyRange { to: Some(b""), ..KeyRange::default() },
+        KeyRange { prefix: b"nobody", ..KeyRange::default() },
+    ];
+    for range in ranges.into_iter().flat_map(|range| [range, KeyRange { reverse: true, ..range }]) {
+        let is_in = |key: &[u8]| {
+            key >= range.from && range.to.is_none_or(|to| key < to) && key.starts_with(range.prefix)
+        };
+        let mut expected: Vec<_> = model
+            .iter()
+            .filter(|(key, _)| is_in(key))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        if range.reverse {
+            expected.reverse();
+        }
+        assert_eq!(keys_and_values(client.scan(table, range, usize::MAX).unwrap()), expected, "{range:?}");
+        expected.truncate(7);
+        assert_eq!(keys_and_values(client.scan(table, range, 7).unwrap()), expected);
+        assert_eq!(client.scan(table, range, 0).unwrap(), []);
+        // Pages small enough for datagrams, and the same all together.
+        let (mut next, mut met) = (Some(Cursor::start()), Vec::new());
+        while let Some(from) = next.filter(|_| met.len() < 7) {
+            let size = PageSize { objects: 2, bytes: 1_000, ..PageSize::default() };
+            let page = client.scan_page(table, range, &from, size).unwrap();
+            assert!(page.objects.len() <= 2);
+            met.extend(page.objects);
+            next = page.next;
+        }
+        met.truncate(7);
+        assert_eq!(keys_and_values(met), expected);
+    }
+    client.delete(table, &key(3)).unwrap();
+    assert_eq!(client.scan(table, KeyRange { prefix: &key(3), ..KeyRange::default() }, 9).unwrap(), []);
+}
+
+#[test]
+fn what_cannot_be_scanned_is_refused_with_a_reason() {
+    let server = Server::start();
+    let (mut client, plain) = server.tenant_with_table("acme");
+    let all = KeyRange::default();
+    let error = client.scan(plain, all, 1).expect_err("it is not ordered");
+    assert_eq!(error.status(), Some(Status::NotOrdered));
+    assert!(format!("{error:?}").contains("NotOrdered"), "{error:?}");
+    let (table, _) = filled(&mut client, "ordered");
+    let (other, _) = filled(&mut client, "other");
+    let size = PageSize { objects: 1, ..PageSize::default() };
+    let cursor = client.scan_page(table, all, &Cursor::start(), size).unwrap().next.expect("there is more");
+    assert!(client.scan_page(table, all, &cursor, size).is_ok());
+    assert_eq!(refusal(client.scan_page(other, all, &cursor, size)), Status::CursorInvalid);
+    let narrower = KeyRange { prefix: b"user", ..all };
+    assert_eq!(refusal(client.scan_page(table, narrower, &cursor, size)), Status::CursorInvalid);
+    let backward = KeyRange { reverse: true, ..all };
+    assert_eq!(refusal(client.scan_page(table, backward, &cursor, size)), Status::CursorInvalid);
+    for made_up in [&b"x"[..], b"12345678", b"12345678user", &[0xff; 70_000]] {
+        let made_up = Cursor::from_bytes(made_up);
+        assert_eq!(refusal(client.scan_page(table, all, &made_up, size)), Status::CursorInvalid);
+    }
+    let long = vec![0; 65_536];
+    let too_long = KeyRange { from: &long, ..all };
+    assert_eq!(refusal(client.scan_page(table, too_long, &Cursor::start(), size)), Status::KeyTooLarge);
+    client.table_drop("ordered").unwrap();
+    assert_eq!(refusal(client.scan_page(table, all, &cursor, size)), Status::UnknownTable);
+}
+
+#[test]
+fn ordered_tables_are_so_again_after_a_restart() {
+    let mut server = Server::start();
+    let acme = server.tenant("acme");
+    let mut client = server.client(&acme);
+    client.table_create_ordered("ordered").unwrap();
+    client.table_create("plain").unwrap();
+    drop(client);
+    server.restart();
+    let mut client = server.client(&acme);
+    let kinds: Vec<_> =
+        client.table_list().unwrap().into_iter().map(|table| (table.name, table.ordered)).collect();
+    assert_eq!(kinds, [("ordered".to_owned(), true), ("plain".to_owned(), false)]);
+    let table = client.table_open("ordered").unwrap();
+    client.put(table, b"k", b"v").unwrap();
+    assert_eq!(client.scan(table, KeyRange::default(), 9).unwrap().len(), 1);
+}
+
+/// Runs the command as a tenant.
+fn run(server: &Server, tenant: &Tenant, arguments: &[&str]) -> Output {
+    let mut command = Command::new(binary("splinter"));
+    command.env_clear().env("HOME", server.directory()).env("SPLINTER_ADDRESS", server.address().to_string());
+    command.env("SPLINTER_TENANT", &tenant.name).env("SPLINTER_SECRET", &tenant.secret);
+    command.args(arguments).output().expect("the command runs")
+}
+
+fn said(output: &[u8]) -> String {
+    String::from_utf8(output.to_vec()).expect("text")
+}
+
+#[test]
+fn the_command_and_the_extension_scan_as_the_client_does() {
+    let server = Server::start();
+    let acme = server.tenant("acme");
+    let splinter = |line: &str| run(&server, &acme, &line.split(' ').collect::<Vec<_>>());
+    assert!(splinter("table create log --ordered").status.success());
+    for (key, value) in [("b", "2"), ("a1", "1"), ("a2", "3"), ("c", "4")] {
+        assert!(splinter(&format!("put log {key} {value}")).status.success());
+    }
+    let keys = |line: &str| {
+        let output = splinter(line);
+        assert!(output.status.success(), "{}", said(&output.stderr));
+        let text = said(&output.stdout);
+        text.lines()
+            .skip(1)
+            .map(|line| line.split(' ').next().unwrap_or_default().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(keys("scan log"), ["a1", "a2", "b", "c"]);
+    assert_eq!(keys("scan log --prefix a"), ["a1", "a2"]);
+    assert_eq!(keys("scan log --from a2 --to c --reverse"), ["b", "a2"]);
+    assert_eq!(keys("scan log --limit 1 --reverse")[0], "c");
+    let json = said(&splinter("scan log --limit 2 --output json").stdout);
+    assert!(json.contains("\"a1\"") && !json.contains("\"b\"") && json.contains("\"cursor\""), "{json}");
+    let refused = splinter("table create plain");
+    assert!(refused.status.success());
+    let refused = splinter("scan plain");
+    assert!(
+        !refused.status.success() && said(&refused.stderr).contains("--ordered"),
+        "{}",
+        said(&refused.stderr)
+    );
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../ext/scan");
+    let installed = splinter(&format!("ext install {folder}"));
+    assert!(installed.status.success(), "{}", said(&installed.stderr));
+    let mut client = server.client(&acme);
+    let table = client.table_open("log").unwrap();
+    let counted = client.invoke("scan.count", table, b"a", b"").unwrap();
+    assert_eq!(counted, [2_u64.to_le_bytes(), 2_u64.to_le_bytes()].concat());
+    for number in 0..3_u64 {
+        assert_eq!(client.invoke("scan.push", table, b"q/", &[number as u8]).unwrap(), number.to_le_bytes());
+    }
+    for number in 0..3_u8 {
+        assert_eq!(client.invoke("scan.pop", table, b"q/", b"").unwrap(), [number]);
+    }
+    assert_eq!(refusal(client.invoke("scan.pop", table, b"q/", b"")), Status::NotFound);
+    let plain = client.table_open("plain").unwrap();
+    assert_eq!(refusal(client.invoke("scan.count", plain, b"", b"")), Status::NotOrdered);
+}

@@ -1,0 +1,93 @@
+//! The keys that a scan goes through.
+
+use crate::limits::KEY_BYTES_MAX;
+use crate::status::Status;
+
+/// Keys of an ordered table, and which way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct KeyRange<'a> {
+    /// Not those below.
+    pub from: &'a [u8],
+    /// Not this one and those above; `None` has no end.
+    pub to: Option<&'a [u8]>,
+    /// Those alone that begin so.
+    pub prefix: &'a [u8],
+    /// From the largest to the smallest.
+    pub reverse: bool,
+}
+
+const SCAN_HEAD_BYTES: usize = 16;
+const HAS_TO: u8 = 1;
+const REVERSE: u8 = 2;
+const KEYS_ONLY: u8 = 4;
+
+/// A scan without its table and cursor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ScanHead<'a> {
+    pub(super) range: KeyRange<'a>,
+    pub(super) keys_only: bool,
+    pub(super) objects_max: u16,
+    pub(super) bytes_max: u32,
+}
+
+impl<'a> KeyRange<'a> {
+    /// Whether its bounds are keys.
+    pub(super) fn check(&self) -> Result<(), Status> {
+        let bounds = [self.from, self.to.unwrap_or_default(), self.prefix];
+        match bounds.iter().all(|bound| bound.len() <= KEY_BYTES_MAX) {
+            true => Ok(()),
+            false => Err(Status::KeyTooLarge),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.from.len() + self.to.map_or(0, <[u8]>::len) + self.prefix.len()
+    }
+}
+
+impl<'a> ScanHead<'a> {
+    /// Bytes of what stands before the bounds.
+    pub(super) const BYTES: usize = SCAN_HEAD_BYTES;
+
+    /// Writes it with its bounds; returns the place behind.
+    pub(super) fn encode<'b>(&self, body: &'b mut [u8]) -> &'b mut [u8] {
+        let KeyRange { from, to, prefix, reverse } = self.range;
+        let (head, mut rest) = body.split_at_mut(Self::BYTES);
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        head[0..4].copy_from_slice(&self.bytes_max.to_le_bytes());
+        head[4..6].copy_from_slice(&self.objects_max.to_le_bytes());
+        head[6] = flag(to.is_some(), HAS_TO) | flag(reverse, REVERSE) | flag(self.keys_only, KEYS_ONLY);
+        head[7] = 0;
+        head[14..16].copy_from_slice(&[0; 2]);
+        for (at, bound) in [from, to.unwrap_or_default(), prefix].into_iter().enumerate() {
+            head[8 + 2 * at..][..2].copy_from_slice(&(bound.len() as u16).to_le_bytes());
+            let (place, behind) = rest.split_at_mut(bound.len());
+            place.copy_from_slice(bound);
+            rest = behind;
+        }
+        rest
+    }
+
+    /// Reads it with its bounds, and what is behind.
+    pub(super) fn decode(body: &'a [u8]) -> Result<(ScanHead<'a>, &'a [u8]), Status> {
+        let (head, mut rest) = body.split_first_chunk::<SCAN_HEAD_BYTES>().ok_or(Status::Malformed)?;
+        let flags = head[6];
+        if flags & !(HAS_TO | REVERSE | KEYS_ONLY) != 0 || head[7] | head[14] | head[15] != 0 {
+            return Err(Status::Malformed);
+        }
+        let mut bounds = [&[][..]; 3];
+        for (at, bound) in bounds.iter_mut().enumerate() {
+            let bytes = u16::from_le_bytes([head[8 + 2 * at], head[9 + 2 * at]]) as usize;
+            (*bound, rest) = rest.split_at_checked(bytes).ok_or(Status::Malformed)?;
+        }
+        let [from, to, prefix] = bounds;
+        if flags & HAS_TO == 0 && !to.is_empty() {
+            return Err(Status::Malformed);
+        }
+        let to = (flags & HAS_TO != 0).then_some(to);
+        let range = KeyRange { from, to, prefix, reverse: flags & REVERSE != 0 };
+        let bytes_max = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+        let objects_max = u16::from_le_bytes([head[4], head[5]]);
+        Ok((ScanHead { range, keys_only: flags & KEYS_ONLY != 0, objects_max, bytes_max }, rest))
+    }
+}
