@@ -3,7 +3,7 @@
 //! Server, unit tests and artefacts all use this text; its hash is part of every artefact's name.
 
 /// The files of the crate `sandstorm`, by path within its `src` folder.
-pub(crate) const FILES: [(&str, &str); 12] = [
+pub(crate) const FILES: [(&str, &str); 13] = [
     ("abi.rs", include_str!("../../sandstorm/src/abi.rs")),
     ("access.rs", include_str!("../../sandstorm/src/access.rs")),
     ("args.rs", include_str!("../../sandstorm/src/args.rs")),
@@ -14,6 +14,7 @@ pub(crate) const FILES: [(&str, &str); 12] = [
     ("operation.rs", include_str!("../../sandstorm/src/operation.rs")),
     ("record.rs", include_str!("../../sandstorm/src/record.rs")),
     ("reply.rs", include_str!("../../sandstorm/src/reply.rs")),
+    ("scan.rs", include_str!("../../sandstorm/src/scan.rs")),
     ("testing.rs", include_str!("../../sandstorm/src/testing.rs")),
     ("testing/host.rs", include_str!("../../sandstorm/src/testing/host.rs")),
 ];

@@ -100,6 +100,7 @@ impl Exchange {
         }
         if let Request::Enumerate { bytes_max, .. } | Request::Scan { bytes_max, .. } = request
             && *bytes_max as usize > LISTING_BYTES
+            && request.check().is_ok()
         {
             // Saves the server a page that fits no datagram.
             let mut body = vec![0; request.body_bytes()];

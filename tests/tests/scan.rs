@@ -112,6 +112,7 @@ fn ordered_tables_are_so_again_after_a_restart() {
     client.table_create_ordered("ordered").unwrap();
     client.table_create("plain").unwrap();
     drop(client);
+    server.kill();
     server.restart();
     let mut client = server.client(&acme);
     let kinds: Vec<_> =

@@ -19,22 +19,26 @@ const CORE: [&str; 41] = [
 const ALLOC: [&str; 10] =
     ["borrow", "boxed", "collections", "fmt", "format", "rc", "slice", "str", "string", "vec"];
 /// What the SDK offers to authors; its border and its testing host are not among it.
-const SANDSTORM: [&str; 18] = [
+const SANDSTORM: [&str; 22] = [
     "Args",
     "Condition",
     "Db",
     "Delete",
+    "Entry",
     "Error",
     "FindTable",
     "Get",
     "GetMany",
     "GetRecord",
     "Increment",
+    "KeyRange",
     "Level",
+    "NextEntry",
     "Put",
     "Reader",
     "Record",
     "Reply",
+    "Scan",
     "Table",
     "YieldNow",
     "extension",
