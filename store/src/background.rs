@@ -69,7 +69,8 @@ impl Store {
         let bury = |location: Location| {
             pinned.bury(table, location, &self.log.object(location, &pinned.pin));
         };
-        if table.index.dismantle(&pinned.pin, GROWTH_BUCKETS_PER_STEP, &self.reclaimer, bury)
+        let prefetch = |location| self.log.prefetch_head(location);
+        if table.index.dismantle(&pinned.pin, GROWTH_BUCKETS_PER_STEP, &self.reclaimer, prefetch, bury)
             && !pinned.take_keys_apart(table)
         {
             self.directory.remove(&self.reclaimer, table);

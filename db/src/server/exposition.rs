@@ -15,6 +15,7 @@ mod extensions;
 mod http;
 mod store;
 mod streams;
+mod tables;
 mod tenants;
 mod text;
 
@@ -30,6 +31,7 @@ use crate::config::StreamLimits;
 use crate::limits::{METRICS_CONNECTIONS_MAX, METRICS_REQUESTS_BURST, METRICS_REQUESTS_PER_SECOND};
 use extensions::Versions;
 use http::{Answer, Fault, Request};
+use tables::Tables;
 use tenants::Tenants;
 use text::{Kind, Text};
 
@@ -113,14 +115,16 @@ fn metrics(control: &Control, request: &Request, socket: TcpStream) -> io::Resul
 /// What is looked up under locks before anything is written.
 struct Snapshot {
     tenants: Tenants,
+    tables: Tables,
     versions: Versions,
 }
 
 impl Snapshot {
     fn of(control: &Control) -> Result<Self, Refusal> {
         let tenants = Tenants::of(control)?;
+        let tables = Tables::of(control, &tenants);
         let versions = Versions::of(control, &tenants);
-        Ok(Self { tenants, versions })
+        Ok(Self { tenants, tables, versions })
     }
 
     fn write<W: FnMut(&[u8]) -> io::Result<()>>(
@@ -135,14 +139,16 @@ impl Snapshot {
         text.family(
             "splinter_metrics_left_out",
             Kind::Gauge,
-            "Tenants and versions that are too many to show.",
+            "Tenants, tables and versions that are too many to show.",
         )?;
         text.sample(&[("of", "tenants")], self.tenants.left_out)?;
+        text.sample(&[("of", "tables")], self.tables.left_out)?;
         text.sample(&[("of", "versions")], self.versions.left_out)?;
         cores::write(control, text)?;
         store::write(control, text)?;
         streams::write(control, text)?;
         self.tenants.write(text)?;
+        self.tables.write(text)?;
         self.versions.write(text)
     }
 }

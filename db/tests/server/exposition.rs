@@ -94,6 +94,7 @@ fn what_is_shown_is_what_was_done() {
     assert_eq!(grown("splinter_core_requests_total", &[("core", "0")]), 25.0);
     assert_eq!(after.value("splinter_tenant_objects", &[("tenant", "ann")]), 10.0);
     assert_eq!(after.value("splinter_tenant_objects", &[("tenant", "bob")]), 0.0);
+    assert_eq!(after.value("splinter_table_objects", &[("tenant", "ann"), ("table", "t")]), 10.0);
     let of_ann = |name: &str| grown(name, &[("tenant", "ann")]);
     assert_eq!(of_ann("splinter_tenant_requests_total"), 24.0);
     assert_eq!(of_ann("splinter_tenant_puts_total"), 10.0);

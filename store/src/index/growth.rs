@@ -26,6 +26,9 @@ const BUCKETS_PER_GIVE_BACK: u64 = (HUGE_PAGE_BYTES / crate::index::bucket::BUCK
 /// Buckets of the next generation that the hashes of one bucket can fall into: most where it grows.
 const OVERLAP_MAX: usize = GROWTH_FACTOR_MAX as usize + 2;
 
+/// How far ahead a bucket's objects are asked for while an index is taken apart.
+const DISMANTLED_AHEAD: u64 = 8;
+
 /// How a step of moving ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Growth {
@@ -142,12 +145,14 @@ impl Index {
     }
 
     /// Takes up to `buckets` buckets out of service for good, calling `visit` with each location that is
-    /// dropped. Returns whether nothing is left: then lookups find nothing and locks are refused.
+    /// dropped, a few buckets after `prefetch_location`. Returns whether nothing is left: then lookups find nothing and
+    /// locks are refused.
     pub(crate) fn dismantle(
         &self,
         pin: &EpochPin<'_>,
         buckets: u64,
         reclaimer: &Reclaimer,
+        mut prefetch_location: impl FnMut(Location),
         mut visit: impl FnMut(Location),
     ) -> bool {
         let Some(_mover) = self.mover.try_lock() else { return false };
@@ -157,6 +162,12 @@ impl Index {
             if position == current.buckets() {
                 self.finish_generation(current, reclaimer);
                 return self.current(pin).is_none();
+            }
+            if position + DISMANTLED_AHEAD < current.buckets() {
+                let ahead = current.bucket(position + DISMANTLED_AHEAD);
+                for slot in 0..crate::index::bucket::SLOTS {
+                    crate::index::bucket::location_of(ahead.slot(slot)).map(&mut prefetch_location);
+                }
             }
             let control = current.bucket(position).lock().expect("only the mover marks buckets moved");
             let locked = LockedBucket::new(current, position, control);

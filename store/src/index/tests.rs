@@ -264,7 +264,7 @@ fn a_dismantled_index_finds_nothing_and_frees_its_memory() {
         assert!((0..20).all(|wanted| bed.insert(&pin, wanted)));
         assert_eq!(bed.index.start_growth(&pin, 0, false), Ok(true));
         assert_eq!(bed.grow(&pin, 2), Growth::Unfinished);
-        while !bed.index.dismantle(&pin, 1, &bed.reclaimer, |at| dropped.push(number(at))) {}
+        while !bed.index.dismantle(&pin, 1, &bed.reclaimer, |_| (), |at| dropped.push(number(at))) {}
         assert!((0..20).all(|wanted| !bed.find(&pin, wanted)));
         assert!(bed.index.lock(&pin, 0).is_none());
         assert!(!bed.reclaimer.step(), "the pin may still see it");
