@@ -105,6 +105,14 @@ fn mutated_frames_do_no_harm() {
         Request::Get { table: stage.table, key: b"key" },
         Request::Increment { table: stage.table, key: b"n", delta: 1 },
         Request::MultiGet { table: stage.table, keys: wire::Keys::from_slices(&[b"a", b"b", b"c"]) },
+        Request::Enumerate {
+            table: stage.table,
+            cursor: &[7; 24],
+            keys_only: false,
+            objects_max: 9,
+            bytes_max: 900,
+        },
+        Request::Verify { table: stage.table, cursor: &[] },
         Request::Invoke {
             extension: 1,
             version: 0,

@@ -68,11 +68,13 @@ fn get(table: u32) -> Request<'static> {
 }
 
 /// All requests that change something.
-fn writes(table: u32) -> [Request<'static>; 3] {
+fn writes(table: u32) -> [Request<'static>; 5] {
     [
         Request::Put { table, key: b"k", value: b"v", condition: Condition::Always },
         Request::Delete { table, key: b"k", condition: Condition::Always },
         Request::Increment { table, key: b"n", delta: 1 },
+        Request::PutFor { table, key: b"k", value: b"v", condition: Condition::Always, ttl_ms: 1_000 },
+        Request::IncrementFloat { table, key: b"n", delta_bits: 1 },
     ]
 }
 

@@ -79,6 +79,10 @@ fn a_table_of_another_tenant_is_unknown() {
         Request::Delete { table, key: b"k", condition: Condition::Always },
         Request::Increment { table, key: b"k", delta: 1 },
         Request::MultiGet { table, keys: wire::Keys::from_slices(&keys) },
+        Request::PutFor { table, key: b"k", value: b"v", condition: Condition::Always, ttl_ms: 1_000 },
+        Request::IncrementFloat { table, key: b"k", delta_bits: 1 },
+        Request::Enumerate { table, cursor: &[], keys_only: true, objects_max: 9, bytes_max: 900 },
+        Request::Verify { table, cursor: &[] },
         Request::Get { table: 0, key: b"k" },
         Request::Get { table: u32::MAX, key: b"k" },
     ];

@@ -32,6 +32,10 @@ fn guessed_tables_are_unknown_whatever_is_asked_of_them() {
                 Request::Delete { table, key, condition },
                 Request::Increment { table, key, delta: 1 },
                 Request::MultiGet { table, keys: Keys::from_slices(&keys) },
+                Request::PutFor { table, key, value, condition, ttl_ms: 1 },
+                Request::IncrementFloat { table, key, delta_bits: 1 },
+                Request::Enumerate { table, cursor: &[], keys_only: true, objects_max: 9, bytes_max: 900 },
+                Request::Verify { table, cursor: &[] },
             ];
             for request in requests {
                 sequence += 1;
