@@ -21,6 +21,9 @@
 mod choice;
 mod relocation;
 
+#[cfg(all(test, loom))]
+mod loom_tests;
+
 use crate::limits::{
     CLEAN_BYTES_PER_STEP, CLEAN_BYTES_PER_STEP_MAX, FREE_WANTED_DIVISOR, FREE_WANTED_PER_CORE_DIVISOR,
 };
@@ -89,7 +92,13 @@ impl Store {
             if self.log.segments.free_count() < index_bytes / self.log.seglet_bytes() as u64 {
                 self.log.give_back(segment);
             }
-            self.log.segments.free(segment);
+            match &mut cleaner.window {
+                // Nobody takes a piece of a window that is evacuated before it is whole.
+                Some((window, bits)) if *window == run.start / self.log.segments.window_seglets() => {
+                    *bits |= self.log.segments.end_withdrawn(segment);
+                }
+                _ => self.log.segments.free(segment),
+            }
             freed = true;
         }
         freed
@@ -136,11 +145,11 @@ impl Store {
         let segments = &self.log.segments;
         let next = self.log.first(segment).offset();
         let used = segments.used(segment);
-        let (born, generation) = (segments.born(segment), segments.generation(segment));
+        let generation = segments.generation(segment);
         let class = self.class_of(generation);
         let live_bytes = used.saturating_sub(segments.dead(segment)) as usize;
         let end = next + used as usize;
-        Some(Source { segment, again, next, end, born, generation, live_bytes, class, damaged: false })
+        Some(Source { segment, again, next, end, generation, live_bytes, class, damaged: false })
     }
 
     /// A source has been walked through to its end. Where it is not all dead, somebody has staged an object and not

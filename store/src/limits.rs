@@ -114,6 +114,9 @@ pub const CLEAN_GAIN_DIVISOR: u64 = 4;
 pub const SURVIVOR_CLASSES: usize = 3;
 /// Survivors take runs of this share (a divisor) of a window, so that what a class leaves open is little.
 pub const SURVIVOR_RUN_DIVISOR: u32 = 4;
+/// Objects as large as the one at hand for which a head takes room if it can: what is left at the end of a run is on
+/// average half an object.
+pub const RUN_OBJECTS: u32 = 8;
 /// Free seglets for which the cleaner works, above what writers must leave: this share (a divisor) of all, and ...
 pub const FREE_WANTED_DIVISOR: u64 = 128;
 /// ... this share of a window for each core.

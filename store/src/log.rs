@@ -10,6 +10,7 @@
 //! index; from then on nobody writes it. A staged object that is not published is taken back or buried. The cleaner
 //! may walk over one that is still staged (its segment can be full already), so sealing stores atomically.
 
+mod demand;
 pub(crate) mod head;
 
 use std::io;
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicU64 as AtomicWord, Ordering::Relaxed};
 
 use crate::epoch::EpochPin;
 use crate::index::Location;
-use crate::limits::{RESERVE_DIVISOR, RESERVE_WINDOWS, SEGLET_BYTES_MIN, SEGLETS_PER_WINDOW_MAX};
+use crate::limits::{SEGLET_BYTES_MIN, SEGLETS_PER_WINDOW_MAX};
 use crate::log::head::Head;
 use crate::memory::{Mapping, prefetch};
 use crate::object::{
@@ -69,6 +70,8 @@ pub(crate) struct Log {
     written_bytes: AtomicU64,
     /// Seglets in one piece that a writer could not have although as many were free; 0 without one.
     wanted: AtomicU32,
+    /// Seglets in one piece that the cleaner could not bring, when it was last asked; 0 where it could.
+    refused: AtomicU32,
 }
 
 impl Log {
@@ -87,6 +90,7 @@ impl Log {
             clock: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
             wanted: AtomicU32::new(0),
+            refused: AtomicU32::new(0),
         })
     }
 
@@ -118,16 +122,6 @@ impl Log {
     /// What writers have written, in seglets.
     pub(crate) fn clock(&self) -> u64 {
         self.clock.load(Relaxed)
-    }
-
-    /// Seglets in one piece that a writer waits for, 0 without one.
-    pub(crate) fn wanted(&self) -> u32 {
-        self.wanted.load(Relaxed)
-    }
-
-    /// Notes that a writer could not have so many seglets in one piece, or that nobody waits any more.
-    pub(crate) fn set_wanted(&self, seglets: u32) {
-        self.wanted.store(seglets, Relaxed);
     }
 
     /// Backs a window with memory; see [`Mapping::populate`].
@@ -387,12 +381,5 @@ impl Log {
     pub(crate) fn give_back(&self, segment: SegmentId) {
         let run = self.segments.run(segment);
         self.mapping.give_back(self.start_of(run.start)..self.start_of(run.end));
-    }
-
-    /// Seglets that an ordinary writer must leave, given how many bytes the indexes take.
-    pub(crate) fn keep_for_writers(&self, index_bytes: u64) -> u64 {
-        let window = u64::from(self.segments.window_seglets());
-        let reserve = u64::from(RESERVE_WINDOWS) * window + window / RESERVE_DIVISOR;
-        reserve + index_bytes.div_ceil(self.seglet_bytes() as u64)
     }
 }

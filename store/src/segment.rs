@@ -1,4 +1,4 @@
-//! Segments: who owns which run of seglets, how much of each is dead, and how old its objects are.
+//! Segments: who owns which run of seglets, how much of each is dead, and how old it is.
 //!
 //! ```text
 //!   free ──take──► head ──close──► closed ──cleaner──► cleaning ──► closed, or, all dead: limbo ──► free
@@ -62,8 +62,8 @@ struct Descriptor {
     used: AtomicU32,
     /// How often its objects were copied by the cleaner, set when it is closed.
     generation: AtomicU32,
-    /// When its objects were written, on average, by the log's clock; set when it is closed.
-    born: AtomicU64,
+    /// When it was closed, by the log's clock.
+    closed: AtomicU64,
 }
 
 /// All segments of a store.
@@ -86,7 +86,7 @@ impl Segments {
             seglets: AtomicU32::new(0),
             used: AtomicU32::new(0),
             generation: AtomicU32::new(0),
-            born: AtomicU64::new(0),
+            closed: AtomicU64::new(0),
         };
         Segments {
             descriptors: (0..count).map(descriptor).collect(),
@@ -166,11 +166,11 @@ impl Segments {
     }
 
     /// Ends appending: `used` bytes were appended, which lie in the first `seglets`; the others are free.
-    pub(crate) fn close(&self, id: SegmentId, used: u32, seglets: u32, born: u64, generation: u32) {
+    pub(crate) fn close(&self, id: SegmentId, used: u32, seglets: u32, now: u64, generation: u32) {
         let descriptor = self.descriptor(id);
         let run = self.run(id);
         descriptor.seglets.store(seglets, Ordering::Relaxed);
-        descriptor.born.store(born, Ordering::Relaxed);
+        descriptor.closed.store(now, Ordering::Relaxed);
         descriptor.generation.store(generation, Ordering::Relaxed);
         descriptor.used.store(used, Ordering::Release);
         self.set_state(id, State::Closed);
@@ -202,9 +202,9 @@ impl Segments {
         self.descriptor(id).used.load(Ordering::Acquire)
     }
 
-    /// When its objects were written, on average; of a closed one.
-    pub(crate) fn born(&self, id: SegmentId) -> u64 {
-        self.descriptor(id).born.load(Ordering::Relaxed)
+    /// When it was closed, by the log's clock.
+    pub(crate) fn closed_at(&self, id: SegmentId) -> u64 {
+        self.descriptor(id).closed.load(Ordering::Relaxed)
     }
 
     /// How often its objects were copied; of a closed one.
@@ -222,6 +222,13 @@ impl Segments {
         let run = self.run(id);
         self.set_state(id, State::Free);
         self.make_free(run);
+    }
+
+    /// Ends a segment whose seglets stay withdrawn, as bits, until its window is restored.
+    pub(crate) fn end_withdrawn(&self, id: SegmentId) -> u32 {
+        let run = self.run(id);
+        self.set_state(id, State::Free);
+        (u32::MAX >> (u32::BITS - (run.end - run.start))) << (run.start % self.window_seglets)
     }
 
     /// Takes what is free of a window off the free seglets, so that nobody else does; returned as bits.
@@ -279,7 +286,7 @@ mod tests {
         segments.bury(id.0 + 2, 40);
         segments.bury(id.0, 60);
         assert_eq!((segments.used(id), segments.dead(id)), (100, 100));
-        assert_eq!((segments.born(id), segments.generation(id)), (7, 1));
+        assert_eq!((segments.closed_at(id), segments.generation(id)), (7, 1));
         segments.free(id);
         assert_eq!(segments.take(claim(0)), Some(id));
         assert_eq!((segments.used(id), segments.dead(id), segments.state(id)), (0, 0, State::Head));

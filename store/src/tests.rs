@@ -3,6 +3,7 @@
 //! Random tests print their seed and take it from `SPLINTER_SEED`; `SPLINTER_FULL=1` makes them long.
 
 mod concurrency;
+mod damage;
 mod enumerate;
 mod expiry;
 mod full_store;
@@ -11,6 +12,7 @@ mod ordered;
 mod quota;
 mod retirement;
 mod shrinking;
+mod soak;
 mod speed;
 mod utilization;
 mod versions;

@@ -132,7 +132,7 @@ impl Store {
             self.log.uncopy(head, entry.bytes);
             return Outcome::Dead;
         }
-        head.note_origin(entry.bytes as u64, source.born, source.generation);
+        head.note_origin(source.generation);
         self.log.bury(entry.location, entry.bytes as u32);
         Outcome::Moved
     }

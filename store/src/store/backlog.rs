@@ -85,7 +85,6 @@ pub(crate) struct Source {
     pub(crate) again: bool,
     pub(crate) next: usize,
     pub(crate) end: usize,
-    pub(crate) born: u64,
     pub(crate) generation: u32,
     /// Bytes that lived when it was begun.
     pub(crate) live_bytes: usize,

@@ -134,6 +134,50 @@ fn overwrite_at_80_percent(seed: u64, writes: usize, skewed: bool) {
 
 #[test]
 #[cfg_attr(miri, ignore = "too long for Miri")]
+fn who_pays_after_each_batch_is_not_told_to_come_again() {
+    let store = store(8 << 20, 32 << 10, 1);
+    let (core, table) = (store.core(0), store.table(1));
+    let mut random = fastrand::Rng::with_seed(seed("who_pays_after_each_batch"));
+    let put = |key: u32| {
+        core.pin().put(&table, hash(&key.to_le_bytes()), &key.to_le_bytes(), &VALUE, Condition::Always)
+    };
+    for key in 0..44_000 {
+        put(key).expect("75 % fits");
+        core.step();
+    }
+    for _ in 0..budget(6_000) {
+        for _ in 0..16 {
+            put(random.u32(0..44_000)).expect("cleaning keeps up with who pays for it");
+        }
+        core.step();
+    }
+    assert!(store.statistics().cleaner.copied_bytes > 0);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long for Miri")]
+fn a_large_object_finds_room_where_small_ones_have_left_pieces() {
+    let store = store(2 << 20, 64 << 10, 1);
+    let (core, table) = (store.core(0), store.table(1));
+    let count = fill(&core, &table);
+    // One in four goes, so that pieces are free everywhere, and no more than pieces.
+    for number in (0..count).step_by(4) {
+        let key = number.to_le_bytes();
+        core.pin().delete(&table, hash(&key), &key, Condition::Always).expect("deletes need no memory");
+    }
+    settle(&core);
+    for number in 0..4_u64 {
+        let (key, value) = ([number as u8; 9], vec![number as u8; 60_000]);
+        put_patiently(&core, &table, &key, &value).expect("a quarter of the memory is free");
+        assert_eq!(get(&core, &table, &key).map(|found| found.1), Some(value));
+    }
+    for number in (0..count).filter(|number| number % 4 != 0) {
+        assert_eq!(get(&core, &table, &number.to_le_bytes()).expect("the others stay").1, VALUE);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long for Miri")]
 fn overwriting_at_80_percent_goes_on() {
     overwrite_at_80_percent(seed("overwriting_at_80_percent_goes_on"), budget(300_000), false);
 }

@@ -1,0 +1,146 @@
+//! The hand-over of an object from writer to cleaner under loom: every interleaving of two threads.
+//!
+//! Run: `RUSTFLAGS="--cfg loom" cargo test --release -p store loom`
+
+use std::sync::Arc;
+
+use crate::epoch::{EpochPin, Epochs, LocalEpoch};
+use crate::index::generation::Purpose;
+use crate::index::{Index, Location};
+use crate::segment::{Claim, SegmentId, Segments, State};
+use crate::sync::AtomicU64;
+
+const HASH: u64 = 0x1111_2222_3333_4444;
+/// Bytes of the object, at whichever place it is.
+const BYTES: u32 = 8;
+/// Where the object lies that the cleaner meets, where its copy goes, and where a writer puts a new one.
+const OLD: usize = 8;
+const COPY: usize = 16;
+const NEW: usize = 24;
+
+struct Bed {
+    index: Index,
+    segments: Segments,
+    epochs: Arc<Epochs>,
+}
+
+impl Bed {
+    /// Three windows of one seglet: the first is closed and holds one object, which nothing leads to yet.
+    fn new() -> Arc<Bed> {
+        let index = Index::new(1, Arc::new(AtomicU64::new(0))).expect("memory for one bucket");
+        let segments = Segments::new(3, 1);
+        for _ in 0..3 {
+            segments.take(Claim { least: 1, most: 1, keep: 0, windows_kept: 0 }).expect("three are free");
+        }
+        segments.close(SegmentId(0), BYTES, 1, 0, 0);
+        Arc::new(Bed { index, segments, epochs: Arc::new(Epochs::new(2)) })
+    }
+
+    fn local(&self, core: usize) -> LocalEpoch {
+        LocalEpoch::new(Arc::clone(&self.epochs), core)
+    }
+
+    fn find(&self, pin: &EpochPin<'_>) -> Option<usize> {
+        self.index.find(pin, HASH, |location| Some(location.offset()))
+    }
+
+    fn publish(&self, pin: &EpochPin<'_>, offset: usize) {
+        let mut bucket = self.index.lock(pin, HASH).expect("the index is there");
+        bucket.insert(HASH, Location::from_offset(offset), Purpose::Insert).expect("there is room");
+    }
+
+    /// As a writer does: what was there is replaced, then buried where it was.
+    fn overwrite(&self, pin: &EpochPin<'_>) {
+        let mut bucket = self.index.lock(pin, HASH).expect("the index is there");
+        let (place, before) = bucket.find(HASH, |location| Some(location.offset())).expect("it is there");
+        bucket.replace(place, HASH, Location::from_offset(NEW));
+        drop(bucket);
+        self.segments.bury(u32::from(before == COPY), BYTES);
+    }
+
+    /// As the cleaner does: moved if something still leads there. Returns whether the segment is all dead.
+    fn clean(&self, pin: &EpochPin<'_>) -> bool {
+        let is_old = |location: Location| (location.offset() == OLD).then_some(());
+        if self.index.find(pin, HASH, is_old).is_some() {
+            let mut bucket = self.index.lock(pin, HASH).expect("the index is there");
+            if let Some((place, ())) = bucket.find(HASH, is_old) {
+                bucket.replace(place, HASH, Location::from_offset(COPY));
+                drop(bucket);
+                self.segments.bury(0, BYTES);
+            }
+        }
+        let source = SegmentId(0);
+        let all_dead = self.segments.dead(source) == self.segments.used(source);
+        if all_dead {
+            self.segments.set_state(source, State::Limbo);
+            assert_ne!(self.find(pin), Some(OLD), "nothing leads to what is freed");
+        }
+        all_dead
+    }
+}
+
+fn explore(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+#[test]
+fn loom_an_object_that_is_moved_and_overwritten_is_buried_once() {
+    explore(|| {
+        let bed = Bed::new();
+        bed.publish(&bed.local(0).pin(), OLD);
+        let writer = {
+            let bed = Arc::clone(&bed);
+            loom::thread::spawn(move || bed.overwrite(&bed.local(1).pin()))
+        };
+        let local = bed.local(0);
+        let freed = bed.clean(&local.pin());
+        writer.join().expect("the writer does not panic");
+        assert_eq!(bed.find(&local.pin()), Some(NEW), "the writer's object stays");
+        assert_eq!(bed.segments.dead(SegmentId(0)), BYTES, "once, whoever it was");
+        assert!(freed || bed.clean(&local.pin()), "what is dead is freed in the end");
+    });
+}
+
+#[test]
+fn loom_an_object_that_is_not_published_yet_keeps_its_segment() {
+    explore(|| {
+        let bed = Bed::new();
+        let writer = {
+            let bed = Arc::clone(&bed);
+            loom::thread::spawn(move || bed.publish(&bed.local(1).pin(), OLD))
+        };
+        let local = bed.local(0);
+        let pin = local.pin();
+        let freed = bed.clean(&pin);
+        let found = bed.find(&pin);
+        assert!(!freed || found == Some(COPY), "freed only when it was moved");
+        drop(pin);
+        writer.join().expect("the writer does not panic");
+        assert!(freed || bed.clean(&local.pin()), "a second walk moves what was published");
+        assert_eq!(bed.find(&local.pin()), Some(COPY));
+    });
+}
+
+#[test]
+fn loom_two_heads_never_own_one_seglet() {
+    explore(|| {
+        let segments = Arc::new(Segments::new(3, 2));
+        let claim = Claim { least: 1, most: 2, keep: 0, windows_kept: 1 };
+        let work = move |segments: &Segments| {
+            let taken = segments.take(claim)?;
+            let run = segments.run(taken);
+            segments.close(taken, BYTES, 1, 0, 0);
+            segments.free(taken);
+            Some(run)
+        };
+        let other = {
+            let segments = Arc::clone(&segments);
+            loom::thread::spawn(move || work(&segments))
+        };
+        assert!(work(&segments).is_some(), "there is enough for two");
+        assert!(other.join().expect("the other does not panic").is_some());
+        assert_eq!(segments.free_count(), 6);
+    });
+}

@@ -1,0 +1,93 @@
+//! Bytes that change under the store: what was damaged is noticed when it would be copied, and nobody is given it.
+
+use std::sync::Arc;
+
+use crate::tests::{budget, get, put_patiently, seed, settle, store};
+use crate::{Core, Store, Table, hash};
+
+const OBJECTS: u64 = 2000;
+
+/// A store with some objects, of which one has a byte changed at this place of it.
+struct Damaged {
+    store: Arc<Store>,
+    core: Core,
+    table: Arc<Table>,
+    victim: [u8; 8],
+    victim_bytes: u64,
+}
+
+fn value_of(number: u64) -> Vec<u8> {
+    vec![number as u8; 60 + (number % 50) as usize]
+}
+
+fn damaged(at: usize) -> Damaged {
+    let store = store(1 << 20, 16 << 10, 1);
+    let (core, table) = (store.core(0), store.table(1));
+    for number in 0..OBJECTS {
+        put_patiently(&core, &table, &number.to_le_bytes(), &value_of(number)).expect("there is memory");
+    }
+    let victim = 700_u64.to_le_bytes();
+    let victim_bytes = {
+        let pinned = core.pin();
+        let location = table.index.find(&pinned.pin, hash(&victim), |location| {
+            pinned.object_of(location, &victim).map(|_| location)
+        });
+        let bytes = pinned.get(&table, hash(&victim), &victim).expect("it was put").log_bytes();
+        store.log.damage(location.expect("it was put"), at, 0x40);
+        bytes as u64
+    };
+    Damaged { store, core, table, victim, victim_bytes }
+}
+
+impl Damaged {
+    /// Overwrites the others until the cleaner has been everywhere, and checks all of them.
+    fn clean_all(&self) {
+        let mut random = fastrand::Rng::with_seed(seed("clean_all"));
+        for _ in 0..budget(60_000) {
+            let number = random.u64(0..OBJECTS);
+            if number.to_le_bytes() != self.victim {
+                let stored = put_patiently(&self.core, &self.table, &number.to_le_bytes(), &value_of(number));
+                stored.expect("there is memory");
+            }
+            self.core.step();
+        }
+        settle(&self.core);
+        for number in (0..OBJECTS).filter(|number| number.to_le_bytes() != self.victim) {
+            let found = get(&self.core, &self.table, &number.to_le_bytes()).expect("the others stay");
+            assert_eq!(found.1, value_of(number));
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long for Miri")]
+fn an_object_whose_value_was_damaged_is_counted_and_not_found_any_more() {
+    let damaged = damaged(40);
+    let bytes = damaged.table.bytes();
+    damaged.clean_all();
+    let pinned = damaged.core.pin();
+    assert!(pinned.get(&damaged.table, hash(&damaged.victim), &damaged.victim).is_none());
+    assert_eq!(damaged.store.statistics().cleaner.damaged_objects, 1);
+    assert_eq!(damaged.store.statistics().cleaner.damaged_segments, 0);
+    assert_eq!((damaged.table.objects(), damaged.table.bytes()), (OBJECTS - 1, bytes - damaged.victim_bytes));
+    let again = put_patiently(&damaged.core, &damaged.table, &damaged.victim, b"new");
+    assert_eq!(again, Ok(2), "versions grow over it");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long for Miri")]
+fn a_damaged_key_keeps_its_segment_and_holds_up_nobody() {
+    let damaged = damaged(22);
+    damaged.clean_all();
+    let pinned = damaged.core.pin();
+    assert!(pinned.get(&damaged.table, hash(&damaged.victim), &damaged.victim).is_none());
+    assert_eq!(damaged.store.statistics().cleaner.damaged_segments, 1);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long for Miri")]
+fn damaged_lengths_keep_their_segment_and_hold_up_nobody() {
+    let damaged = damaged(17);
+    damaged.clean_all();
+    assert_eq!(damaged.store.statistics().cleaner.damaged_segments, 1);
+}
