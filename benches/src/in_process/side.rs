@@ -143,7 +143,7 @@ impl Side for Splinter {
     fn worker(&self, core: usize) -> Box<dyn Worker + '_> {
         let core = self.store.core(core);
         match self.kind {
-            Kind::Objects => Box::new(ObjectWorker { core, table: &self.table, batch: Vec::new() }),
+            Kind::Objects => Box::new(ObjectWorker::new(core, &self.table)),
             Kind::Counters => Box::new(CounterWorker { core, table: &self.table, hashes: Vec::new() }),
         }
     }
@@ -164,13 +164,42 @@ pub fn touch_all(store: &Store) -> Result<(), String> {
 
 /// As a server's worker: a pin for the batch, buckets ahead, objects ahead, then the requests, then a step of
 /// background work.
-struct ObjectWorker<'a> {
+pub struct ObjectWorker<'a> {
     core: Core,
     table: &'a Table,
     batch: Vec<(u64, Key)>,
 }
 
-impl ObjectWorker<'_> {
+impl<'a> ObjectWorker<'a> {
+    /// A worker of that core.
+    pub fn new(core: Core, table: &'a Table) -> Self {
+        Self { core, table, batch: Vec::new() }
+    }
+
+    /// As [`Worker::write`], where there may not be memory for all.
+    pub fn try_write(&mut self, numbers: &[u64]) -> Result<(), WriteError> {
+        let (core, table) = (&self.core, self.table);
+        let pinned = core.pin();
+        Self::begin(&mut self.batch, &pinned, table, numbers);
+        self.batch.iter().for_each(|(hash, _)| pinned.prefetch_replaced(table, *hash, KEY_BYTES));
+        let mut refused = Vec::new();
+        for (&number, (hash, key)) in numbers.iter().zip(&self.batch) {
+            match pinned.put(table, *hash, key, &value_of(number), Condition::Always) {
+                Err(WriteError::Retry { .. }) => refused.push(number),
+                put => drop(put?),
+            }
+        }
+        drop(pinned);
+        core.step();
+        for number in refused {
+            let key = key_of(number);
+            until_there_is_memory(core, || {
+                core.pin().put(table, store::hash(&key), &key, &value_of(number), Condition::Always)
+            })?;
+        }
+        Ok(())
+    }
+
     /// Keys and hashes of a batch; then asks for the buckets.
     fn begin(batch: &mut Vec<(u64, Key)>, pinned: &Pinned<'_>, table: &Table, numbers: &[u64]) {
         batch.clear();
@@ -197,25 +226,7 @@ impl Worker for ObjectWorker<'_> {
     }
 
     fn write(&mut self, numbers: &[u64]) {
-        let (core, table) = (&self.core, self.table);
-        let pinned = core.pin();
-        Self::begin(&mut self.batch, &pinned, table, numbers);
-        self.batch.iter().for_each(|(hash, _)| pinned.prefetch_replaced(table, *hash, KEY_BYTES));
-        let mut refused = Vec::new();
-        for (&number, (hash, key)) in numbers.iter().zip(&self.batch) {
-            match pinned.put(table, *hash, key, &value_of(number), Condition::Always) {
-                Err(WriteError::Retry { .. }) => refused.push(number),
-                put => drop(put.expect("there is memory for every object")),
-            }
-        }
-        drop(pinned);
-        core.step();
-        for number in refused {
-            let key = key_of(number);
-            late(core, || {
-                core.pin().put(table, store::hash(&key), &key, &value_of(number), Condition::Always)
-            });
-        }
+        self.try_write(numbers).expect("there is memory for all");
     }
 
     fn settle(&mut self) {

@@ -6,10 +6,10 @@
 //! everywhere, then measured. Keys are drawn uniformly and by Zipf's law with 0.99.
 
 use serde::Serialize;
-use store::{Condition, Config, Store};
+use store::{Config, Store};
 
 use crate::in_process::settings::StoreSettings;
-use crate::in_process::side::{OBJECT_LOG_BYTES, key_of, touch_all, until_there_is_memory, value_of};
+use crate::in_process::side::{OBJECT_LOG_BYTES, ObjectWorker, touch_all};
 use crate::machine;
 use crate::plot::series::{self, Axes, Series};
 use crate::popularity::Popularity;
@@ -32,6 +32,9 @@ const INDEX_BYTES: u64 = 17;
 
 /// Keys that are drawn before, and then used in a circle.
 const DRAWN: usize = 1 << 22;
+
+/// Writes that are handed over together.
+const BATCH: usize = 32;
 
 /// Writes between two looks at the clock.
 const WRITES_PER_LOOK: usize = 1024;
@@ -91,17 +94,21 @@ fn measure(
     let store = Store::new(config).map_err(|error| error.to_string())?;
     touch_all(&store)?;
     let (core, table) = (store.core(0), store.table(1));
-    let put = |number: u64| {
-        let (key, value) = (key_of(number), value_of(number));
-        let hash = store::hash(&key);
-        until_there_is_memory(&core, || core.pin().put(&table, hash, &key, &value, Condition::Always))
+    let mut worker = ObjectWorker::new(core, &table);
+    let mut batch = [0; BATCH];
+    // As many writes or a few more, of the numbers that come next; false where the store is full.
+    let mut write = |count: usize, next: &mut dyn FnMut() -> u64| {
+        (0..count.div_ceil(BATCH)).all(|_| {
+            batch.iter_mut().for_each(|number| *number = next());
+            worker.try_write(&batch).is_ok()
+        })
     };
-    if (0..objects).any(|number| put(number).is_err()) {
-        return Ok(None);
-    }
-    let mut circle = numbers.iter().cycle().map(|&number| u64::from(number));
-    let mut write = |count: usize| circle.by_ref().take(count).all(|number| put(number).is_ok());
-    if !write((WARMUP * memory_bytes as f64 / OBJECT_LOG_BYTES as f64) as usize) {
+    let mut in_order = 0..;
+    let mut circle = numbers.iter().cycle();
+    let mut drawn = || u64::from(*circle.next().expect("a circle has no end"));
+    let warmup = (WARMUP * memory_bytes as f64 / OBJECT_LOG_BYTES as f64) as usize;
+    let filled = write(objects as usize, &mut || in_order.next().map_or(0, |number: u64| number % objects));
+    if !filled || !write(warmup, &mut drawn) {
         return Ok(None);
     }
     let copied = || store.statistics().bytes_relocated;
@@ -109,7 +116,7 @@ fn measure(
     // At least a fifth of the memory: the cleaner works in bursts.
     let least = memory_bytes / OBJECT_LOG_BYTES / 5;
     let elapsed_ns = loop {
-        if !write(WRITES_PER_LOOK) {
+        if !write(WRITES_PER_LOOK, &mut drawn) {
             return Ok(None);
         }
         written += WRITES_PER_LOOK;
