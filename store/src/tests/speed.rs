@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::{Condition, Config, Core, Store, Table, WriteError, hash};
+use crate::{Condition, Config, Core, Cursor, PageLimits, Store, Table, WriteError, hash};
 
 const OBJECTS: u64 = 1_000_000;
 const BATCH: usize = 32;
@@ -158,4 +158,74 @@ fn speed_memory_per_object() {
         }
     }
     println!("worst from 0.9 to 1.3 million objects: {:.1} B at {}", worst.1, worst.0);
+}
+
+/// Nanoseconds that this thread has had a core, so that others on the machine do not count.
+fn on_core_ns() -> u64 {
+    let times = std::fs::read_to_string("/proc/thread-self/schedstat").expect("/proc is there");
+    times.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("schedstat has numbers")
+}
+
+fn report_on_core(what: &str, count: u64, since_ns: u64) {
+    let ns = (on_core_ns() - since_ns) as f64 / count as f64;
+    println!("{what}: {ns:.1} ns on the core, {:.2} M/s", 1e3 / ns);
+}
+
+/// Steps until there is nothing left to do; prints their number, their mean and the slowest of them.
+fn settle_timed(what: &str, core: &Core, count: u64) {
+    let (since_ns, mut steps, mut slowest) = (on_core_ns(), 0, std::time::Duration::ZERO);
+    loop {
+        let step = Instant::now();
+        let worked = core.step();
+        slowest = slowest.max(step.elapsed());
+        if !worked {
+            break;
+        }
+        steps += 1;
+    }
+    report_on_core(what, count, since_ns);
+    println!("  ({steps} steps, the slowest {:.1} us)", slowest.as_secs_f64() * 1e6);
+}
+
+#[test]
+#[ignore = "prints figures; for a release build on a quiet machine"]
+fn speed_of_whole_tables() {
+    let store = big_store();
+    let (core, table) = (store.core(0), store.table(1));
+    put_batches(&core, &table, 0..OBJECTS);
+    let since_ns = on_core_ns();
+    let (mut from, mut met) = (Cursor::START, 0);
+    loop {
+        let (pinned, mut page) = (core.pin(), [None; 512]);
+        let limits = PageLimits { objects: 512, bytes: 64 << 10, keys_only: false };
+        let answer = pinned.enumerate(&table, from, limits, &mut page).expect("the table is there");
+        met += black_box(answer.count) as u64;
+        let Some(next) = answer.next else { break };
+        from = next;
+    }
+    assert_eq!(met, OBJECTS);
+    report_on_core("enumerate, each held against its checksum", OBJECTS, since_ns);
+    let since_ns = on_core_ns();
+    let mut from = Cursor::START;
+    while let Some(next) = core.pin().verify(&table, from, |_| panic!("corrupted")).expect("it is there").next
+    {
+        from = next;
+    }
+    report_on_core("verify", OBJECTS, since_ns);
+    table.retire();
+    settle_timed("drop the table", &core, OBJECTS);
+
+    let table = store.table(2);
+    let since_ns = on_core_ns();
+    for number in 0..OBJECTS {
+        let key = key_of(number);
+        let put = core.pin().put_until(&table, hash(&key), &key, &[7; 100], 1_000, Condition::Always);
+        put.expect("there is memory");
+        core.step();
+    }
+    report_on_core("put with an expiry, one by one", OBJECTS, since_ns);
+    while core.step() {}
+    store.advance_clock(20_000);
+    settle_timed("remove what has expired", &core, OBJECTS);
+    assert_eq!(table.objects(), 0);
 }
