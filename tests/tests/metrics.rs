@@ -80,6 +80,12 @@ fn metrics_and_stats_agree_on_what_a_tenant_did() {
         assert!(counters["gets"].as_u64() >= Some(gets), "{counters}");
         assert_eq!(counters["tables"], 1);
     }
+    // The store's are the server's: whoever looks in vain hears why.
+    let mut command = as_tenant(&server, &ann);
+    let output = command.args(["stats", "store"]).output().expect("the command runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("`store`") && said.contains("administrator"), "{said}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `splinter ping | stats`: is the server there, and what does it count.
 
-use super::failure::Failure;
+use super::failure::{Failure, Kind};
 use super::output::{Answer, columns, thousands};
 use super::settings::Settings;
 use serde_json::{Map, Value, json};
@@ -34,6 +34,15 @@ pub fn stats(settings: &Settings, filter: Option<&str>) -> Result<Answer, Failur
         None => settings.connect_admin()?.statistics()?,
     };
     statistics.retain(|statistic| filter.is_none_or(|filter| statistic.name.contains(filter)));
+    if let Some(filter) = filter
+        && statistics.is_empty()
+    {
+        let failure = Failure::new(Kind::Missing, format!("no counter's name contains `{filter}`"));
+        return Err(failure.next(match settings.is_admin() && settings.given_tenant().is_none() {
+            true => "list them with `splinter stats`",
+            false => "list them with `splinter stats`; those of the server are for the administrator, who names no tenant",
+        }));
+    }
     let mut rows = vec![vec!["counter".to_owned(), "value".to_owned()]];
     let mut values = Map::new();
     for statistic in statistics {
