@@ -184,3 +184,105 @@ fn the_command_and_the_extension_scan_as_the_client_does() {
     let plain = client.table_open("plain").unwrap();
     assert_eq!(refusal(client.invoke("scan.count", plain, b"", b"")), Status::NotOrdered);
 }
+
+/// `ZRANGEBYLEX` over a connection of its own; the bytes of an answer.
+struct Redis {
+    process: std::process::Child,
+    stream: std::net::TcpStream,
+    answer: Vec<u8>,
+}
+
+impl Redis {
+    /// A Redis on a port that was free just now; `None` where there is none on this machine.
+    fn start() -> Option<Redis> {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = free.local_addr().expect("bound").port();
+        drop(free);
+        let mut command = Command::new("redis-server");
+        command.args(["--save", "", "--appendonly", "no", "--port", &port.to_string()]);
+        let process = command.stdout(std::process::Stdio::null()).spawn().ok()?;
+        let began = std::time::Instant::now();
+        loop {
+            match std::net::TcpStream::connect(("127.0.0.1", port)) {
+                Ok(stream) => {
+                    stream.set_nodelay(true).expect("a TCP stream");
+                    return Some(Redis { process, stream, answer: vec![0; 1 << 20] });
+                }
+                Err(error) => assert!(began.elapsed().as_secs() < 60, "Redis does not come up: {error}"),
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Sends one command and reads until its answer has ended in `lines` lines.
+    fn ask(&mut self, words: &[&[u8]], lines: usize) -> usize {
+        use std::io::{Read, Write};
+        let mut request = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            request
+                .extend(format!("${}\r\n", word.len()).bytes().chain(word.iter().copied()).chain(*b"\r\n"));
+        }
+        self.stream.write_all(&request).expect("Redis reads");
+        let mut bytes = 0;
+        while self.answer[..bytes].iter().filter(|&&byte| byte == b'\n').count() < lines {
+            bytes += self.stream.read(&mut self.answer[bytes..]).expect("Redis answers");
+        }
+        bytes
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// `cargo test --release -p tests --test scan figures -- --ignored --nocapture`, on a quiet machine.
+#[test]
+#[ignore = "prints figures"]
+fn figures_of_scans_of_100_objects_beside_redis() {
+    const OBJECTS: u32 = 200_000;
+    const SCANS: u32 = 2_000;
+    let server = Server::start();
+    let acme = server.tenant("acme");
+    let mut client = server.client(&acme);
+    let table = client.table_create_ordered("t").unwrap();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../ext/scan");
+    assert!(run(&server, &acme, &["ext", "install", folder]).status.success());
+    let mut redis = Redis::start();
+    let keys: Vec<_> = (0..OBJECTS).map(|number| format!("user{number:026}").into_bytes()).collect();
+    for chunk in keys.chunks(500) {
+        let objects: Vec<(&[u8], &[u8])> = chunk.iter().map(|key| (&key[..], &[b'v'; 100][..])).collect();
+        assert!(client.multi_put(table, &objects).unwrap().iter().all(Result::is_ok));
+        if let Some(redis) = &mut redis {
+            let members: Vec<_> = chunk.iter().map(|key| [key, &[b'v'; 100][..]].concat()).collect();
+            let mut words: Vec<&[u8]> = vec![b"ZADD", b"z"];
+            members.iter().for_each(|member| words.extend([b"0", &member[..]]));
+            redis.ask(&words, 1);
+        }
+    }
+    // The first 28 letters of a key: 100 keys begin so.
+    let prefix = |number: u32| &keys[(number.wrapping_mul(2_654_435_761) % OBJECTS) as usize][..28];
+    let timed = |what: &str, work: &mut dyn FnMut(u32)| {
+        let began = std::time::Instant::now();
+        (0..SCANS).for_each(work);
+        println!("{what}: {:.1} us", began.elapsed().as_secs_f64() * 1e6 / f64::from(SCANS));
+    };
+    for _ in 0..3 {
+        timed("client, scan of 100 objects", &mut |number| {
+            let range = KeyRange { prefix: prefix(number), ..KeyRange::default() };
+            assert_eq!(client.scan(table, range, 100).unwrap().len(), 100);
+        });
+        timed("extension, sums of 100 objects", &mut |number| {
+            let counted = client.invoke("scan.count", table, prefix(number), b"").unwrap();
+            assert_eq!(counted[..8], 100_u64.to_le_bytes());
+        });
+        if let Some(redis) = &mut redis {
+            timed("Redis, ZRANGEBYLEX of 100 members", &mut |number| {
+                let (from, to) = ([b"[", prefix(number)].concat(), [b"(", prefix(number), b"\xff"].concat());
+                assert!(redis.ask(&[b"ZRANGEBYLEX", b"z", &from, &to], 201) > 13_000);
+            });
+        }
+    }
+}

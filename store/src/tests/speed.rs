@@ -229,3 +229,48 @@ fn speed_of_whole_tables() {
     settle_timed("remove what has expired", &core, OBJECTS);
     assert_eq!(table.objects(), 0);
 }
+
+/// Scans of 100 objects from random places, either way, in ordered tables; and what the tree costs an insert.
+#[test]
+#[ignore = "prints figures"]
+fn speed_of_scans() {
+    const SCANS: u64 = 20_000;
+    let store = big_store();
+    let quota = std::sync::Arc::new(crate::Quota::new(store.config.cores, u64::MAX));
+    let (core, table) = (store.core(0), store.table_of_kind(1, crate::TableKind::Ordered, &quota));
+    let key_of = |number: u64| format!("user{number:026}").into_bytes();
+    let mut numbers: Vec<u64> = (0..OBJECTS).collect();
+    fastrand::Rng::with_seed(2).shuffle(&mut numbers);
+    let since_ns = on_core_ns();
+    for number in &numbers {
+        let key = key_of(*number);
+        core.pin().put(&table, hash(&key), &key, &[7; 100], Condition::Always).expect("there is memory");
+        core.step();
+    }
+    report_on_core("insert in random order, one at a time", OBJECTS, since_ns);
+    let tree_bytes = quota.bytes() - table.bytes();
+    println!("  (the tree takes {:.1} B a key of 30 B)", tree_bytes as f64 / OBJECTS as f64);
+    let mut random = fastrand::Rng::with_seed(3);
+    for reverse in [false, true] {
+        let froms: Vec<_> = (0..SCANS).map(|_| key_of(random.u64(200..OBJECTS - 200))).collect();
+        let (mut met, mut sum) = (0, 0);
+        let since_ns = on_core_ns();
+        for from in &froms {
+            let pinned = core.pin();
+            let bounds = if reverse { (&[][..], Some(&from[..])) } else { (&from[..], None) };
+            let range =
+                crate::KeyRange { from: bounds.0, to: bounds.1, reverse, ..crate::KeyRange::default() };
+            let mut left = 100;
+            let scanned = pinned.scan(&table, range, left, |_, _, object| {
+                sum += object.map_or(0, |object| u64::from(object.value()[50]) + object.version());
+                (met, left) = (met + 1, left - 1);
+                if left > 0 { std::ops::ControlFlow::Continue(()) } else { std::ops::ControlFlow::Break(()) }
+            });
+            scanned.expect("the table is ordered");
+        }
+        black_box(sum);
+        assert_eq!(met, SCANS * 100);
+        let way = if reverse { "backward" } else { "forward" };
+        report_on_core(&format!("scan of 100 objects, {way}"), SCANS, since_ns);
+    }
+}
