@@ -77,7 +77,10 @@ impl Pinned<'_> {
     /// Moves a few buckets of a table whose index grows or shrinks.
     pub(crate) fn grow(&self, table: &Table, buckets: u64) -> Growth {
         let store = &self.core.store;
-        let hash_of = |location| crate::hash(store.log.object(location, &self.pin).key());
+        let hash_of = |location| {
+            let object = store.log.object_within(location, &self.pin);
+            object.map_or(0, |object| crate::hash(object.key()))
+        };
         let prefetch = |location| store.log.prefetch_key(location, GROWTH_KEY_BYTES);
         table.index.grow(&self.pin, buckets, &store.reclaimer, hash_of, prefetch)
     }

@@ -221,7 +221,9 @@ fn move_bucket(
         *target = Some(LockedBucket::new(next, at, control));
     }
     let mut room = [0; OVERLAP_MAX];
-    let target_of = |hash: u64| (next.position(hash) - overlap.start) as usize;
+    // A key that was damaged has a hash of anywhere: its entry stays near, for who walks through all.
+    let target_of =
+        |hash: u64| (next.position(hash).clamp(overlap.start, overlap.end - 1) - overlap.start) as usize;
     source.locations(|_, location| room[target_of(hash_of(location))] += 1);
     for (target, &count) in targets.iter_mut().zip(&room) {
         if let Some(target) = target

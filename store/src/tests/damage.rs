@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::tests::{budget, get, put_patiently, seed, settle, store};
-use crate::{Core, Store, Table, hash};
+use crate::{Condition, Core, Store, Table, hash};
 
 const OBJECTS: u64 = 2000;
 
@@ -90,4 +90,27 @@ fn damaged_lengths_keep_their_segment_and_hold_up_nobody() {
     let damaged = damaged(17);
     damaged.clean_all();
     assert_eq!(damaged.store.statistics().cleaner.damaged_segments, 1);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long for Miri")]
+fn an_index_grows_and_shrinks_over_an_object_whose_key_or_lengths_were_damaged() {
+    for at in [17, 19, 22] {
+        let Damaged { core, table, victim, .. } = damaged(at);
+        let others = || (0..OBJECTS + 3000).map(u64::to_le_bytes).filter(|key| *key != victim);
+        for key in others() {
+            put_patiently(&core, &table, &key, b"more").expect("there is memory");
+        }
+        settle(&core);
+        for key in others() {
+            assert_eq!(get(&core, &table, &key).expect("it is there").1, b"more", "byte {at}");
+        }
+        for key in others().skip(50) {
+            core.pin().delete(&table, hash(&key), &key, Condition::Always).expect("it is there");
+        }
+        settle(&core);
+        for key in others().take(50) {
+            assert!(get(&core, &table, &key).is_some(), "byte {at}");
+        }
+    }
 }
