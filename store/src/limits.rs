@@ -7,6 +7,9 @@
 pub const KEY_BYTES_MAX: usize = 65_535;
 /// Longest value in bytes: its length is stored in 21 bits.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Bytes of an object whose lengths were damaged, at most: so many stand behind the log, never written, so that whoever
+/// looks at one reads nothing else.
+pub const LENGTHS_BYTES_MAX: usize = (1 << 16) + (1 << 21) + 64;
 /// Largest version: it is stored in 54 bits (57 years of ten million writes a second to one key).
 pub const VERSION_MAX: u64 = (1 << 54) - 1;
 /// Reads plus writes of one commit: bounds how long its buckets stay locked.

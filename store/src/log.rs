@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64 as AtomicWord, Ordering::Relaxed};
 
 use crate::epoch::EpochPin;
 use crate::index::Location;
-use crate::limits::{SEGLET_BYTES_MIN, SEGLETS_PER_WINDOW_MAX};
+use crate::limits::{LENGTHS_BYTES_MAX, SEGLET_BYTES_MIN, SEGLETS_PER_WINDOW_MAX};
 use crate::log::head::Head;
 use crate::memory::{Mapping, prefetch};
 use crate::object::{
@@ -79,7 +79,7 @@ impl Log {
     pub(crate) fn new(window_bytes: usize, count: u32, huge_pages: bool) -> io::Result<Log> {
         assert!(window_bytes.is_power_of_two());
         let bytes = window_bytes * count as usize;
-        let mapping = Mapping::new(bytes, if huge_pages { bytes } else { 0 })?;
+        let mapping = Mapping::new(bytes + LENGTHS_BYTES_MAX, if huge_pages { bytes } else { 0 })?;
         let seglet_bytes = (window_bytes / SEGLETS_PER_WINDOW_MAX as usize).max(SEGLET_BYTES_MIN);
         Ok(Log {
             mapping,
@@ -277,7 +277,7 @@ impl Log {
     pub(crate) fn object<'p>(&self, location: Location, _pin: &'p EpochPin<'_>) -> Object<'p> {
         let at = self.pointer(location.offset());
         // SAFETY: the index holds locations of sealed objects only; they are not written again, and their segment is
-        // not reused before the pin ends. The lengths were written by `seal`.
+        // not reused before the pin ends. The lengths were written by `seal`; damaged ones end behind the log.
         unsafe {
             let header = &*at.cast::<[u8; OBJECT_HEADER_BYTES]>();
             let word = u64::from_le(at.add(8).cast::<u64>().read());

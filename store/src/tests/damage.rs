@@ -114,3 +114,24 @@ fn an_index_grows_and_shrinks_over_an_object_whose_key_or_lengths_were_damaged()
         }
     }
 }
+
+#[test]
+fn lengths_that_were_damaged_lead_to_no_memory_but_the_logs() {
+    let store = store(1 << 20, 16 << 10, 1);
+    let (core, table) = (store.core(0), store.table(1));
+    // Somebody's object is in the last window, in whatever order they are taken.
+    for number in 0..OBJECTS {
+        put_patiently(&core, &table, &number.to_le_bytes(), &[7; 300]).expect("there is memory");
+    }
+    let pinned = core.pin();
+    let location_of = |number: u64| {
+        let key = number.to_le_bytes();
+        table.index.find(&pinned.pin, hash(&key), |at| pinned.object_of(at, &key).map(|_| at))
+    };
+    let last = (0..OBJECTS).filter_map(|number| Some((location_of(number)?, number)));
+    let (location, number) = last.max_by_key(|(location, _)| location.offset()).expect("some are there");
+    store.log.damage(location, 15, 0xf8);
+    let object =
+        pinned.get(&table, hash(&number.to_le_bytes()), &number.to_le_bytes()).expect("its key is whole");
+    assert!(object.value().len() > 1 << 20 && !object.verify(), "all of it can be read");
+}
