@@ -7,7 +7,7 @@
 //! [`change`]s to their [`catalog`]; what tenants let each other do is a [`grant`]. Workers
 //! know of each other by [`neighbours`], help out at each other's [`ports`]
 //! and share invocations ([`sharing`]); tenants' [`homes`] move when the load stays lopsided. [`populate`] backs memory ahead of
-//! its use, [`exposition`] shows metrics over HTTP. [`boot`] puts the parts together.
+//! its use, [`damage`] tells of memory that fails, [`exposition`] shows metrics over HTTP. [`boot`] puts the parts together.
 
 pub mod administration;
 pub mod administrator;
@@ -18,6 +18,7 @@ pub mod change;
 pub mod connection;
 pub mod control;
 pub mod crowd;
+pub mod damage;
 pub mod dispatch;
 pub mod ended;
 pub mod exposition;

@@ -191,6 +191,13 @@ impl Store {
         self.log.keep_for_writers(self.index_bytes.load(Ordering::Relaxed))
     }
 
+    /// Objects that the cleaner has taken out of the index, and segments that it has set aside, since bytes were not what
+    /// had been written. Cost: three loads.
+    pub fn damaged(&self) -> (u64, u64) {
+        let CleanerStatistics { damaged_objects, damaged_segments, .. } = self.cleaning.counted();
+        (damaged_objects, damaged_segments)
+    }
+
     /// The store's figures at about this moment. Cost: a look at each segment and table.
     pub fn statistics(&self) -> Statistics {
         let (mut objects, mut object_bytes, mut index_slots, mut tables) = (0_u64, 0_u64, 0, 0);

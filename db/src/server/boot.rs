@@ -30,6 +30,7 @@ use super::administrator;
 use super::change::Change;
 use super::connection;
 use super::control::Control;
+use super::damage::Damage;
 use super::exposition;
 use super::homes::Homes;
 use super::listening::{self, Reception};
@@ -182,12 +183,13 @@ impl Server {
     fn start_control(&mut self) -> Result<(), BootError> {
         let (control, stopping) = (Arc::clone(&self.control), Arc::clone(&self.stopping));
         let sweeping = thread::Builder::new().name("housekeeping".to_owned()).spawn(move || {
-            let mut homes = Homes::default();
+            let (mut homes, mut damage) = (Homes::default(), Damage::default());
             while !stopping.load(Ordering::Relaxed) {
                 thread::park_timeout(Duration::from_millis(HOUSEKEEPING_MS));
                 control.balance(&mut homes);
                 control.tidy();
                 administration::watch_canaries(&control);
+                damage.look(&control.store);
             }
         });
         self.control_threads.push(sweeping.map_err(no_thread)?);

@@ -1,0 +1,43 @@
+//! Memory that lost what was written to it: told in the log when the cleaner has met it, once.
+//!
+//! The cleaner checks each object that it copies against its checksum. What it found it only counts, since it runs on
+//! workers; housekeeping looks at the counters and tells the operator, whose memory it is that fails.
+
+use store::Store;
+
+/// How much was told.
+#[derive(Debug, Default)]
+pub struct Damage {
+    told: (u64, u64),
+}
+
+impl Damage {
+    /// Tells what was found since the last look.
+    pub fn look(&mut self, store: &Store) {
+        if let Some((objects, segments)) = self.news(store.damaged()) {
+            tracing::error!(
+                objects,
+                segments,
+                "bytes have changed in memory: the objects are gone, the segments set aside; `splinter table verify` \
+                 checks the others"
+            );
+        }
+    }
+
+    fn news(&mut self, found: (u64, u64)) -> Option<(u64, u64)> {
+        let told = std::mem::replace(&mut self.told, found);
+        (found != told).then(|| (found.0 - told.0, found.1 - told.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Damage;
+
+    #[test]
+    fn what_was_told_is_not_told_again() {
+        let mut damage = Damage::default();
+        let news = [(0, 0), (2, 0), (2, 0), (3, 1)].map(|found| damage.news(found));
+        assert_eq!(news, [None, Some((2, 0)), None, Some((1, 1))]);
+    }
+}
