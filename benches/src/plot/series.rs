@@ -9,7 +9,7 @@ use plotters::prelude::{SVGBackend, SeriesLabelPosition};
 use plotters::series::LineSeries;
 use plotters::style::{BLACK, Color, RGBColor, WHITE};
 
-use crate::plot::{COLOURS, Drawn, FONT, SIZE, failed};
+use crate::plot::{COLOURS, Drawn, FONT, SIZE, failed, legend};
 
 /// What stands around a figure.
 pub struct Axes<'a> {
@@ -90,13 +90,7 @@ fn draw_lines<'a>(area: &Area<'a>, axes: &Axes<'_>, series: &[Series]) -> Drawn<
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
         chart.draw_series(series.points.iter().map(|&point| Circle::new(point, 3, colour.filled())))?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerLeft)
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.3))
-        .label_font((FONT, 14))
-        .draw()
+    legend(&mut chart, SeriesLabelPosition::LowerLeft)
 }
 
 fn draw_groups<'a>(area: &Area<'a>, axes: &Axes<'_>, names: &[&str], groups: &[Group]) -> Drawn<'a> {
@@ -138,13 +132,7 @@ fn draw_groups<'a>(area: &Area<'a>, axes: &Axes<'_>, names: &[&str], groups: &[G
             .label(*name)
             .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 20, y + 5)], fill));
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.3))
-        .label_font((FONT, 14))
-        .draw()
+    legend(&mut chart, SeriesLabelPosition::UpperLeft)
 }
 
 #[cfg(test)]

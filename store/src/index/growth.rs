@@ -10,6 +10,7 @@
 //! says by closure what the hash of a location is (it reads the key).
 
 use crate::epoch::EpochPin;
+use crate::index::bucket::{BUCKET_BYTES, SLOTS, location_of};
 use crate::index::generation::{Generation, Purpose};
 use crate::index::locked::LockedBucket;
 use crate::index::{Index, Location};
@@ -22,7 +23,7 @@ use crate::reclaim::{Garbage, Reclaimer, Retired};
 use crate::sync::Ordering;
 
 /// Buckets whose memory is given back together.
-const BUCKETS_PER_GIVE_BACK: u64 = (HUGE_PAGE_BYTES / crate::index::bucket::BUCKET_BYTES) as u64;
+const BUCKETS_PER_GIVE_BACK: u64 = (HUGE_PAGE_BYTES / BUCKET_BYTES) as u64;
 /// Buckets of the next generation that the hashes of one bucket can fall into: most where it grows.
 const OVERLAP_MAX: usize = GROWTH_FACTOR_MAX as usize + 2;
 
@@ -130,12 +131,7 @@ impl Index {
                 self.finish_generation(current, reclaimer);
                 return Growth::Idle;
             }
-            if position + GROWTH_BUCKETS_AHEAD < current.buckets() {
-                let ahead = current.bucket(position + GROWTH_BUCKETS_AHEAD);
-                for slot in 0..crate::index::bucket::SLOTS {
-                    crate::index::bucket::location_of(ahead.slot(slot)).map(&mut prefetch_location);
-                }
-            }
+            prefetch_bucket(current, position + GROWTH_BUCKETS_AHEAD, &mut prefetch_location);
             if !move_bucket(current, next, position, &mut hash_of) {
                 return Growth::Busy;
             }
@@ -163,12 +159,7 @@ impl Index {
                 self.finish_generation(current, reclaimer);
                 return self.current(pin).is_none();
             }
-            if position + DISMANTLED_AHEAD < current.buckets() {
-                let ahead = current.bucket(position + DISMANTLED_AHEAD);
-                for slot in 0..crate::index::bucket::SLOTS {
-                    crate::index::bucket::location_of(ahead.slot(slot)).map(&mut prefetch_location);
-                }
-            }
+            prefetch_bucket(current, position + DISMANTLED_AHEAD, &mut prefetch_location);
             let control = current.bucket(position).lock().expect("only the mover marks buckets moved");
             let locked = LockedBucket::new(current, position, control);
             locked.locations(|_, location| visit(location));
@@ -200,6 +191,16 @@ impl Index {
         self.set_charge(charged);
         if let Some(left) = left {
             reclaimer.retire(Garbage::Boxed(Box::new(left)));
+        }
+    }
+}
+
+/// Asks for what a bucket's own slots lead to, if there is such a bucket.
+fn prefetch_bucket(generation: &Generation, position: u64, prefetch_location: &mut impl FnMut(Location)) {
+    if position < generation.buckets() {
+        let bucket = generation.bucket(position);
+        for slot in 0..SLOTS {
+            location_of(bucket.slot(slot)).map(&mut *prefetch_location);
         }
     }
 }
