@@ -37,9 +37,11 @@ pub fn run() -> ExitCode {
     let options = Options::parse();
     let output = options.global.output;
     match answer(options) {
-        Ok(answer) => {
+        Ok(mut answer) => {
             answer.print(output);
-            ExitCode::SUCCESS
+            let Some(failure) = answer.take_failure() else { return ExitCode::SUCCESS };
+            failure.print(output);
+            failure.exit_code()
         }
         Err(failure) => {
             failure.print(output);
@@ -53,11 +55,9 @@ fn answer(options: Options) -> Result<Answer, Failure> {
     match options.command {
         Command::Tenant(command) => tenant::run(&settings, command),
         Command::Table(command) => table::run(&settings, command),
-        Command::Get { table, key } => object::get(&settings, &table, &key),
-        Command::Put { table, key, value, condition, ttl } => {
-            object::put(&settings, &table, (&key, &value), &condition, ttl)
-        }
-        Command::Delete { table, key, if_version } => object::delete(&settings, &table, &key, if_version),
+        Command::Get(options) => object::get(&settings, &options),
+        Command::Put(options) => object::put(&settings, &options),
+        Command::Delete(options) => object::delete(&settings, &options),
         Command::Scan(options) => scan::run(&settings, &options),
         Command::Increment { table, key, delta, float: None } => {
             object::increment(&settings, &table, &key, delta)

@@ -61,6 +61,11 @@ impl Failure {
         self
     }
 
+    /// Says what had happened before, in front of what went wrong.
+    pub fn after(self, before: impl fmt::Display) -> Failure {
+        Failure { what: format!("{before}: {}", self.what), ..self }
+    }
+
     /// Says by which status programs know it.
     pub fn known_as(self, status: Status) -> Failure {
         Failure { status: Some(status), ..self }

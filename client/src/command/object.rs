@@ -1,15 +1,21 @@
-//! `splinter get | put | delete | increment`: single objects.
+//! `splinter get | put | delete | increment`: single objects here, many in `many`.
 
+mod lines;
+mod many;
+
+use self::many::Work;
 use super::bytes::{Bytes, to_hex};
 use super::failure::{Failure, Kind};
-use super::options::{TimeToLive, WriteCondition};
+use super::options::{DeleteOptions, GetOptions, PutOptions, WriteCondition};
 use super::output::Answer;
 use super::settings::Settings;
 use client::{Client, Condition, Status};
 use serde_json::{Value, json};
 
-/// Reads an object.
-pub fn get(settings: &Settings, table: &str, key: &Bytes) -> Result<Answer, Failure> {
+/// Reads objects.
+pub fn get(settings: &Settings, options: &GetOptions) -> Result<Answer, Failure> {
+    let table = options.table.as_str();
+    let [key] = &options.keys[..] else { return many::get(settings, table, &options.keys) };
     let key = key.read()?;
     let (mut client, id) = open(settings, table)?;
     let Some(object) = client.get(id, &key)? else {
@@ -21,40 +27,45 @@ pub fn get(settings: &Settings, table: &str, key: &Bytes) -> Result<Answer, Fail
     Ok(Answer::bytes(&object.value, json))
 }
 
-/// Writes an object.
-pub fn put(
-    settings: &Settings,
-    table: &str,
-    (key, value): (&Bytes, &Bytes),
-    condition: &WriteCondition,
-    ttl: Option<TimeToLive>,
-) -> Result<Answer, Failure> {
-    let (key, value) = (key.read()?, value.read()?);
-    let condition = match (condition.if_version, condition.if_absent, condition.if_present) {
+/// Writes objects.
+pub fn put(settings: &Settings, options: &PutOptions) -> Result<Answer, Failure> {
+    let (table, condition) = (options.table.as_str(), condition_of(&options.condition));
+    let ttl_ms = options.ttl.map(|ttl| ttl.0);
+    let (key, value) = match (&options.from, &options.key, &options.value) {
+        (None, Some(key), Some(value)) => (key.read()?, value.read()?),
+        (from, ..) => {
+            let from = (from.as_deref().unwrap_or("-"), options.format);
+            return many::with_lines(settings, table, from, Work::Put { condition, ttl_ms });
+        }
+    };
+    let (mut client, id) = open(settings, table)?;
+    let version = match ttl_ms {
+        None => client.put_if(id, &key, &value, condition)?,
+        Some(ttl_ms) => client.put_for(id, &key, &value, ttl_ms, condition)?,
+    };
+    Ok(Answer::new(format!("version {version}"), json!({ "version": version, "ttl_ms": ttl_ms })))
+}
+
+fn condition_of(condition: &WriteCondition) -> Condition {
+    match (condition.if_version, condition.if_absent, condition.if_present) {
         (Some(version), ..) => Condition::Version(version),
         (None, true, _) => Condition::Absent,
         (None, _, true) => Condition::Present,
         _ => Condition::Always,
-    };
-    let (mut client, id) = open(settings, table)?;
-    let version = match ttl {
-        None => client.put_if(id, &key, &value, condition)?,
-        Some(TimeToLive(ttl_ms)) => client.put_for(id, &key, &value, ttl_ms, condition)?,
-    };
-    let json = json!({ "version": version, "ttl_ms": ttl.map(|ttl| ttl.0) });
-    Ok(Answer::new(format!("version {version}"), json))
+    }
 }
 
-/// Deletes an object.
-pub fn delete(
-    settings: &Settings,
-    table: &str,
-    key: &Bytes,
-    if_version: Option<u64>,
-) -> Result<Answer, Failure> {
-    let key = key.read()?;
+/// Deletes objects.
+pub fn delete(settings: &Settings, options: &DeleteOptions) -> Result<Answer, Failure> {
+    let table = options.table.as_str();
+    let condition = options.if_version.map_or(Condition::Always, Condition::Version);
+    let work = Work::Delete { condition };
+    let key = match (&options.from, &options.keys[..]) {
+        (Some(from), _) => return many::with_lines(settings, table, (from, options.format), work),
+        (None, [key]) => key.read()?,
+        (None, keys) => return many::with_keys(settings, table, keys, work),
+    };
     let (mut client, id) = open(settings, table)?;
-    let condition = if_version.map_or(Condition::Always, Condition::Version);
     let version = client.delete_if(id, &key, condition)?;
     Ok(Answer::new(format!("deleted, version {version}"), json!({ "version": version })))
 }

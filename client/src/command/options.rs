@@ -6,6 +6,7 @@
 mod extension;
 mod grant;
 mod limits;
+mod object;
 mod scan;
 mod session;
 mod table;
@@ -15,6 +16,7 @@ mod trace;
 pub use extension::{ExtensionCommand, LogLevel};
 pub use grant::{GrantCommand, RevokeCommand};
 pub use limits::{Setting, UNITS, UNLIMITED};
+pub use object::{DeleteOptions, GetOptions, LineFormat, PutOptions, WriteCondition};
 pub use scan::ScanOptions;
 pub use session::SessionCommand;
 pub use table::TableCommand;
@@ -85,38 +87,12 @@ pub enum Command {
     /// Create, list, drop, measure, enumerate and verify tables.
     #[command(subcommand)]
     Table(TableCommand),
-    /// Read an object.
-    Get {
-        /// Name of the table, or OWNER/TABLE of one that is granted.
-        table: String,
-        /// Key: text, 0xHEX or @FILE.
-        key: Bytes,
-    },
-    /// Write an object.
-    Put {
-        /// Name of the table, or OWNER/TABLE of one that is granted.
-        table: String,
-        /// Key: text, 0xHEX or @FILE.
-        key: Bytes,
-        /// Value: text, 0xHEX or @FILE.
-        #[arg(allow_negative_numbers = true)]
-        value: Bytes,
-        #[command(flatten)]
-        condition: WriteCondition,
-        /// How long it is there: a number with ms, s, m, h or d behind it. It stays when left out.
-        #[arg(long, value_name = "TIME")]
-        ttl: Option<TimeToLive>,
-    },
-    /// Delete an object.
-    Delete {
-        /// Name of the table, or OWNER/TABLE of one that is granted.
-        table: String,
-        /// Key: text, 0xHEX or @FILE.
-        key: Bytes,
-        /// Only when the object has exactly this version.
-        #[arg(long, value_name = "VERSION")]
-        if_version: Option<u64>,
-    },
+    /// Read an object, or several.
+    Get(GetOptions),
+    /// Write an object, or those of a file.
+    Put(PutOptions),
+    /// Delete an object, or several.
+    Delete(DeleteOptions),
     /// Read the objects of an ordered table in the order of their keys.
     Scan(ScanOptions),
     /// Add to the number (8 bytes, little-endian) that an object holds. It expires when it would have.
@@ -185,21 +161,6 @@ pub enum Command {
         #[arg(long)]
         follow: bool,
     },
-}
-
-/// When a put applies.
-#[derive(Args, Clone, Debug)]
-#[group(multiple = false)]
-pub struct WriteCondition {
-    /// Only when the object has exactly this version.
-    #[arg(long, value_name = "VERSION")]
-    pub if_version: Option<u64>,
-    /// Only when there is no such object.
-    #[arg(long)]
-    pub if_absent: bool,
-    /// Only when there is such an object.
-    #[arg(long)]
-    pub if_present: bool,
 }
 
 /// Tenants.
@@ -317,9 +278,28 @@ mod tests {
         let put = ["splinter", "put", "table", "key", "value"];
         let with =
             |more: &[&str]| Options::try_parse_from(put.iter().chain(more)).map(|options| options.command);
-        assert!(matches!(with(&["--if-version", "3"]), Ok(Command::Put { .. })));
+        assert!(matches!(with(&["--if-version", "3"]), Ok(Command::Put(_))));
         assert!(Options::try_parse_from(["splinter", "put", "table", "key", "-5"]).is_ok());
         assert!(with(&["--if-absent", "--if-version", "3"]).is_err());
+    }
+
+    #[test]
+    fn objects_are_named_on_the_line_or_by_a_file() {
+        let parses =
+            |line: &str| Options::try_parse_from(["splinter"].into_iter().chain(line.split(' '))).is_ok();
+        assert!(parses("get t a") && parses("get t a b c") && parses("delete t a b"));
+        assert!(parses("put t --from - --format json") && parses("delete t --from keys"));
+        for wrong in [
+            "get t",
+            "put t",
+            "put t a",
+            "put t a b --from -",
+            "put t a b --format json",
+            "delete t",
+            "delete t a --from -",
+        ] {
+            assert!(!parses(wrong), "{wrong}");
+        }
     }
 
     #[test]

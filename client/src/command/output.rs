@@ -1,6 +1,7 @@
 //! Answers on the screen: text for people, one JSON value for programs.
 
 use super::bytes::shown;
+use super::failure::Failure;
 use super::options::Output;
 use serde_json::Value;
 use std::io::{IsTerminal, Write};
@@ -10,6 +11,7 @@ use std::io::{IsTerminal, Write};
 pub struct Answer {
     text: Vec<u8>,
     json: Value,
+    failure: Option<Failure>,
 }
 
 impl Answer {
@@ -19,15 +21,25 @@ impl Answer {
         if !text.is_empty() && !text.ends_with(b"\n") {
             text.push(b'\n');
         }
-        Answer { text, json }
+        Answer { text, json, failure: None }
     }
 
     /// Bytes: as they are for a file or a program, as it can show them for a terminal.
     pub fn bytes(bytes: &[u8], json: Value) -> Answer {
         match std::io::stdout().is_terminal() {
             true => Answer::new(shown(bytes) + "\n", json),
-            false => Answer { text: bytes.to_vec(), json },
+            false => Answer { text: bytes.to_vec(), json, failure: None },
         }
+    }
+
+    /// The same of a command of which a part failed.
+    pub fn but(self, failure: Failure) -> Answer {
+        Answer { failure: Some(failure), ..self }
+    }
+
+    /// What failed, if a part did.
+    pub fn take_failure(&mut self) -> Option<Failure> {
+        self.failure.take()
     }
 
     /// Writes it. A reader that has gone away (`| head`) is no failure.

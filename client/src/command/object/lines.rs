@@ -1,0 +1,156 @@
+//! Objects in a file, one a line: `KEY<tab>VALUE`, or a JSON object.
+//!
+//! A line is data: `@` has no meaning in it, so that no line can name a file. Lines are read as they are needed; one
+//! that is longer than an object may be ends the reading.
+
+use std::io::{BufRead, BufReader, Read};
+
+use serde_json::Value;
+
+use crate::command::bytes::from_hex;
+use crate::command::failure::{Failure, Kind};
+use crate::command::options::LineFormat;
+
+/// A line has key and value, each byte in two hex digits, in JSON also as text with escapes of up to six letters.
+const LINE_BYTES_MAX: u64 = 16 << 20;
+
+/// An object as it stands in a line; a line for a deletion has the key alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LineObject {
+    pub key: Vec<u8>,
+    pub value: Option<Vec<u8>>,
+    pub ttl_ms: Option<u64>,
+}
+
+/// The objects of a file.
+pub struct Lines {
+    input: Box<dyn BufRead>,
+    name: String,
+    format: LineFormat,
+    /// Of the line that was read last, from 1.
+    pub number: u64,
+}
+
+impl Lines {
+    /// Those of the file at `path`; of standard input where it is `-`.
+    pub fn open(path: &str, format: LineFormat) -> Result<Lines, Failure> {
+        let (input, name): (Box<dyn BufRead>, _) = match path {
+            "-" => (Box::new(BufReader::new(std::io::stdin())), "standard input".to_owned()),
+            path => {
+                let file = std::fs::File::open(path)
+                    .map_err(|error| Failure::new(Kind::Local, format!("cannot read {path}: {error}")))?;
+                (Box::new(BufReader::new(file)), path.to_owned())
+            }
+        };
+        Ok(Lines { input, name, format, number: 0 })
+    }
+
+    /// The next object; `None` at the end. Empty lines are passed over.
+    pub fn read(&mut self) -> Result<Option<LineObject>, Failure> {
+        loop {
+            let mut line = Vec::new();
+            let read = (&mut self.input).take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+            read.map_err(|error| Failure::new(Kind::Local, format!("cannot read {}: {error}", self.name)))?;
+            if line.is_empty() {
+                return Ok(None);
+            }
+            self.number += 1;
+            if line.len() as u64 == LINE_BYTES_MAX {
+                return Err(self.wrong("it is longer than an object may be"));
+            }
+            while line.last().is_some_and(|last| matches!(last, b'\n' | b'\r')) {
+                line.pop();
+            }
+            if line.is_empty() {
+                continue;
+            }
+            let object = match self.format {
+                LineFormat::Tab => of_tab(&line),
+                LineFormat::Json => of_json(&line),
+            };
+            return object.map(Some).map_err(|what| self.wrong(what));
+        }
+    }
+
+    fn wrong(&self, what: &str) -> Failure {
+        Failure::new(Kind::Local, format!("line {} of {}: {what}", self.number, self.name))
+            .next("a line is KEY, tab, VALUE, or with --format json {\"key\": .., \"value\": ..}")
+    }
+}
+
+fn of_tab(line: &[u8]) -> Result<LineObject, &'static str> {
+    let at = line.iter().position(|&byte| byte == b'\t');
+    let (key, value) = at.map_or((line, None), |at| (&line[..at], Some(&line[at + 1..])));
+    Ok(LineObject { key: of_field(key)?, value: value.map(of_field).transpose()?, ttl_ms: None })
+}
+
+fn of_field(field: &[u8]) -> Result<Vec<u8>, &'static str> {
+    match field.strip_prefix(b"0x") {
+        Some(digits) => {
+            str::from_utf8(digits).ok().and_then(from_hex).ok_or("what follows 0x is not pairs of hex digits")
+        }
+        None => Ok(field.to_vec()),
+    }
+}
+
+fn of_json(line: &[u8]) -> Result<LineObject, &'static str> {
+    let value: Value = serde_json::from_slice(line).map_err(|_| "it is no JSON")?;
+    let key = of_value(&value["key"]).ok_or("it has no key that is a text or has hex")?;
+    let ttl_ms = match &value["ttl_ms"] {
+        Value::Null => None,
+        ttl_ms => Some(ttl_ms.as_u64().ok_or("its ttl_ms is no number of milliseconds")?),
+    };
+    let value = match &value["value"] {
+        Value::Null => None,
+        value => Some(of_value(value).ok_or("its value is no text and has no hex")?),
+    };
+    Ok(LineObject { key, value, ttl_ms })
+}
+
+/// A text, or `{"hex": ..}`.
+fn of_value(value: &Value) -> Option<Vec<u8>> {
+    match value {
+        Value::String(text) => Some(text.clone().into_bytes()),
+        value => value["hex"].as_str().and_then(from_hex),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LineFormat, LineObject, Lines, of_json, of_tab};
+
+    fn object(key: &[u8], value: Option<&[u8]>) -> Result<LineObject, &'static str> {
+        Ok(LineObject { key: key.to_vec(), value: value.map(<[u8]>::to_vec), ttl_ms: None })
+    }
+
+    #[test]
+    fn a_line_is_key_and_value_as_text_or_hex() {
+        assert_eq!(of_tab(b"a\tb\tc"), object(b"a", Some(b"b\tc")));
+        assert_eq!(of_tab(b"0x00ff\t0x"), object(&[0, 255], Some(b"")));
+        assert_eq!(of_tab(b"@/etc/hostname"), object(b"@/etc/hostname", None));
+        assert_eq!(of_tab(b"\xff\t"), object(b"\xff", Some(b"")));
+        assert!(of_tab(b"0xf\tb").is_err() && of_tab(b"a\t0xzz").is_err());
+    }
+
+    #[test]
+    fn a_line_of_json_is_what_the_command_prints() {
+        let printed = br#"{"key":{"bytes":2,"text":null,"hex":"00ff"},"version":3,"value":{"hex":"61"}}"#;
+        assert_eq!(of_json(printed), object(&[0, 255], Some(b"a")));
+        assert_eq!(of_json(br#"{"key":"k"}"#), object(b"k", None));
+        assert_eq!(of_json(br#"{"key":"k","value":"v","ttl_ms":7}"#).unwrap().ttl_ms, Some(7));
+        for wrong in [&b"{"[..], b"[]", b"{}", br#"{"key":1}"#, br#"{"key":"k","value":7}"#] {
+            assert!(of_json(wrong).is_err(), "{}", String::from_utf8_lossy(wrong));
+        }
+        assert!(of_json(br#"{"key":"k","value":"v","ttl_ms":-1}"#).is_err());
+    }
+
+    #[test]
+    fn a_line_that_is_wrong_is_named_by_its_number() {
+        let text = &b"a\tb\r\n\n\nc\t0x1\n"[..];
+        let mut lines =
+            Lines { input: Box::new(text), name: "file".to_owned(), format: LineFormat::Tab, number: 0 };
+        assert_eq!(lines.read().unwrap(), object(b"a", Some(b"b")).ok());
+        assert!(lines.read().unwrap_err().to_string().contains("line 4 of file"));
+        assert_eq!(lines.read().unwrap(), None);
+    }
+}

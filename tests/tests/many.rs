@@ -1,0 +1,90 @@
+//! Many objects with one command: from a file, from the line, as texts, as JSON.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tests::server::{Server, Tenant, binary};
+
+/// Runs the command as a tenant, with something to read.
+fn run(server: &Server, tenant: &Tenant, line: &str, input: &str) -> Output {
+    let mut command = Command::new(binary("splinter"));
+    command.env_clear().env("HOME", server.directory()).env("SPLINTER_ADDRESS", server.address().to_string());
+    command.env("SPLINTER_TENANT", &tenant.name).env("SPLINTER_SECRET", &tenant.secret);
+    command.args(line.split(' ')).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the command runs");
+    // Who refuses the line does not read.
+    let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
+    child.wait_with_output().expect("the command ends")
+}
+
+fn said(bytes: &[u8]) -> &str {
+    str::from_utf8(bytes).expect("text")
+}
+
+#[test]
+fn what_a_command_prints_another_one_writes() {
+    let server = Server::start();
+    let (mut client, table) = server.tenant_with_table("other");
+    client.put(table, b"kept", b"apart").unwrap();
+    let acme = server.tenant("acme");
+    let splinter = |line: &str, input: &str| run(&server, &acme, line, input);
+    let done = |line: &str, input: &str| {
+        let output = splinter(line, input);
+        assert!(output.status.success(), "{line}: {}", said(&output.stderr));
+        said(&output.stdout).to_owned()
+    };
+    done("table create from --ordered", "");
+    done("table create to", "");
+    let lines: String = (0..3_000).map(|number| format!("key{number:04}\tvalue {number}\n")).collect();
+    let text = lines + "0x00ff\t0x0180\nempty\t\n\nkey0007\tthe last line counts\n";
+    assert_eq!(done("put from --from -", &text), "3,003 written, 0 refused\n");
+    let printed: Value =
+        serde_json::from_str(&done("scan from --limit 10000 --output json", "")).expect("JSON");
+    let objects = printed["objects"].as_array().expect("objects");
+    assert_eq!(objects.len(), 3_002);
+    let lines: String = objects.iter().map(|object| format!("{object}\n")).collect();
+    assert_eq!(done("put to --from - --format json --ttl 1h", &lines), "3,002 written, 0 refused\n");
+    let read = done("get to key0007 0x00ff empty --output json", "");
+    let read: Value = serde_json::from_str(&read).expect("JSON");
+    let hex = |index: usize| read["objects"][index]["value"]["hex"].as_str().expect("hex").to_owned();
+    assert_eq!((hex(1), hex(2)), ("0180".to_owned(), String::new()));
+    assert_eq!(read["objects"][0]["value"]["text"], "the last line counts");
+    let keys: String = (0..3_000).map(|number| format!("key{number:04}\n")).collect();
+    assert_eq!(done("delete to --from -", &keys), "3,000 deleted, 0 refused\n");
+    assert_eq!(done("delete to 0x00ff empty", ""), "2 deleted, 0 refused\n");
+    assert_eq!(client.get(table, b"kept").unwrap().expect("nobody touched it").value, b"apart");
+}
+
+#[test]
+fn what_is_refused_is_told_line_by_line_and_the_rest_is_done() {
+    let server = Server::start();
+    let acme = server.tenant("acme");
+    let splinter = |line: &str, input: &str| run(&server, &acme, line, input);
+    assert!(splinter("table create data", "").status.success());
+    assert!(splinter("put data there 1", "").status.success());
+    let output = splinter("put data --from - --if-absent --output json", "new\t1\nthere\t2\nnewer\t3\n");
+    assert_eq!(output.status.code(), Some(4));
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&answer["written"], &answer["refused"]), (&2.into(), &1.into()));
+    let refusal = &answer["refusals"][0];
+    assert_eq!((&refusal["line"], &refusal["status"]), (&2.into(), &"ConditionFailed".into()));
+    let failure: Value = serde_json::from_slice(&output.stderr).expect("JSON");
+    assert_eq!(failure["exit_code"], 4);
+    assert!(failure["error"].as_str().expect("words").starts_with("1 of 3 objects were refused"));
+    let output = splinter("get data new nothing there", "");
+    assert_eq!(output.status.code(), Some(3));
+    assert!(said(&output.stdout).contains("nothing        -  "), "{}", said(&output.stdout));
+    assert!(said(&output.stderr).contains("1 of the 3 objects"), "{}", said(&output.stderr));
+    let output = splinter("delete data new nothing", "");
+    assert_eq!(output.status.code(), Some(3));
+    assert!(said(&output.stdout).starts_with("1 deleted, 1 refused\n2: nothing: "));
+    // What is before a line that is wrong is written, and the message says how much that was.
+    let output = splinter("put data --from -", "a\t1\nb\t2\nc\t0x1\nd\t4\n");
+    assert_eq!(output.status.code(), Some(1));
+    let words = said(&output.stderr);
+    assert!(words.contains("2 done before it") && words.contains("line 3 of standard input"), "{words}");
+    assert!(splinter("get data a b", "").status.success());
+    assert_eq!(splinter("get data d", "").status.code(), Some(3));
+    assert_eq!(splinter("put data --from /no/such/file", "").status.code(), Some(1));
+}
