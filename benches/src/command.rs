@@ -10,6 +10,7 @@ use crate::fairness::FairnessSettings;
 use crate::in_process::settings::StoreSettings;
 use crate::neighbour::NeighbourSettings;
 use crate::options::{Access, DataSettings, RunSettings};
+use crate::scan::ScanSettings;
 use crate::workload::Workload;
 
 /// Generates load for a Splinter server and prints one line of JSON per run.
@@ -60,6 +61,8 @@ pub enum Command {
     Fairness(FairnessSettings),
     /// Measure the store in this process, without a server, beside maps of the Rust world.
     Store(StoreSettings),
+    /// Measure scans of an ordered table beside Redis; starts both servers.
+    Scan(ScanSettings),
 }
 
 #[cfg(test)]

@@ -92,13 +92,7 @@ pub fn run(fleet: &mut Fleet, generator: Generator, settings: &RunSettings) -> R
     if let Some(rate) = settings.rate {
         drive.open_loop(rate, settings.seed ^ 0x5ee5)?;
     }
-    let warmup_ns = (settings.warmup * 1e9) as u64;
-    let end_ns = warmup_ns + (settings.seconds * 1e9) as u64;
-    drive.until(warmup_ns)?;
-    drive.measure.clear();
-    let measured_from = drive.now_ns();
-    drive.until(end_ns)?;
-    let seconds = (drive.now_ns() - measured_from) as f64 / 1e9;
+    let seconds = drive.warm_up_and_measure(settings.warmup, settings.seconds)?;
     if settings.rate.is_some() {
         drive.drain()?;
     }
@@ -127,6 +121,16 @@ impl<'a, S: Source> Drive<'a, S> {
     pub fn open_loop(&mut self, rate: f64, seed: u64) -> Result<(), String> {
         self.arrivals = Some((Arrivals::new(rate, self.now_ns())?, Rng::with_seed(seed)));
         Ok(())
+    }
+
+    /// Runs for `warmup` seconds, forgets what was seen, and measures; returns the seconds that were measured.
+    pub fn warm_up_and_measure(&mut self, warmup: f64, seconds: f64) -> Result<f64, String> {
+        let warmup_ns = (warmup * 1e9) as u64;
+        self.until(warmup_ns)?;
+        self.measure.clear();
+        let measured_from = self.now_ns();
+        self.until(warmup_ns + (seconds * 1e9) as u64)?;
+        Ok((self.now_ns() - measured_from) as f64 / 1e9)
     }
 
     fn now_ns(&self) -> u64 {
@@ -243,6 +247,10 @@ pub fn verdict(completion: &Completion<'_>, expected: Expected) -> Option<&'stat
         }
         Expected::Objects(count) => reply::Objects::decode(body).is_ok_and(|mut objects| {
             objects.len() == count && objects.all(|object| object.status == Status::Ok)
+        }),
+        Expected::Ordered(first, count) => reply::Scanned::decode(body).is_ok_and(|objects| {
+            objects.len() == count
+                && objects.zip(first..).all(|(object, index)| index_of(object.value) == Some(index))
         }),
         Expected::Value(index) => index_of(body) == Some(index),
         Expected::Sum(sum) => index_of(body) == Some(sum),

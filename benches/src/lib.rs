@@ -8,7 +8,7 @@
 //!
 //! [`neighbour`], [`density`] and [`fairness`] are about several tenants at once: an [`operator`] makes them, they
 //! invoke [`spin`], and [`report`] and [`plot`] show what came out. [`in_process`] measures the store alone, without
-//! a server, beside maps of the Rust world.
+//! a server, beside maps of the Rust world; [`scan`] ordered tables beside Redis.
 
 pub mod arrival;
 pub mod command;
@@ -30,5 +30,6 @@ pub mod options;
 pub mod plot;
 pub mod popularity;
 pub mod report;
+pub mod scan;
 pub mod spin;
 pub mod workload;

@@ -18,6 +18,7 @@ use benches::machine::{self, Machine};
 use benches::measure::{Figures, Line};
 use benches::neighbour;
 use benches::options::{Access, DataSettings, RunSettings};
+use benches::scan;
 use benches::workload::{Generator, Target, Workload};
 use clap::Parser;
 use serde::Serialize;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Density(settings) => density::run(&settings),
         Command::Fairness(settings) => fairness::run(&settings),
         Command::Store(settings) => in_process::run(&settings),
+        Command::Scan(settings) => scan::run(&settings),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

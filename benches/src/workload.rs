@@ -75,6 +75,8 @@ pub enum Expected {
     Object(u64),
     /// Several objects.
     Objects(usize),
+    /// So many objects of an ordered table, whose values name this index and those behind it.
+    Ordered(u64, usize),
     /// An invocation's answer: a value that names this index.
     Value(u64),
     /// An invocation's answer: this sum.
