@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use net::Waker;
+use wire::limits::LISTING_IN_PARTS_BYTES;
 use wire::{
     AdminRequest, Completion, FrameError, FrameWriter, Group, OpenRequest, Opened, Request, Requester,
     RequesterConfig, SessionLimits, Status, SubmitError,
@@ -26,9 +27,6 @@ use crate::courier::{Courier, Job};
 use crate::kept::Kept;
 use crate::lane::{Door, Lane};
 use crate::{ClientConfig, Error, SessionStatistics};
-
-/// A page of an enumeration that may have more goes over the stream at once.
-const LISTING_BYTES: usize = 1_200;
 
 /// One session.
 pub(crate) struct Exchange {
@@ -99,10 +97,10 @@ impl Exchange {
             self.reopen(statistics, &mut |_| {})?;
         }
         if let Request::Enumerate { bytes_max, .. } | Request::Scan { bytes_max, .. } = request
-            && *bytes_max as usize > LISTING_BYTES
+            && *bytes_max as usize > LISTING_IN_PARTS_BYTES
             && request.check().is_ok()
         {
-            // Saves the server a page that fits no datagram.
+            // Saves the server a page that does not fit parts.
             let mut body = vec![0; request.body_bytes()];
             request.encode(&mut body);
             self.submit_to_stream(tag, request.opcode(), body, statistics)?;

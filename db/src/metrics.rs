@@ -133,6 +133,8 @@ counted! {
     Throttled = "throttled",
     /// Replies that did not fit a frame.
     UseStream = "use_stream",
+    /// Replies that went in parts, in several datagrams.
+    RepliesInParts = "replies_in_parts",
     /// Changes of the catalog that were applied.
     Changes = "changes",
     /// Tenants whose home moved away from the worker. Counted by the housekeeping thread alone.

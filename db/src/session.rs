@@ -14,6 +14,7 @@ pub use origin::{Answer, Origin, Route};
 pub use ring::{Claim, Ring};
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -40,6 +41,8 @@ pub struct Session {
     seen_ms: AtomicU64,
     streams: AtomicU32,
     closed: AtomicBool,
+    /// From where it was opened, over a stream: whoever is there has answered.
+    opener: Option<IpAddr>,
 }
 
 impl Session {
@@ -56,7 +59,22 @@ impl Session {
             seen_ms: AtomicU64::new(now_us / 1000),
             streams: AtomicU32::new(0),
             closed: AtomicBool::new(false),
+            opener: None,
         }
+    }
+
+    /// The same, opened over a stream from an address.
+    #[must_use]
+    pub fn opened_from(self, address: IpAddr) -> Self {
+        Self { opener: Some(address.to_canonical()), ..self }
+    }
+
+    /// Whether the address is the one that the session was opened from: an answer much longer than its request goes
+    /// nowhere else, since the address of a datagram can be forged.
+    #[inline]
+    #[must_use]
+    pub fn is_reached_at(&self, address: IpAddr) -> bool {
+        self.opener == Some(address) || self.opener == Some(address.to_canonical())
     }
 
     /// The worker that the client should send to: its tenant's home.
@@ -131,6 +149,18 @@ mod tests {
     use super::Session;
     use crate::tenant::TenantId;
     use crate::tenant::account::Account;
+
+    #[test]
+    fn a_session_is_reached_where_it_was_opened_and_nowhere_else() {
+        let session = || Session::new(7, 1, Arc::new(Account::new(TenantId(1))), 0);
+        let at = |text: &str| text.parse().expect("an address");
+        assert!(!session().is_reached_at(at("127.0.0.1")));
+        for opener in ["10.0.0.1", "::ffff:10.0.0.1"] {
+            let session = session().opened_from(at(opener));
+            assert!(session.is_reached_at(at("10.0.0.1")) && session.is_reached_at(at("::ffff:10.0.0.1")));
+            assert!(!session.is_reached_at(at("10.0.0.2")));
+        }
+    }
 
     #[test]
     fn a_session_with_a_stream_is_never_idle() {

@@ -76,6 +76,32 @@ fn scans_bring_what_is_in_a_range_in_order_and_either_way() {
 }
 
 #[test]
+fn answers_longer_than_a_datagram_come_in_several_and_need_no_stream() {
+    let server = Server::start();
+    let (mut client, _) = server.tenant_with_table("acme");
+    let table = client.table_create_ordered("ordered").expect("a fresh name");
+    let object = |number: u32| (format!("{number:030}").into_bytes(), vec![number as u8; 100]);
+    let objects: Vec<_> = (0..300).map(object).collect();
+    let puts: Vec<_> = objects.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+    assert!(client.multi_put(table, &puts).unwrap().iter().all(Result::is_ok));
+    client.put(table, b"wide", &[7; 20_000]).unwrap();
+    let streamed = client.session().statistics().stream_requests;
+    let range = KeyRange { from: &objects[50].0, ..KeyRange::default() };
+    assert_eq!(keys_and_values(client.scan(table, range, 100).unwrap()), objects[50..150]);
+    assert_eq!(client.scan(table, KeyRange::default(), 1_000).unwrap().len(), 301);
+    let keys: Vec<&[u8]> = objects.iter().map(|(key, _)| &key[..]).collect();
+    let found = client.multi_get(table, &keys[..200]).unwrap();
+    assert!(
+        found
+            .iter()
+            .zip(&objects)
+            .all(|(found, (_, value))| found.as_ref().is_some_and(|it| it.value == *value))
+    );
+    assert_eq!(client.get(table, b"wide").unwrap().unwrap().value, [7; 20_000]);
+    assert_eq!(client.session().statistics().stream_requests, streamed);
+}
+
+#[test]
 fn what_cannot_be_scanned_is_refused_with_a_reason() {
     let server = Server::start();
     let (mut client, plain) = server.tenant_with_table("acme");

@@ -16,6 +16,17 @@ pub const FRAME_HEADER_BYTES: usize = 16;
 pub const GROUP_HEADER_BYTES: usize = 24;
 /// Bytes of a message header.
 pub const MESSAGE_HEADER_BYTES: usize = 8;
+/// Flag of a request: its answer may come in parts.
+pub const TAKES_PARTS: u8 = 1;
+/// Flag of a reply: it is a part of one.
+pub const IS_PART: u8 = 1;
+/// Longest answer that comes in parts: what a socket buffer takes several of, and what is worth sending again as a whole
+/// where a frame gets lost.
+pub const REPLY_PARTS_BYTES_MAX: usize = 40 << 10;
+/// Most parts of an answer.
+pub const REPLY_PARTS_MAX: usize = 64;
+/// Bytes of a page of a listing that fits [`REPLY_PARTS_BYTES_MAX`], unless its last object is a large one.
+pub const LISTING_IN_PARTS_BYTES: usize = 24 << 10;
 /// Bytes of the header of a stream record.
 pub const RECORD_HEADER_BYTES: usize = 24;
 
@@ -68,6 +79,8 @@ pub const SECRET_BYTES_MAX: usize = 256;
 /// Most outstanding requests of a session. Far below 2^31, so the low half of a sequence finds the whole.
 pub const CREDITS_MAX: u16 = 32_768;
 
+const _: () = assert!(REPLY_PARTS_BYTES_MAX <= REPLY_PARTS_MAX * (FRAME_BYTES_MAX_V6 / 2));
+const _: () = assert!(LISTING_IN_PARTS_BYTES + 16 * ENUMERATE_OBJECTS_MAX <= REPLY_PARTS_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX_V6 < FRAME_BYTES_MAX && FRAME_BYTES_MAX < FRAME_BYTES_LIMIT);
 const _: () = assert!(FRAME_BYTES_LIMIT <= u16::MAX as usize);
 const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize);

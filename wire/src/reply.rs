@@ -18,13 +18,16 @@
 //! | `Throttled` | [`Throttled`] |
 //! | `ExtensionError` | [`ExtensionFailure`] |
 //!
+//! An answer that does not fit a frame comes as several messages, each a [`Part`] of it, where that was asked for.
 //! Decoders answer [`Status::Malformed`] and never panic. Writers take the place that the frame lends.
 
 mod listing;
+mod part;
 mod scanned;
 mod verified;
 
 pub use listing::{Listed, Listing};
+pub use part::Part;
 pub use scanned::Scanned;
 pub use verified::Verified;
 

@@ -12,6 +12,7 @@
 //! A ring of slots indexed by sequence, sized by the credits; bodies live in buffers that slots keep, so that
 //! nothing is allocated once they have grown. No threads, no locks, and no pacing beyond the credits.
 
+mod assembly;
 mod completion;
 mod receive;
 mod ring;
@@ -24,7 +25,8 @@ use crate::limits::{
     CREDITS_MAX, FRAME_BYTES_LIMIT, FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, MESSAGE_HEADER_BYTES,
 };
 use crate::request::Request;
-use ring::{Ring, State};
+use assembly::Assemblies;
+use ring::{Repetition, Ring, State};
 use round_trip::RoundTrip;
 
 /// No timer is running.
@@ -44,6 +46,7 @@ pub struct Requester {
     /// No slot is due for retransmission before; may be too early, never too late.
     resend_at_us: u64,
     ring: Ring,
+    assemblies: Assemblies,
     round_trip: RoundTrip,
     body_bytes_max: usize,
     home_core: Option<u16>,
@@ -70,6 +73,7 @@ impl Requester {
             credits: u64::from(credits),
             resend_at_us: NEVER_US,
             ring: Ring::new(credits),
+            assemblies: Assemblies::default(),
             round_trip: RoundTrip::new(&config),
             body_bytes_max,
             home_core: None,
@@ -96,7 +100,7 @@ impl Requester {
         self.next += 1;
         let slot = self.ring.take(sequence, State::Queued);
         slot.code = request.opcode();
-        slot.repeated = false;
+        slot.repetition = Repetition::None;
         slot.tag = tag;
         slot.deadline_us = now_us.saturating_add(self.config.call_timeout_us);
         request.encode(slot.body_mut(body_bytes));
@@ -228,6 +232,7 @@ impl Requester {
     #[inline]
     fn free(&mut self, sequence: u64) {
         self.ring.free(sequence);
+        self.assemblies.forget(sequence);
         if sequence != self.first {
             return;
         }

@@ -2,7 +2,7 @@
 //!
 //! The server remembers nothing of a scan: where it stands is a [`Cursor`], good for its table and range.
 
-use wire::limits::{ENUMERATE_BYTES_MAX, ENUMERATE_OBJECTS_MAX};
+use wire::limits::{ENUMERATE_BYTES_MAX, ENUMERATE_OBJECTS_MAX, LISTING_IN_PARTS_BYTES};
 use wire::{KeyRange, Request, reply};
 
 use super::Client;
@@ -11,8 +11,8 @@ use super::enumerate::{Cursor, Listed, Page, PageSize};
 use crate::Error;
 
 impl Client {
-    /// Reads the next objects of a range, in the order of their keys. Small pages come in one datagram, others over the
-    /// stream. A page may have no objects before the end, too.
+    /// Reads the next objects of a range, in the order of their keys. Pages of up to 24 KiB come in datagrams, others over
+    /// the stream. A page may have no objects before the end, too.
     ///
     /// # Errors
     /// `NotOrdered` for a table that was not created as an ordered one, `CursorInvalid` for a cursor of another table
@@ -59,7 +59,8 @@ impl Client {
     pub fn scan(&mut self, table: u32, range: KeyRange<'_>, limit: usize) -> Result<Vec<Listed>, Error> {
         let (mut objects, mut next) = (Vec::new(), Some(Cursor::start()));
         while let Some(from) = next.filter(|_| objects.len() < limit) {
-            let size = PageSize { objects: limit - objects.len(), ..PageSize::default() };
+            let (objects_left, bytes) = (limit - objects.len(), LISTING_IN_PARTS_BYTES);
+            let size = PageSize { objects: objects_left, bytes, ..PageSize::default() };
             let page = self.scan_page(table, range, &from, size)?;
             objects.extend(page.objects);
             next = page.next;

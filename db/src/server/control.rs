@@ -191,7 +191,8 @@ impl Control {
         self.check_session_limits(tenant)?;
         let token = random_token().map_err(|error| Refusal::new(Status::Internal, error.to_string()))?;
         let client_id = self.next_client_id()?;
-        let session = Arc::new(Session::new(token, client_id, self.accounts.of(tenant), self.clock.now_us()));
+        let session = Session::new(token, client_id, self.accounts.of(tenant), self.clock.now_us());
+        let session = Arc::new(session.opened_from(peer.ip()));
         self.tell(&Change::SessionOpened(Arc::clone(&session)))?;
         let opened_ms = self.clock.wall_ms();
         let open = OpenSession { session: Arc::clone(&session), tenant: name, peer, opened_ms };

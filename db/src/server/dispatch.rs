@@ -18,6 +18,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use net::Batch;
+use wire::limits::TAKES_PARTS;
 use wire::{FrameReader, Group, Message, Request, Status};
 
 use super::ahead::{Located, Sessions, TablesAhead, prefetch_extensions};
@@ -68,6 +69,7 @@ struct Pending<'b> {
     located: Located<'b>,
     sequence: u64,
     peer: SocketAddr,
+    takes_parts: bool,
 }
 
 /// Requests that execute together.
@@ -147,7 +149,11 @@ impl<'w, P: Exits> Dispatch<'w, P> {
                 Err(Status::WrongView)
             };
             match decoded {
-                Ok(request) => self.admit(chunk, request, session, sequence, peer),
+                Ok(request) => {
+                    let takes_parts = message.flags & TAKES_PARTS != 0 && session.is_reached_at(peer.ip());
+                    let located = chunk.tables.locate(&self.environment, session, &request);
+                    self.admit(chunk, Pending { request, session, located, sequence, peer, takes_parts });
+                }
                 Err(status) => {
                     let metrics = self.environment.metrics;
                     native::refuse(metrics, &mut self.place(session, sequence, peer), status);
@@ -177,18 +183,10 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         }
     }
 
-    /// Puts a request into the chunk and asks for its bucket; executes the chunk when it is full.
+    /// Puts a request into the chunk; executes the chunk when it is full.
     #[inline]
-    fn admit(
-        &mut self,
-        chunk: &mut Chunk<'w>,
-        request: Request<'w>,
-        session: &'w Arc<Session>,
-        sequence: u64,
-        peer: SocketAddr,
-    ) {
-        let located = chunk.tables.locate(&self.environment, session, &request);
-        chunk.pending[chunk.filled] = Some(Pending { request, session, located, sequence, peer });
+    fn admit(&mut self, chunk: &mut Chunk<'w>, pending: Pending<'w>) {
+        chunk.pending[chunk.filled] = Some(pending);
         chunk.filled += 1;
         if chunk.filled == CHUNK_REQUESTS {
             self.execute(chunk);
@@ -236,6 +234,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
                 peer: pending.peer,
                 token: session.token,
                 home_core: session.home_core(),
+                takes_parts: pending.takes_parts,
             },
             sequence_low: pending.sequence as u32,
         };
@@ -266,7 +265,8 @@ impl<'w, P: Exits> Dispatch<'w, P> {
             environment.metrics.count(Counter::GroupsUnanswered);
             return;
         }
-        let to = Addressee { port: self.arrived_at, peer, token: group.token, home_core: 0 };
+        let to =
+            Addressee { port: self.arrived_at, peer, token: group.token, home_core: 0, takes_parts: false };
         for Message { sequence_low, .. } in group.messages().map_while(Result::ok) {
             let head = (sequence_low, Status::BadToken);
             self.outgoing.reply(self.port, environment.metrics, &to, head, 0, |_| {});
@@ -291,6 +291,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
                 peer,
                 token: session.token,
                 home_core: session.home_core(),
+                takes_parts: false,
             },
             sequence_low: sequence as u32,
         }

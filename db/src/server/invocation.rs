@@ -182,8 +182,13 @@ fn finish<P: Exits>(
     }
     match origin.route {
         Route::Frame { port: arrived_at, peer } => {
-            let to =
-                Addressee { port: arrived_at, peer, token: session.token, home_core: session.home_core() };
+            let to = Addressee {
+                port: arrived_at,
+                peer,
+                token: session.token,
+                home_core: session.home_core(),
+                takes_parts: false,
+            };
             let head = (sequence as u32, status);
             outgoing
                 .reply(port, environment.metrics, &to, head, reply.len(), |body| body.copy_from_slice(reply));

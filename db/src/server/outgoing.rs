@@ -7,17 +7,21 @@
 //! ```
 //! The frame of the latest reply is remembered, so replies of one request frame cost no lookup; other
 //! peers are found through a small direct-mapped table, where a collision costs a frame that could have
-//! been shared and nothing else. Nothing allocates after the start. A reply that fits no frame becomes
-//! `UseStream`. Frames leave when the outbox is full, when a reply has to leave from another port than those
+//! been shared and nothing else. Nothing allocates after the start. A reply that fits no frame goes in parts, a frame
+//! each, to who takes those; else it becomes `UseStream`. Nothing is kept of parts: who misses one asks again. Frames leave when the outbox is full, when a reply has to leave from another port than those
 //! before it, or when the worker's round ends. At that end answers of invocations wait for more of their kind if
 //! more follow soon, since a frame costs more than what is in it. A port that breaks on the way is reported at
 //! the end of the round.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 
 use net::Outbox;
-use wire::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, MESSAGE_HEADER_BYTES};
+use wire::limits::{
+    FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, IS_PART, MESSAGE_HEADER_BYTES, REPLY_PARTS_BYTES_MAX,
+};
+use wire::reply::Part;
 use wire::{FrameWriter, Status};
 
 use super::ports::Exits;
@@ -41,6 +45,8 @@ pub struct Addressee {
     pub token: u64,
     /// The session's home core, told in the group.
     pub home_core: u16,
+    /// Takes an answer in parts.
+    pub takes_parts: bool,
 }
 
 /// The outgoing frames of one worker.
@@ -59,6 +65,10 @@ pub struct Outgoing {
     hurries: bool,
     /// Since when something in it waits, in microseconds.
     gathers_since_us: Option<u64>,
+    /// Where an answer is made that goes in parts.
+    whole: Box<[u8]>,
+    /// Of the latest answer in parts. It begins anywhere, so that those of two workers hardly meet.
+    stamp: u32,
 }
 
 impl Outgoing {
@@ -77,6 +87,8 @@ impl Outgoing {
             broken: None,
             hurries: false,
             gathers_since_us: None,
+            whole: vec![0; REPLY_PARTS_BYTES_MAX].into_boxed_slice(),
+            stamp: RandomState::new().hash_one(0) as u32,
         }
     }
 
@@ -117,6 +129,10 @@ impl Outgoing {
         fill: impl FnOnce(&mut [u8]),
     ) {
         if HEADS_BYTES + body_bytes > self.outbox.frame_bytes_max() {
+            if to.takes_parts && body_bytes <= REPLY_PARTS_BYTES_MAX {
+                fill(&mut self.whole[..body_bytes]);
+                return self.reply_in_parts(port, metrics, to, (sequence_low, status), body_bytes);
+            }
             metrics.count(Counter::UseStream);
             return self.reply(port, metrics, to, (sequence_low, Status::UseStream), 0, no_body);
         }
@@ -129,6 +145,33 @@ impl Outgoing {
         let buffer = self.outbox.buffer(index);
         let body = self.writers[index].message(buffer, status as u8, 0, sequence_low, body_bytes);
         fill(body.expect("there is room for the message, it was asked for"));
+    }
+
+    /// Sends the beginning of `whole` in parts. They are as long as frames allow, so that the port may merge them.
+    fn reply_in_parts<P: Exits>(
+        &mut self,
+        port: &mut P,
+        metrics: &WorkerMetrics,
+        to: &Addressee,
+        (sequence_low, status): (u32, Status),
+        body_bytes: usize,
+    ) {
+        metrics.count(Counter::RepliesInParts);
+        let piece_bytes = self.outbox.frame_bytes_max() - HEADS_BYTES - Part::HEAD_BYTES;
+        self.stamp = self.stamp.wrapping_add(1);
+        let whole = std::mem::take(&mut self.whole);
+        for part in Part::split(self.stamp, &whole[..body_bytes], piece_bytes) {
+            if self.tokens[self.current].is_some() || !self.open_group(to, part.body_bytes()) {
+                self.next_frame(port, metrics, to.peer);
+                let fresh = self.open_group(to, part.body_bytes());
+                assert!(fresh, "a part fits an empty frame");
+            }
+            let (index, code) = (self.current, status as u8);
+            let buffer = self.outbox.buffer(index);
+            let body = self.writers[index].message(buffer, code, IS_PART, sequence_low, part.body_bytes());
+            part.encode(body.expect("there is room for the part, it was asked for"));
+        }
+        self.whole = whole;
     }
 
     /// Sends whatever is open.
@@ -286,7 +329,7 @@ mod tests {
     /// An answer to one of two clients.
     fn answer(outgoing: &mut Outgoing, exit: &mut Exit, metrics: &WorkerMetrics, client: u16) {
         let peer = SocketAddr::from(([127, 0, 0, 1], client));
-        let to = Addressee { port: 0, peer, token: client.into(), home_core: 0 };
+        let to = Addressee { port: 0, peer, token: client.into(), home_core: 0, takes_parts: false };
         outgoing.reply(exit, metrics, &to, (1, Status::Ok), 8, |body| body.fill(1));
     }
 

@@ -274,3 +274,55 @@ fn speed_of_scans() {
         report_on_core(&format!("scan of 100 objects, {way}"), SCANS, since_ns);
     }
 }
+
+/// `cargo test --release -p store speed_of_scans -- --ignored --nocapture`
+#[test]
+#[ignore = "prints figures"]
+fn speed_of_scans_and_of_inserts_into_a_tree() {
+    const SCANNED: usize = 100;
+    const SCANS: u64 = 20_000;
+    let store = big_store();
+    let quota = std::sync::Arc::new(crate::Quota::new(1, u64::MAX));
+    let (core, table) = (store.core(0), store.table_of_kind(1, crate::TableKind::Ordered, &quota));
+    let key_of = |number: u64| format!("user{number:026}").into_bytes();
+    let value = [7; 100];
+    let start = Instant::now();
+    for turn in 0..OBJECTS {
+        let key = key_of(turn * 2_654_435_761 % OBJECTS);
+        let pinned = core.pin();
+        pinned.put(&table, hash(&key), &key, &value, Condition::Always).expect("there is memory");
+        drop(pinned);
+        core.step();
+    }
+    report("insert in random order, one at a time", OBJECTS, start);
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut copied = vec![0; SCANNED * 130];
+    for reverse in [false, true, false, true] {
+        let keys: Vec<_> =
+            (0..SCANS).map(|_| key_of(random.u64(SCANNED as u64..OBJECTS - SCANNED as u64))).collect();
+        let start = Instant::now();
+        for key in &keys {
+            let pinned = core.pin();
+            let range = match reverse {
+                false => crate::KeyRange { from: key, ..crate::KeyRange::default() },
+                true => crate::KeyRange { to: Some(key), reverse, ..crate::KeyRange::default() },
+            };
+            let mut met = 0;
+            let scanned = pinned.scan(&table, range, SCANNED, |key, _, object| {
+                let object = object.expect("it stays");
+                let (to_key, to_value) = copied[met * 130..][..130].split_at_mut(30);
+                to_key.copy_from_slice(key);
+                to_value.copy_from_slice(object.value());
+                met += 1;
+                if met < SCANNED {
+                    std::ops::ControlFlow::Continue(())
+                } else {
+                    std::ops::ControlFlow::Break(())
+                }
+            });
+            assert!(scanned.is_ok() && met == SCANNED);
+        }
+        report("record of a scan of 100", SCANS * SCANNED as u64, start);
+    }
+    black_box(copied);
+}

@@ -213,7 +213,7 @@ impl<'a> Messages<'a> {
 pub struct Message<'a> {
     /// Opcode of a request, status of a reply.
     pub code: u8,
-    /// No flag is known yet; a receiver ignores them.
+    /// [`crate::limits::TAKES_PARTS`] of a request, [`crate::limits::IS_PART`] of a reply; others are ignored.
     pub flags: u8,
     /// Low half of the sequence.
     pub sequence_low: u32,

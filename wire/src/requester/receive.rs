@@ -4,9 +4,10 @@
 //! ignored, so repeated, late and invented replies do no harm: nobody but the holder of the token can name
 //! the session, and the port is to drop frames from other addresses.
 
-use super::ring::State;
+use super::ring::{Repetition, State};
 use super::{Completion, Requester};
 use crate::frame::{FrameError, FrameReader, Group, Message};
+use crate::limits::IS_PART;
 use crate::reply;
 use crate::status::Status;
 
@@ -64,35 +65,58 @@ impl Requester {
             return;
         }
         let sequence = self.first + ahead;
-        let slot = self.ring.slot_mut(sequence);
-        if !slot.awaits_reply() {
+        if !self.ring.slot(sequence).awaits_reply() {
             return;
         }
+        if message.flags & IS_PART == 0 {
+            return self.on_answer(now_us, sequence, message.code, message.body, complete);
+        }
+        let Ok(part) = reply::Part::decode(message.body) else { return };
+        if let Some(body) = self.assemblies.add(sequence, &part) {
+            self.on_answer(now_us, sequence, message.code, &body, complete);
+            self.assemblies.give_back(body);
+        }
+    }
+
+    /// Takes a whole answer to a request that awaits it.
+    #[inline]
+    fn on_answer(
+        &mut self,
+        now_us: u64,
+        sequence: u64,
+        code: u8,
+        body: &[u8],
+        complete: &mut impl FnMut(Completion<'_>),
+    ) {
+        let slot = self.ring.slot_mut(sequence);
         // A status of a newer protocol is an answer all the same; the caller sees that it is none of its own.
-        let status = Status::from_u8(message.code).unwrap_or(Status::Internal);
-        if slot.state == State::Sent && !slot.repeated {
+        let status = Status::from_u8(code).unwrap_or(Status::Internal);
+        if slot.state == State::Sent && slot.repetition == Repetition::None {
             self.round_trip.on_sample(now_us.saturating_sub(slot.sent_us));
         }
         let tag = slot.tag;
         match status {
             Status::Retry => {
-                return self.put_off(now_us, sequence, retry_after_us(message.body), State::PutOff);
+                return self.put_off(now_us, sequence, retry_after_us(body), State::PutOff);
             }
             Status::Throttled => {
-                let after_us =
-                    reply::Throttled::decode(message.body).map_or(RETRY_AFTER_US_MAX, |it| it.after_us);
+                let after_us = reply::Throttled::decode(body).map_or(RETRY_AFTER_US_MAX, |it| it.after_us);
                 let after_us = u64::from(after_us.min(RETRY_AFTER_US_MAX));
                 return self.put_off(now_us, sequence, after_us, State::Throttled);
             }
             Status::WrongView => {
                 // At once under the new view; should that be refused too, no faster than a lost one.
-                let after_us = if slot.repeated { self.round_trip.interval_us(slot.doublings) } else { 0 };
+                let after_us = if slot.repetition != Repetition::None {
+                    self.round_trip.interval_us(slot.doublings)
+                } else {
+                    0
+                };
                 return self.put_off(now_us, sequence, after_us, State::PutOff);
             }
             Status::UseStream => slot.state = State::Reserved,
             _ => self.free(sequence),
         }
-        complete(Completion { tag, sequence, status: Ok(status), body: message.body });
+        complete(Completion { tag, sequence, status: Ok(status), body });
     }
 
     /// The server did not execute this request now and wants to see it again, under the same sequence: an

@@ -4,6 +4,8 @@
 //! the encoded body for retransmission, in a buffer that only grows, up to one frame.
 
 use crate::frame::FrameWriter;
+use crate::limits::TAKES_PARTS;
+use crate::opcode;
 
 /// Where a request is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,13 +24,24 @@ pub(super) enum State {
     Reserved,
 }
 
+/// Whether a request was sent again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Repetition {
+    /// It was not.
+    None,
+    /// The server had put it off each time.
+    PutOff,
+    /// Some answer got lost.
+    Lost,
+}
+
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) state: State,
     /// The opcode.
     pub(super) code: u8,
-    /// Whether it was sent more than once.
-    pub(super) repeated: bool,
+    /// Whether it was sent more than once, and why.
+    pub(super) repetition: Repetition,
     /// Doublings of the interval that it waits now.
     pub(super) doublings: u8,
     /// Length of the body at the start of `buffer`.
@@ -66,11 +79,18 @@ impl Slot {
         &mut self.buffer[..body_bytes]
     }
 
+    /// What the server may do: answer a read in parts, unless an answer got lost: the stream then carries it.
+    #[inline]
+    const fn flags(&self) -> u8 {
+        let takes_parts = opcode::is_read(self.code) && !matches!(self.repetition, Repetition::Lost);
+        if takes_parts { TAKES_PARTS } else { 0 }
+    }
+
     /// Writes the request as a message; `false` when it does not fit.
     #[inline]
     pub(super) fn write(&self, sequence: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
         let body = &self.buffer[..self.body_bytes as usize];
-        let place = writer.message(buffer, self.code, 0, sequence as u32, body.len());
+        let place = writer.message(buffer, self.code, self.flags(), sequence as u32, body.len());
         place.map(|place| place.copy_from_slice(body)).is_some()
     }
 }
@@ -89,7 +109,7 @@ impl Ring {
         let empty = || Slot {
             state: State::Free,
             code: 0,
-            repeated: false,
+            repetition: Repetition::None,
             doublings: 0,
             body_bytes: 0,
             tag: 0,

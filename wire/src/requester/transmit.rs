@@ -4,7 +4,7 @@
 //! found by walking the window, but only when the earliest timer may have fired, which at a healthy server is
 //! once per timer interval whatever the load is.
 
-use super::ring::State;
+use super::ring::{Repetition, State};
 use super::{NEVER_US, Requester};
 use crate::frame::FrameWriter;
 
@@ -78,7 +78,14 @@ impl Requester {
                 continue;
             }
             if slot.due_us <= now_us {
+                let before = slot.repetition;
+                slot.repetition = match slot.state {
+                    State::Sent => Repetition::Lost,
+                    _ if before == Repetition::None => Repetition::PutOff,
+                    _ => before,
+                };
                 if !slot.write(sequence, writer, buffer) {
+                    slot.repetition = before;
                     // The timer stays in the past, so the next frame goes on here.
                     return false;
                 }
@@ -86,7 +93,6 @@ impl Requester {
                     slot.doublings = self.round_trip.on_loss(slot.doublings);
                 }
                 slot.state = State::Sent;
-                slot.repeated = true;
                 slot.due_us = now_us + self.round_trip.interval_us(slot.doublings);
             }
             resend_at_us = resend_at_us.min(slot.due_us);

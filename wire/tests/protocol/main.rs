@@ -8,6 +8,7 @@ mod documents;
 mod exactly_once;
 mod frames;
 mod messages;
+mod parts;
 mod peer;
 mod requester;
 mod samples;
