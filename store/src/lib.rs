@@ -15,6 +15,7 @@
 //! See docs/formats.md for the bytes.
 
 mod background;
+mod checksum;
 mod cleaner;
 mod commit;
 mod cursor;

@@ -15,6 +15,7 @@
 //! version is known only when the bucket is locked, after the bytes have been copied. This file works on
 //! slices and numbers; `log.rs` turns locations into slices. See docs/formats.md.
 
+use crate::checksum;
 use crate::limits::VERSION_MAX;
 
 /// Bytes of an object's header.
@@ -114,7 +115,7 @@ impl Header {
     /// The header with the checksum that belongs to it, given that of key, value and expiry.
     #[inline]
     pub(crate) fn sealed(mut self, content_checksum: u32) -> Header {
-        self.checksum = crc32c::crc32c_append(content_checksum, &self.encode()[4..]);
+        self.checksum = checksum::append(content_checksum, &self.encode()[4..]);
         self
     }
 }
@@ -129,8 +130,8 @@ pub(crate) fn object_bytes(key_bytes: usize, value_bytes: usize, expires: bool) 
 /// The checksum of what follows the header.
 #[inline]
 pub(crate) fn content_checksum(key: &[u8], value: &[u8], expires_ms: u64) -> u32 {
-    let checksum = crc32c::crc32c_append(crc32c::crc32c(key), value);
-    if expires_ms == NEVER_MS { checksum } else { crc32c::crc32c_append(checksum, &expires_ms.to_le_bytes()) }
+    let content = checksum::append(checksum::append(0, key), value);
+    if expires_ms == NEVER_MS { content } else { checksum::append(content, &expires_ms.to_le_bytes()) }
 }
 
 /// An object in the log. It stays as it is for as long as the pin it was found under.
