@@ -34,6 +34,9 @@ pub struct StoreSettings {
     /// Live share of the store's log while it is written to.
     #[arg(long, default_value_t = 0.5)]
     pub utilization: f64,
+    /// Live shares of the log at which writes are measured, in percent.
+    #[arg(long, value_delimiter = ',', default_value = "30,40,50,60,70,75,80,85,90,93,95")]
+    pub utilizations: Vec<u64>,
     /// Seconds of each figure.
     #[arg(long, default_value_t = 1.0)]
     pub seconds: f64,
@@ -88,6 +91,10 @@ impl StoreSettings {
         }
         if self.objects.contains(&0) || self.counters == 0 || self.memory_objects < 10_000 {
             return refuse("there is at least one object, and 10,000 where memory is measured");
+        }
+        if self.utilizations.is_empty() || self.utilizations.iter().any(|percent| !(5..=95).contains(percent))
+        {
+            return refuse("writes are measured at one utilization at least, between 5 and 95 percent");
         }
         let unknown = self.sides.iter().find(|side| !SIDES.contains(&side.as_str()));
         unknown.map_or(Ok(()), |side| Err(format!("there is no side {side}, but {}", SIDES.join(", "))))

@@ -15,9 +15,6 @@ use crate::plot::series::{self, Axes, Series};
 use crate::popularity::Popularity;
 use crate::report::{self, Report};
 
-/// Live shares of the log, in percent.
-const UTILIZATIONS: [u64; 11] = [30, 40, 50, 60, 70, 75, 80, 85, 90, 93, 95];
-
 /// Popularities: name, and Zipf's theta.
 const POPULARITIES: [(&str, f64); 2] = [("uniform", 0.0), ("zipf 0.99", 0.99)];
 
@@ -59,7 +56,7 @@ pub fn run(settings: &StoreSettings, report: &mut Report) -> Result<(), String> 
     for (name, theta) in POPULARITIES {
         let numbers = draw(settings, theta)?;
         let mut points = Vec::new();
-        for percent in UTILIZATIONS {
+        for &percent in &settings.utilizations {
             let Some(point) = measure(settings, name, &numbers, percent)? else {
                 eprintln!("{name}, {percent} %: the store is full");
                 break;
