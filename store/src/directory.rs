@@ -31,9 +31,9 @@ impl Listing {
         self.tables.values().chain(&self.replaced)
     }
 
-    /// Every table of that id: the current one and retired ones.
-    pub(crate) fn with_id(&self, id: u32) -> impl Iterator<Item = &Arc<Table>> {
-        self.tables.get(&id).into_iter().chain(self.replaced.iter().filter(move |table| table.id() == id))
+    /// The retired tables of that id.
+    pub(crate) fn replaced(&self, id: u32) -> impl Iterator<Item = &Arc<Table>> {
+        self.replaced.iter().filter(move |table| table.id() == id)
     }
 }
 

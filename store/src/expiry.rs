@@ -105,7 +105,7 @@ impl Pinned<'_> {
     }
 
     /// Removes an expired object, if it is still what its key leads to.
-    fn expire(&self, table: &Table, location: Location, object: &Object<'_>) {
+    pub(crate) fn expire(&self, table: &Table, location: Location, object: &Object<'_>) {
         let hash = crate::hash(object.key());
         let Some(mut bucket) = table.index.lock(&self.pin, hash) else { return };
         let is_it = |at| (at == location).then_some(());

@@ -261,11 +261,6 @@ impl Log {
         Ok(Location::from_offset(offset))
     }
 
-    /// Takes the last `bytes` behind the head back.
-    pub(crate) fn uncopy(&self, head: &mut Head, bytes: usize) {
-        head.offset -= bytes;
-    }
-
     /// Counts the `bytes` at `location` as unreachable.
     #[inline]
     pub(crate) fn bury(&self, location: Location, bytes: u32) {

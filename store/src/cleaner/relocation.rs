@@ -1,14 +1,22 @@
 //! Relocation: walking through a segment and moving what lives to the survivors.
 //!
-//! An entry lives if the index leads to it. It is copied, then its index entry is swapped under the lock of the bucket,
-//! if it still leads to the old place. Before that the object's checksum is held against its bytes: one that is not what
-//! was written is taken out of the index and counted, so that nobody is given it. A segment in which lengths cannot be
-//! trusted any more is left as it is.
+//! ```text
+//!   read ──► bucket asked for ──┐  the batch before meanwhile:
+//!                               └► does the index lead here? ──► checksum, copy ──► swapped under the bucket's lock
+//! ```
+//!
+//! Entries go through it in batches, and a batch through one stage after the other: memory answers while others are
+//! looked at, checksums of several are computed at once, and no lock waits for the stores of a copy. An index entry is
+//! swapped if it still leads to the old place; else the copy is buried. An object that is not what was written is taken
+//! out of the index and counted, so that nobody is given it; one that has expired goes as a walk would remove it. A
+//! segment in which lengths cannot be trusted any more is left as it is.
 
 use std::sync::Arc;
 
+use crate::directory::Listing;
 use crate::index::Location;
 use crate::limits::VERSION_MAX;
+use crate::log::SEGMENT_HEADER_BYTES;
 use crate::object::Header;
 use crate::pinned::Pinned;
 use crate::store::Store;
@@ -16,28 +24,63 @@ use crate::store::backlog::{Cleaner, Source};
 use crate::sync::Ordering;
 use crate::table::Table;
 
-/// Entries whose index buckets are asked for together.
-const PREFETCH_BATCH: usize = 16;
+/// Entries that go through the stages together.
+const BATCH: usize = 32;
 /// Versions up to here are remembered of an object that is not what was written: of those above, too few are left.
 const DAMAGED_VERSION_MAX: u64 = VERSION_MAX / 2;
 
 /// An entry of the source.
 #[derive(Clone, Copy)]
-struct Entry {
+struct Entry<'p> {
     location: Location,
-    bytes: usize,
-    table: u32,
+    bytes: u32,
     version: u64,
     hash: u64,
+    /// The number of its table, and the one that has it now.
+    table_id: u32,
+    table: Option<&'p Table>,
+    /// Where it was copied to.
+    copy: Option<Location>,
 }
 
-/// What came of an entry.
-enum Outcome {
-    Dead,
-    Moved,
-    /// It lives and is not what was written.
-    Damaged,
-    NoRoom,
+/// Entries that follow each other.
+struct Batch<'p> {
+    entries: [Entry<'p>; BATCH],
+    count: usize,
+}
+
+impl<'p> Batch<'p> {
+    fn new() -> Batch<'p> {
+        let location = Location::from_offset(SEGMENT_HEADER_BYTES);
+        let none = Entry { location, bytes: 0, version: 0, hash: 0, table_id: 0, table: None, copy: None };
+        Batch { entries: [none; BATCH], count: 0 }
+    }
+
+    fn entries(&mut self) -> &mut [Entry<'p>] {
+        &mut self.entries[..self.count]
+    }
+}
+
+/// The tables, with the one that was asked for last at hand: objects of a table mostly lie side by side.
+struct Tables<'p> {
+    listing: &'p Listing,
+    id: u32,
+    table: Option<&'p Arc<Table>>,
+}
+
+impl<'p> Tables<'p> {
+    fn of(store: &Store, pinned: &'p Pinned<'_>) -> Tables<'p> {
+        Tables { listing: store.directory.listing(&pinned.pin), id: 0, table: None }
+    }
+
+    /// The table of that id that is in service, or was last.
+    #[inline]
+    fn get(&mut self, id: u32) -> Option<&'p Arc<Table>> {
+        if self.table.is_none() || self.id != id {
+            (self.id, self.table) = (id, self.listing.get(id));
+        }
+        self.table
+    }
 }
 
 impl Store {
@@ -50,96 +93,131 @@ impl Store {
         budget: usize,
     ) -> bool {
         let stop = source.end.min(source.next + budget);
-        let mut batch = [const { None }; PREFETCH_BATCH];
-        let mut moved_bytes = 0;
+        let mut tables = Tables::of(self, pinned);
+        let (mut batch, mut ahead) = (Batch::new(), Batch::new());
+        let mut reached = self.read_batch(&mut tables, pinned, source.next, (stop, source.end), &mut ahead);
         let mut has_room = true;
         while source.next < stop && has_room {
-            let mut ahead = source.next;
-            for slot in &mut batch {
-                *slot = if ahead < stop { self.read_entry(pinned, ahead, source.end) } else { None };
-                ahead += slot.as_ref().map_or(0, |entry| entry.bytes);
-            }
-            if batch[0].is_none() {
+            std::mem::swap(&mut batch, &mut ahead);
+            if batch.count == 0 {
                 // No entry begins here: how to go on is not known.
                 self.cleaning.damaged_entries.fetch_add(1, Ordering::Relaxed);
                 (source.damaged, source.next) = (true, source.end);
+                break;
             }
-            for entry in batch.iter().flatten() {
-                match self.relocate(cleaner, pinned, source, entry) {
-                    Outcome::Dead => {}
-                    Outcome::Moved => moved_bytes += entry.bytes as u64,
-                    Outcome::Damaged => source.damaged = true,
-                    Outcome::NoRoom => {
-                        has_room = false;
-                        break;
-                    }
-                }
-                source.next += entry.bytes;
-            }
-        }
-        if moved_bytes > 0 {
-            self.cleaning.copied_bytes.fetch_add(moved_bytes, Ordering::Relaxed);
+            reached = self.read_batch(&mut tables, pinned, reached, (stop, source.end), &mut ahead);
+            self.find_living(&mut tables, pinned, batch.entries());
+            let done = self.copy_living(cleaner, pinned, source, batch.entries());
+            has_room = done == batch.count;
+            self.swap_copied(pinned, &batch.entries()[..done]);
+            source.next += batch.entries()[..done].iter().map(|entry| entry.bytes as usize).sum::<usize>();
         }
         has_room
     }
 
-    /// Reads an entry and asks for what the look at its liveness will need.
+    /// Reads a batch from `offset` on, of entries that begin before `stop` and end before `end`, and asks for what the
+    /// look at their liveness will need. Returns where the next one begins.
     #[inline]
-    fn read_entry(&self, pinned: &Pinned<'_>, offset: usize, end: usize) -> Option<Entry> {
-        let (header, key) = self.log.entry(offset, end, &pinned.pin)?;
-        let Header { table, version, .. } = header;
-        let hash = crate::hash(key);
-        for table in self.directory.listing(&pinned.pin).with_id(table) {
-            table.index.prefetch_bucket(&pinned.pin, hash);
+    fn read_batch<'p>(
+        &self,
+        tables: &mut Tables<'p>,
+        pinned: &'p Pinned<'_>,
+        mut offset: usize,
+        (stop, end): (usize, usize),
+        batch: &mut Batch<'p>,
+    ) -> usize {
+        batch.count = 0;
+        while batch.count < BATCH && offset < stop {
+            let Some((header, key)) = self.log.entry(offset, end, &pinned.pin) else { break };
+            let Header { table: table_id, version, .. } = header;
+            let hash = crate::hash(key);
+            if let Some(table) = tables.get(table_id) {
+                table.index.prefetch_bucket(&pinned.pin, hash);
+            }
+            let (location, bytes) = (Location::from_offset(offset), header.object_bytes());
+            let entry =
+                Entry { location, bytes: bytes as u32, version, hash, table_id, table: None, copy: None };
+            batch.entries[batch.count] = entry;
+            batch.count += 1;
+            offset += bytes;
         }
-        let (location, bytes) = (Location::from_offset(offset), header.object_bytes());
-        Some(Entry { location, bytes, table, version, hash })
+        offset
     }
 
-    /// Moves an entry to the survivors if something leads to it.
+    /// Finds the tables whose indexes lead to the entries.
     #[inline]
-    fn relocate(
+    fn find_living<'p>(&self, tables: &mut Tables<'p>, pinned: &'p Pinned<'_>, entries: &mut [Entry<'p>]) {
+        for entry in entries {
+            let is_it = |location| (location == entry.location).then_some(());
+            let leads_here = |table: &Table| table.index.find(&pinned.pin, entry.hash, is_it).is_some();
+            entry.table = match tables.get(entry.table_id) {
+                Some(table) if leads_here(table) => Some(table),
+                _ => tables.listing.replaced(entry.table_id).find(|table| leads_here(table)).map(Arc::as_ref),
+            };
+        }
+    }
+
+    /// Copies the living to the survivors, those that are what was written and have not expired. Returns how many entries
+    /// are done: all, or those before the one for which there is no room.
+    #[inline]
+    fn copy_living(
         &self,
         cleaner: &mut Cleaner,
         pinned: &Pinned<'_>,
-        source: &Source,
-        entry: &Entry,
-    ) -> Outcome {
-        let is_it = |location| (location == entry.location).then_some(());
-        let leads_here = |table: &&Arc<Table>| table.index.find(&pinned.pin, entry.hash, is_it).is_some();
-        let Some(table) = self.directory.listing(&pinned.pin).with_id(entry.table).find(leads_here) else {
-            return Outcome::Dead;
-        };
-        if !self.log.object(entry.location, &pinned.pin).verify() {
-            self.take_out(pinned, table, entry);
-            return Outcome::Damaged;
-        }
+        source: &mut Source,
+        entries: &mut [Entry<'_>],
+    ) -> usize {
         let level = cleaner.level;
         let head = cleaner.head(source.class);
-        let claim = || self.claim_of_survivors(level, source.live_bytes, entry.bytes);
-        // The copy of the cleaner: as many bytes as the object has, checksum and all.
-        let Ok(copy) = self.log.copy(head, entry.location, entry.bytes, claim) else {
-            return Outcome::NoRoom;
-        };
-        let moved = table.index.lock(&pinned.pin, entry.hash).is_some_and(|mut bucket| {
-            let found = bucket.find(entry.hash, is_it);
-            if let Some((place, ())) = found {
-                bucket.replace(place, entry.hash, copy);
+        let mut copied_bytes = 0;
+        let mut done = 0;
+        for entry in entries {
+            if let Some(table) = entry.table {
+                let object = self.log.object(entry.location, &pinned.pin);
+                if !object.verify() {
+                    self.take_out(pinned, table, entry);
+                    source.damaged = true;
+                } else if pinned.is_expired(&object) {
+                    pinned.expire(table, entry.location, &object);
+                } else {
+                    let bytes = entry.bytes as usize;
+                    let claim = || self.claim_of_survivors(level, source.live_bytes, bytes);
+                    // The copy of the cleaner: as many bytes as the object has, checksum and all.
+                    let Ok(copy) = self.log.copy(head, entry.location, bytes, claim) else { break };
+                    head.note_origin(source.generation);
+                    entry.copy = Some(copy);
+                    copied_bytes += u64::from(entry.bytes);
+                }
             }
-            found.is_some()
-        });
-        if !moved {
-            self.log.uncopy(head, entry.bytes);
-            return Outcome::Dead;
+            done += 1;
         }
-        head.note_origin(source.generation);
-        self.log.bury(entry.location, entry.bytes as u32);
-        Outcome::Moved
+        if copied_bytes > 0 {
+            self.cleaning.copied_bytes.fetch_add(copied_bytes, Ordering::Relaxed);
+        }
+        done
+    }
+
+    /// Makes the index lead to the copies, and buries what nothing leads to then.
+    #[inline]
+    fn swap_copied(&self, pinned: &Pinned<'_>, entries: &[Entry<'_>]) {
+        for entry in entries {
+            let (Some(table), Some(copy)) = (entry.table, entry.copy) else { continue };
+            let is_it = |location| (location == entry.location).then_some(());
+            let moved = table.index.lock(&pinned.pin, entry.hash).is_some_and(|mut bucket| {
+                let found = bucket.find(entry.hash, is_it);
+                if let Some((place, ())) = found {
+                    bucket.replace(place, entry.hash, copy);
+                }
+                found.is_some()
+            });
+            // A writer that was faster has buried the old one.
+            self.log.bury(if moved { entry.location } else { copy }, entry.bytes);
+        }
     }
 
     /// Takes an object out of the index that is not what was written.
     #[cold]
-    fn take_out(&self, pinned: &Pinned<'_>, table: &Table, entry: &Entry) {
+    fn take_out(&self, pinned: &Pinned<'_>, table: &Table, entry: &Entry<'_>) {
         let is_it = |location| (location == entry.location).then_some(());
         let Some(mut bucket) = table.index.lock(&pinned.pin, entry.hash) else { return };
         let Some((place, ())) = bucket.find(entry.hash, is_it) else { return };

@@ -105,6 +105,41 @@ fn background_steps_remove_what_has_expired_and_nothing_else() {
 
 #[test]
 #[cfg_attr(miri, ignore = "too long for Miri")]
+fn the_cleaner_drops_what_has_expired_instead_of_copying_it() {
+    let store = store(1 << 20, 16 << 10, 1);
+    let quota = Arc::new(Quota::new(1, u64::MAX));
+    let (core, table) = (store.core(0), store.table_within(1, &quota));
+    let count = 2_000_u64;
+    for number in 0..count {
+        let expires_ms = if number % 2 == 0 { NEVER_MS } else { 1_000 };
+        for _ in 0..3 {
+            put_until(&core, &table, &number.to_le_bytes(), expires_ms).expect("there is memory");
+        }
+    }
+    store.advance_clock(1_000);
+    // No walk for what has expired, only cleaning.
+    for number in (0..count).step_by(2).cycle().take(100 * count as usize) {
+        while put_until(&core, &table, &number.to_le_bytes(), NEVER_MS).is_err() {
+            store.clean_step(&core.pin());
+        }
+        store.clean_step(&core.pin());
+    }
+    let left = table.expiring();
+    assert!(left < count / 4, "{left} of {} are left where nothing else has died", count / 2);
+    let statistics = store.statistics();
+    assert_eq!((table.objects(), statistics.objects_expired), (count / 2 + left, count / 2 - left));
+    let bytes = count / 2 * 40 + left * 48;
+    assert_eq!((table.bytes(), quota.bytes(), statistics.object_bytes), (bytes, bytes, bytes));
+    assert!((0..count).step_by(2).all(|number| get(&core, &table, &number.to_le_bytes()).is_some()));
+    for number in (1..count).step_by(2) {
+        assert_eq!(get(&core, &table, &number.to_le_bytes()), None);
+        let version = put_until(&core, &table, &number.to_le_bytes(), NEVER_MS).expect("there is memory");
+        assert!(version > 3, "version {version} after three");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long for Miri")]
 fn a_store_full_of_what_expires_has_room_again() {
     let store = store(1 << 20, 16 << 10, 1);
     let (core, table) = (store.core(0), store.table(1));
