@@ -4,17 +4,18 @@
 //! locks that are only tried; the work itself is done outside of them.
 
 use crate::index::Location;
+use crate::index::bucket::Mark;
 use crate::limits::GROWTH_BUCKETS_PER_STEP;
 use crate::pinned::Pinned;
 use crate::store::Store;
 use crate::store::core::Core;
 use crate::sync::Ordering;
 
-const KINDS: u32 = 5;
+const KINDS: u32 = 6;
 
 impl Core {
     /// Does one bounded piece of background work: frees what readers have left, cleans a segment, grows or shrinks an
-    /// index, removes what has expired, takes a retired table apart. A few microseconds, 20 where memory runs out. Returns
+    /// index, removes what has expired, evicts, takes a retired table apart. A few microseconds, 20 where memory runs out. Returns
     /// whether there
     /// is more to do now. Not under a pin, which would hold back what it frees.
     pub fn step(&self) -> bool {
@@ -29,6 +30,7 @@ impl Core {
                 1 => store.clean_step(&self.pin()),
                 2 => store.growth_step(&self.pin()),
                 3 => store.expiry_step(&self.pin()),
+                4 => store.eviction_step(&self.pin()),
                 _ => store.retire_step(&self.pin()),
             };
             if worked {
@@ -67,11 +69,13 @@ impl Store {
         }
         let Some(table) = retiring.front() else { return false };
         let bury = |location: Location| {
-            pinned.bury(table, location, &self.log.object(location, &pinned.pin));
+            // In which queue it was counts no more.
+            pinned.bury(table, location, &self.log.object(location, &pinned.pin), Mark::MAIN);
         };
         let prefetch = |location| self.log.prefetch_head(location);
         if table.index.dismantle(&pinned.pin, GROWTH_BUCKETS_PER_STEP, &self.reclaimer, prefetch, bury)
             && !pinned.take_keys_apart(table)
+            && !table.take_queues_apart()
         {
             self.directory.remove(&self.reclaimer, table);
             self.retired_count.fetch_sub(1, Ordering::AcqRel);

@@ -20,6 +20,7 @@ use crate::index::growth::NoMemory;
 use crate::limits::{COMMIT_OPERATIONS_MAX, RETRY_AFTER_US, VERSION_MAX};
 use crate::lock_set::LockSet;
 use crate::log::Staged;
+use crate::object::{NEVER_MS, object_bytes};
 use crate::pinned::Pinned;
 use crate::scratch::Scratch;
 use crate::table::Table;
@@ -52,6 +53,13 @@ pub struct Write<'a> {
     pub expires_ms: u64,
 }
 
+impl Write<'_> {
+    /// Bytes in the log of the object that it makes; 0 where it removes.
+    pub(crate) fn object_bytes(&self) -> usize {
+        self.value.map_or(0, |value| object_bytes(self.key.len(), value.len(), self.expires_ms != NEVER_MS))
+    }
+}
+
 impl Pinned<'_> {
     /// Applies all writes as one, if every read is still what it was. Where several writes have one key, the
     /// last counts. Returns the version that the written objects now have (of no
@@ -77,6 +85,7 @@ impl Pinned<'_> {
             self.admit(write.table, write.key, write.value.map_or(0, <[u8]>::len), write.expires_ms)?;
         }
         let mut scratch = self.core.scratch.borrow_mut();
+        self.make_room_for_all(writes, &mut scratch.growths)?;
         scratch.find_superseded(writes);
         let committed = match self.stage_writes(&mut scratch, writes) {
             Ok(()) => self.publish_or_grow(&mut scratch, (reads, ranges), writes),
@@ -226,11 +235,11 @@ impl Pinned<'_> {
                 bucket.replace(place, write.hash, staged.location);
                 let old_bytes = object.log_bytes();
                 self.core.store.log.bury(location, old_bytes as u32);
-                write.table.count(self.core.index, 0, bytes.wrapping_sub(old_bytes as u64));
+                self.count_replaced(write.table, bucket, (place, staged.location), bytes, old_bytes as u64);
             }
             None => {
                 bucket.insert(write.hash, staged.location, Purpose::Insert).expect("room was made");
-                write.table.count(self.core.index, 1, bytes);
+                write.table.count_inserted(self.core.index, write.hash, bytes);
             }
         }
         self.note_expiry(write.table, expired_before, staged);
@@ -241,9 +250,9 @@ impl Pinned<'_> {
         let found = bucket.find(write.hash, |location| self.with_location(location, write.key));
         if let Some((place, (location, object))) = found {
             write.table.remember_version(version);
-            bucket.remove(place);
+            let mark = bucket.remove(place);
             self.leave(write.table, write.key);
-            self.bury(write.table, location, &object);
+            self.bury(write.table, location, &object, mark);
         }
     }
 }

@@ -47,6 +47,8 @@ pub enum WriteError {
     /// The tables that share the table's quota would take more than they may. Deletes and writes that do not grow
     /// keep working.
     OverQuota,
+    /// What is written is more than the budget of a table that evicts.
+    OverBudget,
     /// No memory at the moment; cleaning will bring some.
     Retry {
         /// A good time to wait, in microseconds.
@@ -72,6 +74,7 @@ impl fmt::Display for WriteError {
             Self::Overflow => out.write_str("the number would overflow"),
             Self::OutOfMemory => out.write_str("the store is full"),
             Self::OverQuota => out.write_str("the quota of the table is used up"),
+            Self::OverBudget => out.write_str("more than the budget of the table"),
             Self::Retry { after_us } => write!(out, "no memory at the moment, retry after {after_us} us"),
             Self::KeyTooLarge => out.write_str("the key is too large"),
             Self::ValueTooLarge => out.write_str("the value is too large"),

@@ -107,15 +107,10 @@ impl Pinned<'_> {
     /// Removes an expired object, if it is still what its key leads to.
     pub(crate) fn expire(&self, table: &Table, location: Location, object: &Object<'_>) {
         let hash = crate::hash(object.key());
-        let Some(mut bucket) = table.index.lock(&self.pin, hash) else { return };
+        let Some(bucket) = table.index.lock(&self.pin, hash) else { return };
         let is_it = |at| (at == location).then_some(());
         let Some((place, ())) = bucket.find(hash, is_it) else { return };
-        table.remember_version(object.version());
-        bucket.remove(place);
-        self.leave(table, object.key());
-        drop(bucket);
-        self.bury(table, location, object);
-        self.look_at_load(table);
+        self.take_out(table, bucket, place, location, object);
         self.core.store.objects_expired.fetch_add(1, Ordering::Relaxed);
     }
 }

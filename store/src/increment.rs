@@ -6,7 +6,7 @@
 
 use crate::error::WriteError;
 use crate::log::Staged;
-use crate::object::NEVER_MS;
+use crate::object::{NEVER_MS, object_bytes};
 use crate::pinned::Pinned;
 use crate::table::Table;
 
@@ -58,6 +58,11 @@ impl Pinned<'_> {
         let mut expires_ms = NEVER_MS;
         loop {
             self.admit(table, key, size_of::<u64>(), expires_ms)?;
+            self.make_room(
+                table,
+                (hash, key),
+                object_bytes(key.len(), size_of::<u64>(), expires_ms != NEVER_MS),
+            )?;
             let mut staged = self.stage(table, key, &[0; size_of::<u64>()], expires_ms)?;
             match self.try_add(table, hash, key, &sum, &mut staged) {
                 Ok(Added::Sum(version, number)) => return Ok((version, number)),

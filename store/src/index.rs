@@ -39,7 +39,10 @@ use crate::limits::CHAIN_BUCKETS_HARD_MAX;
 use crate::memory::{prefetch, prefetch_value};
 use crate::sync::{AtomicPtr, AtomicU64, Backoff, Exclusive, Ordering, fence};
 
-/// Where an object is: its offset in the log's region in units of eight bytes. Never 0; 48 bits.
+/// Bits of a location: 256 TiB of objects.
+pub(crate) const LOCATION_BITS: u32 = 45;
+
+/// Where an object is: its offset in the log's region in units of eight bytes. Never 0; [`LOCATION_BITS`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Location(u64);
 
@@ -47,7 +50,7 @@ impl Location {
     /// The location of the object at `offset` bytes, a multiple of 8.
     #[inline]
     pub(crate) fn from_offset(offset: usize) -> Location {
-        debug_assert!(offset > 0 && offset.is_multiple_of(8) && offset < 1 << 51);
+        debug_assert!(offset > 0 && offset.is_multiple_of(8) && offset >> 3 < 1 << LOCATION_BITS);
         Location(offset as u64 >> 3)
     }
 
@@ -193,6 +196,23 @@ impl Index {
                 return None;
             }
             backoff.wait();
+        }
+    }
+
+    /// Notes a use of the object of `hash` that `is_it` knows by its location. In vain where a writer is at it.
+    #[inline(never)]
+    pub(crate) fn note_use(&self, pin: &EpochPin<'_>, hash: u64, is_it: impl Fn(Location) -> bool) {
+        let Some((generation, position)) = self.owner(pin, hash) else { return };
+        let mut bucket = generation.bucket(position);
+        for _ in 0..=CHAIN_BUCKETS_HARD_MAX {
+            let mut matches = bucket.matches(hash);
+            while let Some((slot, location)) = bucket.take_match(&mut matches, hash) {
+                if is_it(location) {
+                    return bucket.note_use(slot, location);
+                }
+            }
+            let Some(next) = generation.overflow(bucket::overflow_of(bucket.control())) else { return };
+            bucket = next;
         }
     }
 

@@ -1,7 +1,7 @@
 //! Log-structured memory: a segmented log of immutable objects, a hash index per table, epochs, a cleaner.
 //!
 //! ```text
-//!   Table ── Index ──► buckets of 64 bytes ──► 48-bit location ─┐
+//!   Table ── Index ──► buckets of 64 bytes ──► 45-bit location ─┐
 //!                                                              ▼
 //!   Core 0 ── log head ─► [ segment │ segment │ segment │ ... one mapped region ]
 //!   Core 1 ── log head ─►      ▲ cleaner moves survivors, epochs decide when a segment is free
@@ -15,6 +15,7 @@
 //! See docs/formats.md for the bytes.
 
 mod background;
+mod cache;
 mod checksum;
 mod cleaner;
 mod commit;
@@ -23,6 +24,7 @@ mod directory;
 mod enumerate;
 mod epoch;
 mod error;
+mod eviction;
 mod expiry;
 mod increment;
 mod index;
@@ -49,14 +51,15 @@ mod write;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use crate::cache::Eviction;
 pub use crate::commit::{RangeCheck, ReadCheck, Write};
 pub use crate::cursor::{BadCursor, CURSOR_BYTES, Cursor};
 pub use crate::enumerate::{Checked, Gone, Listed, Page, PageLimits};
 pub use crate::epoch::HeldPin;
 pub use crate::error::{CommitError, Condition, StoreError, WriteError};
 pub use crate::limits::{
-    COMMIT_OPERATIONS_MAX, KEY_BYTES_MAX, SEGMENT_BYTES_DEFAULT, VALUE_BYTES_MAX, VERIFY_CORRUPTED_PER_STEP,
-    VERSION_MAX,
+    CACHE_BUDGET_BYTES_MIN, COMMIT_OPERATIONS_MAX, KEY_BYTES_MAX, SEGMENT_BYTES_DEFAULT, VALUE_BYTES_MAX,
+    VERIFY_CORRUPTED_PER_STEP, VERSION_MAX,
 };
 pub use crate::memory::prefetch_value;
 pub use crate::object::{NEVER_MS, OBJECT_HEADER_BYTES, Object};
@@ -67,7 +70,7 @@ pub use crate::scan::NotOrdered;
 pub use crate::store::cleaning::CleanerStatistics;
 pub use crate::store::core::Core;
 pub use crate::store::{Config, Statistics, Store};
-pub use crate::table::{Table, TableKind};
+pub use crate::table::{Table, TableKind, TableOptions};
 
 /// The hash of a key (xxh3, 64 bits): its high bits choose the bucket, its low 16 bits are the tag.
 #[inline]

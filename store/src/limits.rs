@@ -85,6 +85,36 @@ pub const VERIFY_CORRUPTED_PER_STEP: usize = 512;
 /// Inserts and removals of one core in one table between two looks at the table's load.
 pub const CHANGES_PER_LOAD_CHECK: u64 = 16;
 
+/// Least budget of a table that evicts, in bytes: some objects must fit for one to be worth more than another.
+pub const CACHE_BUDGET_BYTES_MIN: u64 = 4096;
+/// Share (a divisor) of the budget from which objects leave the small queue rather than the main one (SOSP'23 §4.2).
+pub const CACHE_SMALL_DIVISOR: u64 = 10;
+/// Objects that a write looks at to make room for itself: about 25 us where none is in the caches.
+pub const CACHE_SCANS_PER_WRITE: u32 = 256;
+/// Objects spared one after the other from which on a use more does not help the next: after four times as many one leaves
+/// in any case.
+pub const CACHE_PATIENCE: u32 = 32;
+/// Places ahead in a queue at which an object is asked for; its bucket at twice as many.
+pub const CACHE_AHEAD: usize = 8;
+/// By this share (a divisor) of its budget a table may pass it while another core is evicting, and ...
+pub const CACHE_SLACK_DIVISOR: u64 = 16;
+/// ... by so many bytes at most: what a core writes in the microseconds that the other one takes.
+pub const CACHE_SLACK_BYTES_MAX: u64 = 256 << 10;
+/// New objects of a core from which on it puts them into the queues, if it has not had to evict before.
+pub const CACHE_ARRIVALS_PER_LOOK: u64 = 64;
+/// Hashes that are then looked at where most lead to nothing: four times as many as can have come.
+pub const CACHE_SWEEP_PER_LOOK: u64 = 4 * CACHE_ARRIVALS_PER_LOOK;
+/// Hashes that lead to nothing and may stand in the queues besides as many as there are objects.
+pub const CACHE_STALE_FEW: u64 = 1024;
+/// Hashes of a piece of a queue: 2 KiB.
+pub const CACHE_CHUNK_HASHES: usize = 256;
+/// Pieces of a queue that a background step frees.
+pub const CACHE_CHUNKS_PER_STEP: usize = 64;
+/// Least sets of sixteen ghosts: 1 KiB.
+pub const CACHE_GHOST_SETS_MIN: usize = 16;
+/// Most: a gibibyte.
+pub const CACHE_GHOST_SETS_MAX: usize = 1 << 24;
+
 /// Keys of a leaf of an ordered table, beyond which it is split: copying one with 30-byte keys takes a tenth of a
 /// microsecond, and a scan finds dozens of keys side by side.
 pub const ORDERED_KEYS_MAX: usize = if cfg!(loom) { 2 } else { 64 };
@@ -129,6 +159,8 @@ pub const HEAD_SHARE_DIVISOR: u64 = 4;
 /// What a refused writer is told to wait, in microseconds: a few cleaning steps.
 pub const RETRY_AFTER_US: u32 = 200;
 
+// Of two bits of uses the last can be forgotten within one write's looks.
+const _: () = assert!(4 * CACHE_PATIENCE < CACHE_SCANS_PER_WRITE);
 const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize);
 const _: () = assert!(VALUE_BYTES_MAX < 1 << 21);
 const _: () = assert!(SEGMENT_BYTES_MIN.is_power_of_two() && SEGMENT_BYTES_DEFAULT.is_power_of_two());

@@ -59,7 +59,11 @@ impl Pinned<'_> {
     pub fn get<'p>(&'p self, table: &Table, hash: u64, key: &[u8]) -> Option<Object<'p>> {
         self.assert_own(table);
         let found = table.index.find(&self.pin, hash, |location| self.object_of(location, key));
-        found.filter(|object| !self.is_expired(object))
+        let found = found.filter(|object| !self.is_expired(object));
+        if table.cache.is_some() && found.is_some() {
+            self.note_use(table, hash, key);
+        }
+        found
     }
 
     /// The objects of many keys, all as of one moment: no write and no commit lies between two of them.

@@ -24,7 +24,7 @@ use crate::store::backlog::{Backlog, Cleaner};
 use crate::store::cleaning::{CleanerStatistics, Cleaning};
 use crate::store::core::Core;
 use crate::sync::{AtomicBool, AtomicU64, Exclusive, Ordering};
-use crate::table::{Table, TableKind};
+use crate::table::{Table, TableKind, TableOptions};
 
 /// What a store is made of.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +74,8 @@ pub struct Statistics {
     pub bytes_relocated: u64,
     /// Objects that were removed because they had expired.
     pub objects_expired: u64,
+    /// Objects that tables have evicted to stay within their budgets.
+    pub objects_evicted: u64,
     /// How many retirements the oldest pin has seen: grows where a pin lives too long.
     pub oldest_pin_age: u64,
     /// The log's memory in detail, and what cleaning it costs.
@@ -92,6 +94,7 @@ pub struct Store {
     pub(crate) cleaner: Exclusive<Cleaner>,
     pub(crate) backlog: Backlog,
     pub(crate) objects_expired: AtomicU64,
+    pub(crate) objects_evicted: AtomicU64,
     /// See [`Store::advance_clock`].
     now_ms: AtomicU64,
     pub(crate) cleaning: Cleaning,
@@ -114,6 +117,7 @@ impl Store {
             cleaner: Exclusive::new(Cleaner::new(log.segments.seglets(), log.segments.window_seglets())),
             backlog: Backlog::new(),
             objects_expired: AtomicU64::new(0),
+            objects_evicted: AtomicU64::new(0),
             now_ms: AtomicU64::new(0),
             cleaning: Cleaning::default(),
             log,
@@ -160,13 +164,18 @@ impl Store {
 
     /// As [`Store::table_within`], of that kind if it is made.
     pub fn table_of_kind(&self, id: u32, kind: TableKind, quota: &Arc<Quota>) -> Arc<Table> {
+        self.table_with(id, TableOptions { kind, ..TableOptions::default() }, quota)
+    }
+
+    /// As [`Store::table_within`], with those options if it is made.
+    pub fn table_with(&self, id: u32, options: TableOptions, quota: &Arc<Quota>) -> Arc<Table> {
         assert!(quota.cores() == self.config.cores, "a quota counts for each core of the store");
         let existing = self.directory.read(|listing| listing.get(id).cloned());
         if let Some(table) = existing.filter(|table| !table.is_retired()) {
             return table;
         }
         let (index_bytes, retired) = (Arc::clone(&self.index_bytes), Arc::clone(&self.retired_count));
-        let table = Table::new(id, kind, Arc::clone(quota), self.log_address(), index_bytes, retired);
+        let table = Table::new(id, options, Arc::clone(quota), self.log_address(), index_bytes, retired);
         let table = table.expect("256 bytes can be had");
         self.directory.add(&self.reclaimer, Arc::new(table))
     }
@@ -224,6 +233,7 @@ impl Store {
             index_slots,
             tables,
             objects_expired: self.objects_expired.load(Ordering::Relaxed),
+            objects_evicted: self.objects_evicted.load(Ordering::Relaxed),
             segments_cleaned: self.cleaning.segments_cleaned.load(Ordering::Relaxed),
             bytes_relocated: cleaner.copied_bytes,
             oldest_pin_age: self.epochs.oldest_pin_age(),

@@ -62,6 +62,12 @@ unsafe impl<T: Send> Send for Exclusive<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Exclusive<T> {}
 
+impl<T: Default> Default for Exclusive<T> {
+    fn default() -> Self {
+        Exclusive::new(T::default())
+    }
+}
+
 impl<T> Exclusive<T> {
     pub(crate) fn new(value: T) -> Self {
         Exclusive { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }

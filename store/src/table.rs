@@ -8,8 +8,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
 
+use crate::cache::{Cache, Eviction};
 use crate::index::Index;
-use crate::limits::BUCKETS_INITIAL;
+use crate::limits::{BUCKETS_INITIAL, CACHE_CHUNKS_PER_STEP};
 use crate::object::NEVER_MS;
 use crate::ordered::OrderedKeys;
 use crate::quota::Quota;
@@ -36,11 +37,22 @@ pub enum TableKind {
     Ordered,
 }
 
+/// How a table is made.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TableOptions {
+    /// Its kind.
+    pub kind: TableKind,
+    /// Which objects leave it by themselves.
+    pub eviction: Eviction,
+}
+
 /// A table of a store. Made by [`crate::Store::table`].
 pub struct Table {
     pub(crate) index: Index,
     /// Of an ordered table.
     pub(crate) ordered: Option<OrderedKeys>,
+    /// Of a table that evicts.
+    pub(crate) cache: Option<Box<Cache>>,
     retired: AtomicBool,
     version_high_water: AtomicU64,
     /// Makes its cursors known from those of others.
@@ -61,15 +73,23 @@ pub struct Table {
 impl Table {
     pub(crate) fn new(
         id: u32,
-        kind: TableKind,
+        options: TableOptions,
         quota: Arc<Quota>,
         log: usize,
         index_bytes: Arc<AtomicU64>,
         retired_count: Arc<AtomicU64>,
     ) -> io::Result<Table> {
-        let ordered = (kind == TableKind::Ordered).then(|| OrderedKeys::new(Arc::clone(&index_bytes)));
+        let ordered = options.kind == TableKind::Ordered;
+        let ordered = ordered.then(|| OrderedKeys::new(Arc::clone(&index_bytes)));
+        let cache = match options.eviction {
+            Eviction::Never => None,
+            Eviction::S3Fifo { budget_bytes } => {
+                Some(Box::new(Cache::new(budget_bytes, quota.cores(), Arc::clone(&index_bytes))))
+            }
+        };
         Ok(Table {
             ordered,
+            cache,
             index: Index::new(BUCKETS_INITIAL, index_bytes)?,
             retired: AtomicBool::new(false),
             version_high_water: AtomicU64::new(0),
@@ -104,15 +124,38 @@ impl Table {
         self.sum(|shard| &shard.expiring)
     }
 
-    /// Bytes of its index, and of the tree of its keys where they are ordered.
+    /// Bytes of its index, of the tree of its keys where they are ordered, and of its queues where it evicts.
     pub fn index_bytes(&self) -> u64 {
-        self.index.bytes() + self.ordered.as_ref().map_or(0, OrderedKeys::bytes)
+        let tree_bytes = self.ordered.as_ref().map_or(0, OrderedKeys::bytes);
+        self.index.bytes() + tree_bytes + self.cache.as_ref().map_or(0, |cache| cache.bytes())
     }
 
     /// Its kind.
     #[inline]
     pub fn kind(&self) -> TableKind {
         if self.ordered.is_some() { TableKind::Ordered } else { TableKind::Hash }
+    }
+
+    /// Which objects leave it by themselves.
+    pub fn eviction(&self) -> Eviction {
+        let s3_fifo = |cache: &Cache| Eviction::S3Fifo { budget_bytes: cache.budget_bytes() };
+        self.cache.as_deref().map_or(Eviction::Never, s3_fifo)
+    }
+
+    /// Objects that were evicted.
+    pub fn evicted(&self) -> u64 {
+        self.cache.as_ref().map_or(0, |cache| cache.evicted())
+    }
+
+    /// Frees a piece of the queues of a retired table whose index is taken apart. Returns whether it did.
+    pub(crate) fn take_queues_apart(&self) -> bool {
+        let Some(cache) = &self.cache else { return false };
+        let Some(mut queues) = cache.queues.try_lock() else { return true };
+        queues.ghost.take_apart();
+        let has_more = queues.small.take_apart(CACHE_CHUNKS_PER_STEP);
+        let has_more = has_more || queues.main.take_apart(CACHE_CHUNKS_PER_STEP);
+        cache.set_charge(&queues);
+        has_more
     }
 
     /// What its cursors are sealed with: another number for each table that ever was.
@@ -162,6 +205,15 @@ impl Table {
         }
         add(&shard.bytes, bytes);
         self.quota.count(core, bytes);
+    }
+
+    /// Counts a new object that can be found under `hash`.
+    #[inline]
+    pub(crate) fn count_inserted(&self, core: usize, hash: u64, bytes: u64) {
+        self.count(core, 1, bytes);
+        if let Some(cache) = &self.cache {
+            cache.arrive(core, hash, bytes);
+        }
     }
 
     /// Counts an object with or without an expiry that came in the place of one with or without.

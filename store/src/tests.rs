@@ -5,8 +5,10 @@
 mod concurrency;
 mod damage;
 mod enumerate;
+mod eviction;
 mod expiry;
 mod full_store;
+mod hit_ratio;
 mod model;
 mod ordered;
 mod quota;

@@ -6,6 +6,7 @@
 
 use crate::error::{Condition, WriteError};
 use crate::index::Location;
+use crate::index::bucket::Mark;
 use crate::index::generation::Purpose;
 use crate::index::growth::NoMemory;
 use crate::index::locked::{LockedBucket, NoRoom, SlotPlace};
@@ -57,6 +58,7 @@ impl Pinned<'_> {
             let current = self.get(table, hash, key).map_or(0, |object| object.version());
             refuse_unless(condition, current)?;
         }
+        self.make_room(table, (hash, key), object_bytes(key.len(), value.len(), expires_ms != NEVER_MS))?;
         let staged = self.stage(table, key, value, expires_ms)?;
         let published = self.publish(table, hash, key, &staged, condition);
         published.map_err(|error| {
@@ -74,23 +76,40 @@ impl Pinned<'_> {
         condition: Condition,
     ) -> Result<Option<u64>, WriteError> {
         self.admit(table, key, 0, NEVER_MS)?;
-        let mut bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
+        let bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
         let current = self.visible_version(found.as_ref().map(|(_, (_, object))| object));
         refuse_unless(condition, current)?;
         let Some((place, (location, object))) = found else { return Ok(None) };
-        table.remember_version(object.version());
-        bucket.remove(place);
-        self.leave(table, key);
-        drop(bucket);
-        self.bury(table, location, &object);
-        self.look_at_load(table);
+        self.take_out(table, bucket, place, location, &object);
         Ok((current != 0).then_some(current))
     }
 
-    /// Counts an object as gone that nothing leads to any more.
-    pub(crate) fn bury(&self, table: &Table, location: Location, object: &Object<'_>) {
+    /// Takes an object out of the table that was found in a locked bucket.
+    pub(crate) fn take_out(
+        &self,
+        table: &Table,
+        mut bucket: LockedBucket<'_>,
+        place: SlotPlace,
+        location: Location,
+        object: &Object<'_>,
+    ) {
+        table.remember_version(object.version());
+        let mark = bucket.remove(place);
+        self.leave(table, object.key());
+        drop(bucket);
+        self.bury(table, location, object, mark);
+        self.look_at_load(table);
+    }
+
+    /// Counts an object as gone that nothing leads to any more, and whose entry had that mark.
+    pub(crate) fn bury(&self, table: &Table, location: Location, object: &Object<'_>, mark: Mark) {
         let bytes = object.log_bytes() as u32;
+        if let Some(cache) = &table.cache
+            && !mark.is_main()
+        {
+            cache.count_small(self.core.index, u64::from(bytes).wrapping_neg());
+        }
         self.core.store.log.bury(location, bytes);
         table.count(self.core.index, 1_u64.wrapping_neg(), u64::from(bytes).wrapping_neg());
         table.count_expiring(self.core.index, object.expires(), false);
@@ -131,10 +150,13 @@ impl Pinned<'_> {
     ) -> Result<Staged, WriteError> {
         let store = &self.core.store;
         let mut head = self.core.head.borrow_mut();
-        store
-            .log
-            .stage(&mut head, || store.keep_for_writers(), table.id(), (key, value), expires_ms)
-            .map_err(|_| self.no_memory(object_bytes(key.len(), value.len(), expires_ms != NEVER_MS)))
+        store.log.stage(&mut head, || store.keep_for_writers(), table.id(), (key, value), expires_ms).map_err(
+            |_| {
+                let error = self.no_memory(object_bytes(key.len(), value.len(), expires_ms != NEVER_MS));
+                let gives_way = error == WriteError::OutOfMemory && self.give_way(table);
+                if gives_way { WriteError::Retry { after_us: RETRY_AFTER_US } } else { error }
+            },
+        )
     }
 
     pub(crate) fn unstage(&self, staged: &Staged) {
@@ -192,9 +214,9 @@ impl Pinned<'_> {
         log.seal(staged, version);
         if let Some((place, (location, _))) = found {
             bucket.replace(place, hash, staged.location);
+            self.count_replaced(table, &bucket, (place, staged.location), bytes, old_bytes);
             drop(bucket);
             log.bury(location, old_bytes as u32);
-            table.count(self.core.index, 0, bytes.wrapping_sub(old_bytes));
         } else {
             if table.ordered.is_some() {
                 bucket.make_room(1, Purpose::Insert)?;
@@ -202,11 +224,31 @@ impl Pinned<'_> {
             }
             bucket.insert(hash, staged.location, Purpose::Insert)?;
             drop(bucket);
-            table.count(self.core.index, 1, bytes);
+            table.count_inserted(self.core.index, hash, bytes);
             self.help_growth(table);
         }
         self.note_expiry(table, expired_before, staged);
         Ok(version)
+    }
+
+    /// Counts an object that came in the place of another: in a table that evicts, a use of it.
+    #[inline]
+    pub(crate) fn count_replaced(
+        &self,
+        table: &Table,
+        bucket: &LockedBucket<'_>,
+        (place, location): (SlotPlace, Location),
+        bytes: u64,
+        old_bytes: u64,
+    ) {
+        let difference = bytes.wrapping_sub(old_bytes);
+        table.count(self.core.index, 0, difference);
+        if let Some(cache) = &table.cache {
+            bucket.note_use(place, location);
+            if !bucket.mark(place).is_main() {
+                cache.count_small(self.core.index, difference);
+            }
+        }
     }
 
     /// Counts a published object among those that expire.
@@ -224,6 +266,7 @@ impl Pinned<'_> {
     #[inline]
     pub(crate) fn help_growth(&self, table: &Table) {
         self.look_at_load(table);
+        self.look_at_arrivals(table);
         if table.index.is_growing(&self.pin) {
             self.grow(table, GROWTH_BUCKETS_PER_INSERT);
         }

@@ -144,6 +144,8 @@ statuses! {
     Corrupted = 48,
     /// The table is not one whose keys are ordered: create it as an ordered one to scan it.
     NotOrdered = 49,
+    /// What is written is more than the budget of the table, which evicts; nothing was changed.
+    OverBudget = 50,
 }
 
 impl fmt::Display for Status {

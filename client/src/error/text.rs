@@ -72,6 +72,7 @@ fn next_after(status: Status) -> Option<&'static str> {
              years, and what is added is a finite number"
         }
         Status::NotOrdered => "create the table anew with `splinter table create NAME --ordered`",
+        Status::OverBudget => "create the table anew with a larger `--cache`, or write less at once",
         Status::CursorInvalid => {
             "begin anew: a cursor is good for its table (and that of a scan for its range) alone, until the table is \
              dropped or the server ends"

@@ -173,6 +173,7 @@ pub fn refused(error: WriteError) -> Outcome {
         WriteError::Overflow => Outcome::bare(Status::Overflow),
         WriteError::OutOfMemory => Outcome::bare(Status::OutOfMemory),
         WriteError::OverQuota => const { Outcome::over_quota(TenantLimit::MemoryBytes) },
+        WriteError::OverBudget => Outcome::bare(Status::OverBudget),
         WriteError::KeyTooLarge => Outcome::bare(Status::KeyTooLarge),
         WriteError::ValueTooLarge => Outcome::bare(Status::ValueTooLarge),
         WriteError::Collisions => Outcome::bare(Status::Collisions),

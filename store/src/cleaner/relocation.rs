@@ -222,11 +222,11 @@ impl Store {
         let Some(mut bucket) = table.index.lock(&pinned.pin, entry.hash) else { return };
         let Some((place, ())) = bucket.find(entry.hash, is_it) else { return };
         table.remember_version(entry.version.min(DAMAGED_VERSION_MAX));
-        bucket.remove(place);
+        let mark = bucket.remove(place);
         let object = self.log.object(entry.location, &pinned.pin);
         pinned.leave(table, object.key());
         drop(bucket);
-        pinned.bury(table, entry.location, &object);
+        pinned.bury(table, entry.location, &object, mark);
         self.cleaning.damaged_objects.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   control  63..32 overflow bucket (0 = none) │ 31..3 version │ 2 committing │ 1 moved │ 0 locked
-//!   entry    63..48 tag (low 16 bits of the hash) │ 47..0 location (0 = empty)
+//!   entry    63..48 tag (low 16 bits of the hash) │ 47..45 mark │ 44..0 location (0 = empty)
 //! ```
 //!
 //! Writers hold the lock bit while they change entries; each entry changes by one store. Readers do not care for
@@ -10,8 +10,11 @@
 //! disappears from one slot because it was copied to another, so that a reader that missed it in both notices.
 //! `committing` is set while a commit publishes several objects: readers wait for it, since they must not see
 //! half of it. In an overflow bucket only the overflow field of the control word is used.
+//!
+//! The mark is for tables that evict (`cache.rs`), zero elsewhere. Readers note a use in it by compare-and-swap of the
+//! whole entry: one that a writer has changed meanwhile stays as the writer left it.
 
-use crate::index::Location;
+use crate::index::{LOCATION_BITS, Location};
 use crate::sync::{AtomicU64, Backoff, Ordering};
 
 /// Entries of a bucket.
@@ -29,7 +32,37 @@ pub(crate) const COMMITTING: u64 = 4;
 pub(crate) const BUSY_FOR_READERS: u64 = MOVED | COMMITTING;
 const VERSION_UNIT: u64 = 8;
 const VERSION_MASK: u64 = 0xffff_fff8;
-const LOCATION_MASK: u64 = (1 << 48) - 1;
+const LOCATION_MASK: u64 = (1 << LOCATION_BITS) - 1;
+const USE_UNIT: u64 = 1 << LOCATION_BITS;
+const USES_MASK: u64 = 3 * USE_UNIT;
+const SETTLED: u64 = 4 * USE_UNIT;
+
+/// What an entry remembers of its object's past, for tables that evict.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Mark(u64);
+
+impl Mark {
+    /// Of an object in the main queue that has not been used since it came there; zero is one in the small queue.
+    pub(crate) const MAIN: Mark = Mark(SETTLED);
+
+    /// Whether the object is in the main queue.
+    #[inline]
+    pub(crate) fn is_main(self) -> bool {
+        self.0 & SETTLED != 0
+    }
+
+    /// How often it was used, up to 3.
+    #[inline]
+    pub(crate) fn uses(self) -> u32 {
+        ((self.0 & USES_MASK) / USE_UNIT) as u32
+    }
+
+    /// With one use less; it has some.
+    pub(crate) fn with_use_forgotten(self) -> Mark {
+        debug_assert!(self.uses() > 0);
+        Mark(self.0 - USE_UNIT)
+    }
+}
 
 /// The overflow bucket that a control word names, 0 for none.
 #[inline]
@@ -57,8 +90,14 @@ pub(crate) fn with_next_version(control: u64) -> u64 {
 
 /// An entry's word.
 #[inline]
-pub(crate) fn entry(hash: u64, location: Location) -> u64 {
-    hash << 48 | location.0
+pub(crate) fn entry(hash: u64, location: Location, mark: Mark) -> u64 {
+    hash << 48 | mark.0 | location.0
+}
+
+/// The mark of an entry's word.
+#[inline]
+pub(crate) fn mark_of(entry: u64) -> Mark {
+    Mark(entry & (USES_MASK | SETTLED))
 }
 
 /// The location of an entry's word, `None` where it is empty.
@@ -104,6 +143,16 @@ impl Bucket {
     #[inline]
     pub(crate) fn set_slot(&self, slot: usize, entry: u64) {
         self.slots[slot].store(entry, Ordering::Release);
+    }
+
+    /// Notes a use of the object in a slot, which leads to `location`; in vain where that has changed.
+    pub(crate) fn note_use(&self, slot: usize, location: Location) {
+        let entry = self.slots[slot].load(Ordering::Relaxed);
+        if location_of(entry) == Some(location) && entry & USES_MASK != USES_MASK {
+            let used = entry + USE_UNIT;
+            // Publishes nothing: whoever reads the entry relies on what its writer has released.
+            let _ = self.slots[slot].compare_exchange(entry, used, Ordering::AcqRel, Ordering::Relaxed);
+        }
     }
 
     /// The slots with the tag of `hash`, as bits.

@@ -233,10 +233,10 @@ fn move_bucket(
             return false;
         }
     }
-    source.locations(|_, location| {
+    source.locations(|mark, location| {
         let hash = hash_of(location);
         let target = targets[target_of(hash)].as_mut().expect("a bucket's hashes lie in its overlap");
-        target.insert(hash, location, Purpose::Move).expect("room was made");
+        target.insert_marked(hash, location, mark, Purpose::Move).expect("room was made");
     });
     drop(targets);
     source.mark_moved();

@@ -5,7 +5,8 @@
 
 use crate::index::Location;
 use crate::index::bucket::{
-    Bucket, COMMITTING, MOVED, SLOTS, entry, location_of, overflow_of, with_next_version, with_overflow,
+    Bucket, COMMITTING, MOVED, Mark, SLOTS, entry, location_of, mark_of, overflow_of, with_next_version,
+    with_overflow,
 };
 use crate::index::generation::{Generation, Purpose};
 
@@ -85,23 +86,73 @@ impl<'p> LockedBucket<'p> {
         }
     }
 
-    /// Makes the entry at `place` point elsewhere.
+    /// Makes the entry at `place` point elsewhere. It keeps its mark.
     #[inline]
     pub(crate) fn replace(&mut self, place: SlotPlace, hash: u64, location: Location) {
         self.changed = true;
-        self.at(place.overflow).set_slot(place.slot, entry(hash, location));
+        self.at(place.overflow).set_slot(place.slot, entry(hash, location, self.mark(place)));
+    }
+
+    /// The mark of the entry at `place`.
+    #[inline]
+    pub(crate) fn mark(&self, place: SlotPlace) -> Mark {
+        mark_of(self.at(place.overflow).slot(place.slot))
+    }
+
+    /// Gives the entry at `place`, which leads to `location`, another mark.
+    pub(crate) fn set_mark(&mut self, place: SlotPlace, hash: u64, location: Location, mark: Mark) {
+        self.at(place.overflow).set_slot(place.slot, entry(hash, location, mark));
+    }
+
+    /// Notes a use of the object at `location`, to which the entry at `place` leads.
+    pub(crate) fn note_use(&self, place: SlotPlace, location: Location) {
+        self.at(place.overflow).note_use(place.slot, location);
+    }
+
+    /// The entry of `hash` that `accept` makes something of, by its mark too.
+    pub(crate) fn find_marked<T>(
+        &self,
+        hash: u64,
+        mut accept: impl FnMut(Mark, Location) -> Option<T>,
+    ) -> Option<(SlotPlace, T)> {
+        let mut overflow = 0;
+        loop {
+            let bucket = self.at(overflow);
+            let mut matches = bucket.matches(hash);
+            while let Some((slot, location)) = bucket.take_match(&mut matches, hash) {
+                if let Some(found) = accept(mark_of(bucket.slot(slot)), location) {
+                    return Some((SlotPlace { overflow, slot }, found));
+                }
+            }
+            overflow = overflow_of(self.control_of(overflow));
+            if overflow == 0 {
+                return None;
+            }
+        }
     }
 
     /// Adds an entry.
     #[inline]
     pub(crate) fn insert(&mut self, hash: u64, location: Location, purpose: Purpose) -> Result<(), NoRoom> {
+        self.insert_marked(hash, location, Mark::default(), purpose)
+    }
+
+    /// Adds an entry with a mark.
+    #[inline]
+    pub(crate) fn insert_marked(
+        &mut self,
+        hash: u64,
+        location: Location,
+        mark: Mark,
+        purpose: Purpose,
+    ) -> Result<(), NoRoom> {
         self.make_room(1, purpose)?;
         let mut overflow = 0;
         loop {
             let bucket = self.at(overflow);
             if let Some(slot) = bucket.empty_slot() {
                 self.changed = true;
-                bucket.set_slot(slot, entry(hash, location));
+                bucket.set_slot(slot, entry(hash, location, mark));
                 return Ok(());
             }
             overflow = overflow_of(self.control_of(overflow));
@@ -137,9 +188,10 @@ impl<'p> LockedBucket<'p> {
     }
 
     /// Removes the entry at `place`, and the last overflow bucket if that empties it: the chain's last entry
-    /// takes the place, so that churn leaves no half-empty chains behind.
-    pub(crate) fn remove(&mut self, place: SlotPlace) {
+    /// takes the place, so that churn leaves no half-empty chains behind. Returns its mark.
+    pub(crate) fn remove(&mut self, place: SlotPlace) -> Mark {
         self.changed = true;
+        let mark = self.mark(place);
         let (mut before, mut last) = (0, 0);
         loop {
             let next = overflow_of(self.control_of(last));
@@ -166,6 +218,7 @@ impl<'p> LockedBucket<'p> {
             self.bucket.set_control(self.control);
             self.generation.free_overflow(last);
         }
+        mark
     }
 
     /// Makes readers wait until the lock ends.
@@ -174,15 +227,15 @@ impl<'p> LockedBucket<'p> {
         self.bucket.set_control(self.control);
     }
 
-    /// All locations in the chain.
-    pub(crate) fn locations(&self, mut visit: impl FnMut(u64, Location)) {
+    /// All locations in the chain, with their marks.
+    pub(crate) fn locations(&self, mut visit: impl FnMut(Mark, Location)) {
         let mut overflow = 0;
         loop {
             let bucket = self.at(overflow);
             for slot in 0..SLOTS {
                 let entry = bucket.slot(slot);
                 if let Some(location) = location_of(entry) {
-                    visit(entry >> 48, location);
+                    visit(mark_of(entry), location);
                 }
             }
             overflow = overflow_of(self.control_of(overflow));

@@ -17,6 +17,8 @@ use crate::table::Table;
 pub(crate) struct Backlog {
     /// Ids of tables whose index grows.
     pub(crate) growing: Exclusive<VecDeque<u32>>,
+    /// Ids of tables in which room is reserved for a large write.
+    pub(crate) evicting: Exclusive<VecDeque<u32>>,
     /// Tables that are being taken apart; held by whoever takes one apart.
     pub(crate) retiring: Exclusive<VecDeque<Arc<Table>>>,
     /// Tables with objects that expire; `expiry.rs` does the work.
@@ -98,6 +100,7 @@ impl Backlog {
     pub(crate) fn new() -> Backlog {
         Backlog {
             growing: Exclusive::new(VecDeque::new()),
+            evicting: Exclusive::new(VecDeque::new()),
             retiring: Exclusive::new(VecDeque::new()),
             expiring: Exclusive::new(VecDeque::new()),
         }
@@ -137,6 +140,14 @@ impl Store {
     /// Notes that the index of a table grows, so that it does even if nobody inserts.
     pub(crate) fn note_growing(&self, table: &Table) {
         self.backlog.growing.lock().push_back(table.id());
+    }
+
+    /// Notes that a table makes room for a large write.
+    pub(crate) fn note_evicting(&self, table: &Table) {
+        let mut evicting = self.backlog.evicting.lock();
+        if !evicting.contains(&table.id()) {
+            evicting.push_back(table.id());
+        }
     }
 
     /// Notes that a table has objects that expire.

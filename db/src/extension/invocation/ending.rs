@@ -118,6 +118,7 @@ impl Ending {
                 let limit = TenantLimit::MemoryBytes;
                 return Self { status: Status::OverQuota, body: Body::Limit(limit) };
             }
+            CommitError::Write(WriteError::OverBudget) => Status::OverBudget,
             CommitError::Write(WriteError::KeyTooLarge) => Status::KeyTooLarge,
             CommitError::Write(WriteError::ValueTooLarge) => Status::ValueTooLarge,
             CommitError::Write(WriteError::Collisions) => Status::Collisions,

@@ -1,0 +1,210 @@
+//! What a table keeps that evicts: the queues of S3-FIFO (Yang et al., SOSP'23) and a budget of bytes.
+//!
+//! ```text
+//!   inserts ─► arrived, one list a core ─► small (a tenth) ── used twice ──► main ─┐ used: once more, a use forgotten
+//!                      └── its hash is a ghost ──────────────────────────────► main ◄┘
+//!                                              small, not used ─► evicted, its hash a ghost;  main, not used ─► evicted
+//! ```
+//!
+//! Queues hold hashes, eight bytes an object: objects move when they are cleaned, their hashes do not. In which queue an
+//! object is, and how often it was used, stands in the mark of its index entry, where a reader notes a use without a
+//! lock and without a line of its own (`index/bucket.rs`). What is overwritten keeps its place; what was deleted leaves a
+//! hash behind that leads to nothing, and is dropped when its turn comes or when such are too many. What an object is
+//! found by in one queue and marked with the other is stale too: its hash stands there a second time.
+//!
+//! Arrivals are kept per core, so that writers of different cores do not meet. The queues are one lock's, which is
+//! only tried. `eviction.rs` does the work; the bytes of all this count as those of the index.
+
+mod fifo;
+mod ghost;
+
+use std::sync::Arc;
+
+use crate::cache::fifo::Fifo;
+use crate::cache::ghost::Ghost;
+use crate::limits::{
+    CACHE_ARRIVALS_PER_LOOK, CACHE_SLACK_BYTES_MAX, CACHE_SLACK_DIVISOR, CACHE_SMALL_DIVISOR, CACHE_STALE_FEW,
+};
+use crate::sync::{AtomicU64, Exclusive, Ordering};
+
+/// Which objects leave a table by themselves.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Eviction {
+    /// None: they stay until they are deleted or expire.
+    #[default]
+    Never,
+    /// Those that are used least, as S3-FIFO tells, so that all of them keep within a budget.
+    S3Fifo {
+        /// Bytes that the objects of the table may take in the log, headers and padding included.
+        budget_bytes: u64,
+    },
+}
+
+/// One core's part. The sum wraps: one core may evict what another wrote.
+#[derive(Default)]
+#[repr(align(64))]
+struct Shard {
+    small_bytes: AtomicU64,
+    /// How many have arrived, for who asks without the lock.
+    waiting: AtomicU64,
+    arrived: Exclusive<Vec<u64>>,
+}
+
+/// See the file's head.
+pub(crate) struct Cache {
+    budget_bytes: u64,
+    shards: Box<[Shard]>,
+    pub(crate) queues: Exclusive<Queues>,
+    /// Room for a large write that was told to come again.
+    reserved_bytes: AtomicU64,
+    evicted: AtomicU64,
+    /// Bytes of the queues, part of the store's `charge`.
+    charged_bytes: AtomicU64,
+    charge: Arc<AtomicU64>,
+}
+
+/// The queues of one table.
+#[derive(Default)]
+pub(crate) struct Queues {
+    pub(crate) small: Fifo,
+    pub(crate) main: Fifo,
+    pub(crate) ghost: Ghost,
+    /// What a core's list of arrivals is exchanged for.
+    pub(crate) arriving: Vec<u64>,
+}
+
+impl Cache {
+    pub(crate) fn new(budget_bytes: u64, cores: usize, charge: Arc<AtomicU64>) -> Cache {
+        Cache {
+            budget_bytes,
+            shards: (0..cores).map(|_| Shard::default()).collect(),
+            queues: Exclusive::new(Queues::default()),
+            reserved_bytes: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+            charged_bytes: AtomicU64::new(0),
+            charge,
+        }
+    }
+
+    /// Bytes that the table's objects may take.
+    #[inline]
+    pub(crate) fn budget_bytes(&self) -> u64 {
+        self.budget_bytes
+    }
+
+    /// Bytes by which the table may pass its budget while another core is evicting.
+    pub(crate) fn slack_bytes(&self) -> u64 {
+        (self.budget_bytes / CACHE_SLACK_DIVISOR).min(CACHE_SLACK_BYTES_MAX)
+    }
+
+    /// Objects that were evicted.
+    pub(crate) fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
+    /// For the owner of the queues.
+    pub(crate) fn count_evicted(&self) {
+        self.evicted.store(self.evicted() + 1, Ordering::Relaxed);
+    }
+
+    /// Bytes of the queues.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.charged_bytes.load(Ordering::Relaxed)
+    }
+
+    /// For the owner of the queues, when they have changed.
+    pub(crate) fn set_charge(&self, queues: &Queues) {
+        let bytes = queues.small.bytes() + queues.main.bytes() + queues.ghost.bytes();
+        let before = self.charged_bytes.swap(bytes, Ordering::Relaxed);
+        if before != bytes {
+            self.charge.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+        }
+    }
+
+    /// Counts bytes of objects in the small queue, as a wrapping difference.
+    #[inline]
+    pub(crate) fn count_small(&self, core: usize, bytes: u64) {
+        // Only the core itself writes its part, so that plain loads and stores are enough.
+        let counter = &self.shards[core].small_bytes;
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
+    }
+
+    /// Whether objects leave from the small queue, by its bytes.
+    pub(crate) fn small_is_full(&self) -> bool {
+        let bytes = self.shards.iter().map(|shard| shard.small_bytes.load(Ordering::Relaxed));
+        let bytes = bytes.fold(0, u64::wrapping_add);
+        // A core that is between two counts may make the sum less than nothing for a moment.
+        bytes <= i64::MAX as u64 && bytes > self.budget_bytes / CACHE_SMALL_DIVISOR
+    }
+
+    /// Notes an object of so many bytes that can be found from now on, in the small queue. Takes no lock of the queues,
+    /// so its caller may own buckets.
+    pub(crate) fn arrive(&self, core: usize, hash: u64, bytes: u64) {
+        self.count_small(core, bytes);
+        let shard = &self.shards[core];
+        let mut arrived = shard.arrived.lock();
+        arrived.push(hash);
+        shard.waiting.store(arrived.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Whether so many have arrived at this core that they should be taken in.
+    #[inline]
+    pub(crate) fn is_due(&self, core: usize) -> bool {
+        self.shards[core].waiting.load(Ordering::Relaxed) >= CACHE_ARRIVALS_PER_LOOK
+    }
+
+    /// For the owner of the queues: what has arrived at one core, handed over in `arriving`, which is empty.
+    pub(crate) fn take_arrived(&self, core: usize, arriving: &mut Vec<u64>) {
+        debug_assert!(arriving.is_empty());
+        let shard = &self.shards[core];
+        if shard.waiting.load(Ordering::Relaxed) > 0
+            && let Some(mut arrived) = shard.arrived.try_lock()
+        {
+            std::mem::swap(&mut *arrived, arriving);
+            shard.waiting.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Cores that it keeps arrivals for.
+    pub(crate) fn cores(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Room that a write of so many bytes must leave to a larger one.
+    #[inline]
+    pub(crate) fn reserved_from(&self, bytes: u64) -> u64 {
+        let reserved = self.reserved_bytes.load(Ordering::Relaxed);
+        if bytes < reserved { reserved } else { 0 }
+    }
+
+    /// Keeps room for a write that is to come again.
+    pub(crate) fn reserve(&self, bytes: u64) {
+        self.reserved_bytes.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// Makes what is reserved less by what was written, since who reserved it may never come.
+    pub(crate) fn use_reserve(&self, bytes: u64) {
+        let reserved = self.reserved_bytes.load(Ordering::Relaxed);
+        if reserved > 0 {
+            self.reserved_bytes.store(reserved.saturating_sub(bytes), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.charge.fetch_sub(self.bytes(), Ordering::Relaxed);
+    }
+}
+
+impl Queues {
+    /// The queue of that kind.
+    pub(crate) fn queue(&mut self, small: bool) -> &mut Fifo {
+        if small { &mut self.small } else { &mut self.main }
+    }
+
+    /// Whether most of what stands in the queues cannot be found any more, if there are so many objects.
+    pub(crate) fn is_stale(&self, objects: u64) -> bool {
+        (self.small.len() + self.main.len()) as u64 > objects.saturating_mul(2) + CACHE_STALE_FEW
+    }
+}

@@ -1,0 +1,334 @@
+//! Eviction: a write to a table with a budget makes room for itself before it copies anything.
+//!
+//! ```text
+//!   put ─► fits? ── no ─► take in what arrived ─► look at the oldest of a queue ─► evict, or spare ─► fits? ─► copy
+//! ```
+//!
+//! It looks at a bounded number of objects and gets stricter the more it spares, so that the next one leaves however
+//! often it was used. What a large write cannot bring about in that time is reserved for it: it is told to come again, and
+//! background steps and later writes go on. An evicted object is gone as a deleted one is. One that has expired leaves
+//! when its turn comes, however often it was used, and mostly earlier (`expiry.rs`).
+//!
+//! The queues' lock is only tried here. Where another core is evicting, a write that stays within the budget and its
+//! slack goes ahead. Buckets are locked one at a time, and by nobody who comes here.
+
+use crate::cache::{Cache, Queues};
+use crate::commit::Write;
+use crate::error::WriteError;
+use crate::index::Location;
+use crate::index::bucket::Mark;
+use crate::index::locked::{LockedBucket, SlotPlace};
+use crate::limits::{
+    CACHE_AHEAD, CACHE_PATIENCE, CACHE_SCANS_PER_WRITE, CACHE_SWEEP_PER_LOOK, RETRY_AFTER_US,
+};
+use crate::object::Object;
+use crate::pinned::Pinned;
+use crate::store::Store;
+use crate::sync::Ordering;
+use crate::table::Table;
+
+/// A write that wants room.
+#[derive(Clone, Copy)]
+struct Wish {
+    new_bytes: u64,
+    /// What it replaces.
+    old_bytes: u64,
+    /// The hash of its key, which does not leave for it.
+    hash: Option<u64>,
+}
+
+/// What became of an object that was looked at.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Outcome {
+    Left,
+    Spared,
+    /// The hash led to nothing.
+    Stale,
+}
+
+impl Pinned<'_> {
+    /// Notes a use of an object that was found in a table with a budget.
+    #[inline]
+    pub(crate) fn note_use(&self, table: &Table, hash: u64, key: &[u8]) {
+        table.index.note_use(&self.pin, hash, |location| self.object_of(location, key).is_some());
+    }
+
+    /// Sees to it that a table with a budget has room for an object of so many bytes under `key`.
+    #[inline]
+    pub(crate) fn make_room(
+        &self,
+        table: &Table,
+        (hash, key): (u64, &[u8]),
+        bytes: usize,
+    ) -> Result<(), WriteError> {
+        match &table.cache {
+            Some(cache) => self.make_room_in(table, cache, (hash, key), bytes as u64),
+            None => Ok(()),
+        }
+    }
+
+    #[inline(never)]
+    fn make_room_in(
+        &self,
+        table: &Table,
+        cache: &Cache,
+        (hash, key): (u64, &[u8]),
+        bytes: u64,
+    ) -> Result<(), WriteError> {
+        let mut wish = Wish { new_bytes: bytes, old_bytes: 0, hash: Some(hash) };
+        if bytes > cache.budget_bytes() {
+            return Err(WriteError::OverBudget);
+        }
+        if !fits_reserve(table, cache, wish) {
+            let old = table.index.find(&self.pin, hash, |location| self.object_of(location, key));
+            wish.old_bytes = old.map_or(0, |object| object.log_bytes() as u64);
+            self.evict_for(table, cache, wish)?;
+        }
+        cache.use_reserve(bytes);
+        Ok(())
+    }
+
+    /// As [`Pinned::make_room`], for what a commit writes. `sums` is memory for it.
+    pub(crate) fn make_room_for_all(
+        &self,
+        writes: &[Write<'_>],
+        sums: &mut Vec<(usize, u64, u64)>,
+    ) -> Result<(), WriteError> {
+        sums.clear();
+        for (at, write) in writes.iter().enumerate() {
+            if write.table.cache.is_none() {
+                continue;
+            }
+            let bytes = write.object_bytes() as u64;
+            match sums.iter_mut().find(|(first, ..)| std::ptr::eq(writes[*first].table, write.table)) {
+                Some((_, sum, _)) => *sum += bytes,
+                None => sums.push((at, bytes, 0)),
+            }
+        }
+        for &(at, new_bytes, _) in &*sums {
+            let table = writes[at].table;
+            let Some(cache) = &table.cache else { continue };
+            // What they replace is not counted on: it may be evicted for them.
+            let wish = Wish { new_bytes, old_bytes: 0, hash: None };
+            if new_bytes > cache.budget_bytes() {
+                return Err(WriteError::OverBudget);
+            }
+            if !fits_reserve(table, cache, wish) {
+                self.evict_for(table, cache, wish)?;
+            }
+            cache.use_reserve(new_bytes);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn evict_for(&self, table: &Table, cache: &Cache, wish: Wish) -> Result<(), WriteError> {
+        let retry = Err(WriteError::Retry { after_us: RETRY_AFTER_US });
+        let Some(mut queues) = cache.queues.try_lock() else {
+            return if fits(table, cache, wish, cache.slack_bytes()) { Ok(()) } else { retry };
+        };
+        let has_more =
+            self.evict_until(table, cache, &mut queues, wish.hash, || fits_reserve(table, cache, wish));
+        drop(queues);
+        if fits(table, cache, wish, 0) && (table.quota().admits(wish.new_bytes, wish.old_bytes) || !has_more)
+        {
+            return Ok(());
+        }
+        cache.reserve(wish.new_bytes);
+        self.core.store.note_evicting(table);
+        retry
+    }
+
+    /// Evicts until that is enough, or it has looked at as many as one write may. Returns whether there are more.
+    fn evict_until(
+        &self,
+        table: &Table,
+        cache: &Cache,
+        queues: &mut Queues,
+        kept: Option<u64>,
+        is_enough: impl Fn() -> bool,
+    ) -> bool {
+        self.take_in(table, cache, queues);
+        let (mut spared, mut has_more) = (0, true);
+        for _ in 0..CACHE_SCANS_PER_WRITE {
+            if is_enough() {
+                break;
+            }
+            let small = queues.main.len() == 0 || (queues.small.len() > 0 && cache.small_is_full());
+            self.prefetch_ahead(table, queues, small);
+            let Some(hash) = queues.queue(small).pop() else {
+                has_more = false;
+                break;
+            };
+            match self.judge(table, cache, queues, (hash, small), (kept, spared / CACHE_PATIENCE)) {
+                Outcome::Left => spared = 0,
+                Outcome::Spared => spared += 1,
+                Outcome::Stale => {}
+            }
+        }
+        cache.set_charge(queues);
+        has_more
+    }
+
+    /// Asks for what the next looks into a queue need, so that memory answers meanwhile.
+    fn prefetch_ahead(&self, table: &Table, queues: &mut Queues, small: bool) {
+        let queue = queues.queue(small);
+        if let Some(hash) = queue.peek(2 * CACHE_AHEAD) {
+            self.prefetch_bucket(table, hash);
+        }
+        if let Some(hash) = queue.peek(CACHE_AHEAD) {
+            table
+                .index
+                .candidates(&self.pin, hash, |location| self.core.store.log.prefetch_replaced(location, 0));
+        }
+    }
+
+    /// Evicts the object of a hash that was taken from the small queue, or from the main one, or spares it. `strict` is
+    /// how many uses more than usual do not help it.
+    fn judge(
+        &self,
+        table: &Table,
+        cache: &Cache,
+        queues: &mut Queues,
+        (hash, small): (u64, bool),
+        (kept, strict): (Option<u64>, u32),
+    ) -> Outcome {
+        let Some((mut bucket, place, (mark, location, object))) = self.find_queued(table, hash, small) else {
+            return Outcome::Stale;
+        };
+        let bytes = object.log_bytes() as u64;
+        let expired = self.is_expired(&object);
+        if kept == Some(hash) {
+            // The write counts on what it replaces.
+            queues.queue(small).push(hash);
+            return Outcome::Spared;
+        }
+        if !expired && small && mark.uses() > 1 + strict {
+            bucket.set_mark(place, hash, location, Mark::MAIN);
+            cache.count_small(self.core.index, bytes.wrapping_neg());
+            queues.main.push(hash);
+            return Outcome::Spared;
+        }
+        if !expired && !small && mark.uses() > strict {
+            bucket.set_mark(place, hash, location, mark.with_use_forgotten());
+            queues.main.push(hash);
+            return Outcome::Spared;
+        }
+        self.take_out(table, bucket, place, location, &object);
+        let store = &self.core.store;
+        if expired {
+            store.objects_expired.fetch_add(1, Ordering::Relaxed);
+        } else {
+            store.objects_evicted.fetch_add(1, Ordering::Relaxed);
+            cache.count_evicted();
+            if small {
+                queues.ghost.insert(hash, queues.main.len());
+            }
+        }
+        Outcome::Left
+    }
+
+    /// The object of a hash that is marked as being in that queue.
+    fn find_queued<'p>(
+        &'p self,
+        table: &Table,
+        hash: u64,
+        small: bool,
+    ) -> Option<(LockedBucket<'p>, SlotPlace, (Mark, Location, Object<'p>))> {
+        let bucket = table.index.lock(&self.pin, hash)?;
+        let (place, found) = bucket.find_marked(hash, |mark, location| {
+            let object = self.core.store.log.object_within(location, &self.pin)?;
+            (mark.is_main() != small && crate::hash(object.key()) == hash).then_some((mark, location, object))
+        })?;
+        Some((bucket, place, found))
+    }
+
+    /// Puts what has arrived into the queues: the main one where a ghost of it is known.
+    fn take_in(&self, table: &Table, cache: &Cache, queues: &mut Queues) {
+        let mut arriving = std::mem::take(&mut queues.arriving);
+        for core in 0..cache.cores() {
+            cache.take_arrived(core, &mut arriving);
+            for hash in arriving.drain(..) {
+                if !queues.ghost.take(hash, queues.main.len()) {
+                    queues.small.push(hash);
+                } else if let Some((mut bucket, place, (_, location, object))) =
+                    self.find_queued(table, hash, true)
+                {
+                    bucket.set_mark(place, hash, location, Mark::MAIN);
+                    drop(bucket);
+                    cache.count_small(self.core.index, (object.log_bytes() as u64).wrapping_neg());
+                    queues.main.push(hash);
+                }
+            }
+        }
+        queues.arriving = arriving;
+    }
+
+    /// After an insert, for who owns no bucket: now and then takes in what has arrived, and drops hashes that lead to
+    /// nothing where they are many.
+    #[inline]
+    pub(crate) fn look_at_arrivals(&self, table: &Table) {
+        if let Some(cache) = &table.cache
+            && cache.is_due(self.core.index)
+            && let Some(mut queues) = cache.queues.try_lock()
+        {
+            self.take_in(table, cache, &mut queues);
+            if queues.is_stale(table.objects()) {
+                let small = queues.small.len() > queues.main.len();
+                for _ in 0..CACHE_SWEEP_PER_LOOK {
+                    let queue = queues.queue(small);
+                    let Some(hash) = queue.pop() else { break };
+                    if self.find_queued(table, hash, small).is_some() {
+                        queue.push(hash);
+                    }
+                }
+            }
+            cache.set_charge(&queues);
+        }
+    }
+
+    /// Where the log is full of live data: evicts a few objects of the table, so that cleaning brings memory. Returns
+    /// whether any left.
+    #[cold]
+    pub(crate) fn give_way(&self, table: &Table) -> bool {
+        let Some(cache) = &table.cache else { return false };
+        let Some(mut queues) = cache.queues.try_lock() else { return true };
+        let (before, objects) = (cache.evicted(), u64::from(CACHE_PATIENCE));
+        self.evict_until(table, cache, &mut queues, None, || cache.evicted() >= before + objects);
+        cache.evicted() > before
+    }
+}
+
+impl Store {
+    /// Goes on making room that was reserved in some table. Returns whether it did.
+    pub(crate) fn eviction_step(&self, pinned: &Pinned<'_>) -> bool {
+        let id = self.backlog.evicting.try_lock().and_then(|mut evicting| evicting.pop_front());
+        let Some(id) = id else { return false };
+        let Some(table) = self.directory.listing(&pinned.pin).get(id) else { return true };
+        let Some(cache) = table.cache.as_deref().filter(|_| !table.is_retired()) else { return true };
+        let wish = Wish { new_bytes: 0, old_bytes: 0, hash: None };
+        let Some(mut queues) = cache.queues.try_lock() else { return true };
+        let is_enough = || fits_reserve(table, cache, wish);
+        if pinned.evict_until(table, cache, &mut queues, None, is_enough) && !is_enough() {
+            drop(queues);
+            self.note_evicting(table);
+        }
+        true
+    }
+}
+
+/// Whether the write stays within the budget and so many bytes more.
+fn fits(table: &Table, cache: &Cache, wish: Wish, more_bytes: u64) -> bool {
+    let taken = table.bytes();
+    // A core that is between two counts may make the sum less than nothing for a moment.
+    let taken = if taken > i64::MAX as u64 { 0 } else { taken };
+    let after = taken.saturating_add(wish.new_bytes).saturating_sub(wish.old_bytes);
+    wish.new_bytes <= wish.old_bytes || after <= cache.budget_bytes().saturating_add(more_bytes)
+}
+
+/// Whether it stays within the budget and the quota, and leaves what is reserved for a larger one.
+fn fits_reserve(table: &Table, cache: &Cache, wish: Wish) -> bool {
+    let reserved = cache.reserved_from(wish.new_bytes);
+    let more = Wish { new_bytes: wish.new_bytes.saturating_add(reserved), ..wish };
+    fits(table, cache, more, 0) && table.quota().admits(wish.new_bytes, wish.old_bytes)
+}
