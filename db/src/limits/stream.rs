@@ -67,6 +67,10 @@ pub const ANSWERS_BYTES_MAX: usize = 256 << 20;
 /// Bytes of the longest answer to a data request: a reply or a value, with its head.
 pub const ANSWER_BYTES_MAX: usize = wire::limits::REPLY_BYTES_MAX + 64;
 
+/// Bytes of the longest page of an enumeration or a scan: it ends behind the object that fills it, and where keys were
+/// made to lie in one place of the index it may have as much as any answer.
+pub const PAGE_BYTES_MAX: usize = wire::limits::STREAM_BODY_BYTES_MAX;
+
 /// How long a request whose answer has no room waits for others, in milliseconds, before it is held off.
 pub const ANSWER_ROOM_MS: u64 = 1_000;
 
@@ -84,4 +88,5 @@ const _: () = assert!(TENANT_STREAMS_MAX + STREAMS_RESERVE <= STREAMS_MAX);
 const _: () = assert!(STREAMS_MAX * UNCOUNTED_RECORD_BYTES <= RECORDS_BYTES_MAX / 2);
 const _: () = assert!(wire::limits::INSTALL_BODY_BYTES_MAX * 8 < RECORDS_BYTES_MAX);
 const _: () = assert!(ANSWER_BYTES_MAX * 8 < ANSWERS_BYTES_MAX && ANSWER_BYTES_MAX > UNCOUNTED_RECORD_BYTES);
+const _: () = assert!(PAGE_BYTES_MAX * 8 < ANSWERS_BYTES_MAX && PAGE_BYTES_MAX >= ANSWER_BYTES_MAX);
 const _: () = assert!(ANSWER_BYTES_MAX >= wire::limits::VALUE_BYTES_MAX + 64);

@@ -21,7 +21,7 @@ use super::opening::{self, Role};
 use super::streams::Place;
 use crate::limits::{
     ANSWER_BYTES_MAX, ANSWER_ROOM_MS, ANSWER_ROOM_RETRY_US, OPENING_BYTES_MAX, OPENING_TIMEOUT_MS,
-    RECORD_ROOM_MS, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS, UNTAKEN_BYTES,
+    PAGE_BYTES_MAX, RECORD_ROOM_MS, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS, UNTAKEN_BYTES,
 };
 use crate::session::{Answer, Session};
 
@@ -196,6 +196,7 @@ fn serve_data(
 fn answer_bytes_max(code: u8) -> usize {
     match code {
         opcode::GET | opcode::MULTI_GET | opcode::INVOKE => ANSWER_BYTES_MAX,
+        opcode::ENUMERATE | opcode::SCAN => PAGE_BYTES_MAX,
         _ => 0,
     }
 }
