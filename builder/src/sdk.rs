@@ -3,12 +3,13 @@
 //! Server, unit tests and artefacts all use this text; its hash is part of every artefact's name.
 
 /// The files of the crate `sandstorm`, by path within its `src` folder.
-pub(crate) const FILES: [(&str, &str); 13] = [
+pub(crate) const FILES: [(&str, &str); 15] = [
     ("abi.rs", include_str!("../../sandstorm/src/abi.rs")),
     ("access.rs", include_str!("../../sandstorm/src/access.rs")),
     ("args.rs", include_str!("../../sandstorm/src/args.rs")),
     ("db.rs", include_str!("../../sandstorm/src/db.rs")),
     ("entry.rs", include_str!("../../sandstorm/src/entry.rs")),
+    ("enumerate.rs", include_str!("../../sandstorm/src/enumerate.rs")),
     ("error.rs", include_str!("../../sandstorm/src/error.rs")),
     ("lib.rs", include_str!("../../sandstorm/src/lib.rs")),
     ("operation.rs", include_str!("../../sandstorm/src/operation.rs")),
@@ -16,6 +17,7 @@ pub(crate) const FILES: [(&str, &str); 13] = [
     ("reply.rs", include_str!("../../sandstorm/src/reply.rs")),
     ("scan.rs", include_str!("../../sandstorm/src/scan.rs")),
     ("testing.rs", include_str!("../../sandstorm/src/testing.rs")),
+    ("testing/enumeration.rs", include_str!("../../sandstorm/src/testing/enumeration.rs")),
     ("testing/host.rs", include_str!("../../sandstorm/src/testing/host.rs")),
 ];
 

@@ -11,7 +11,8 @@
 //!             ^                                                |
 //!             +--------- the first write found a conflict -----+
 //! ```
-//! Weaker than at the server: several writes are not applied at one moment, and objects that were read but
+//! Scans and enumerations are for functions that only read; one that writes is refused, as its commit cannot hold it to
+//! what it met. Weaker than at the server: several writes are not applied at one moment, and objects that were read but
 //! not written may have changed meanwhile. A conflict at the first write runs the function again; one at a
 //! later write is reported as [`Failure::PartlyApplied`].
 
@@ -29,11 +30,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use sandstorm::{Args, Db, Level, Reply};
-use wire::{AdminRequest, Request, Status, TableId};
+use wire::{AdminRequest, Status, TableId};
 
 use self::applying::applied;
 pub use self::finished::{Failure, Finished};
-use self::task::{Ask, Sending, Task};
+use self::task::{Asked, Sending, Task};
 use crate::client::read_answer;
 use crate::session::Idle;
 use crate::{Error, Session};
@@ -175,7 +176,7 @@ impl Local {
     pub fn poll(&mut self, finished: &mut impl FnMut(Finished<'_>)) -> Result<usize, Error> {
         let before = self.outstanding();
         self.run_all(finished);
-        let Local { session, places, runnable, ended, .. } = self;
+        let Local { session, places, runnable, starved, ended, .. } = self;
         let polled = session.poll_some(LOCAL_TAGS, &mut |completion| {
             let (index, generation, operation) = split_tag(completion.tag);
             let Some(place) = places.get(index) else { return };
@@ -190,6 +191,8 @@ impl Local {
             place.task.answer(operation, &completion);
             if place.task.waiting() == 0 {
                 runnable.push_back(index);
+            } else if place.task.asks() && !starved.contains(&index) {
+                starved.push_back(index);
             }
         });
         for (index, outcome) in std::mem::take(&mut self.ended) {
@@ -265,11 +268,13 @@ impl Local {
     fn send_asks(&mut self, index: usize) {
         let Local { session, places, tables, runnable, starved, .. } = self;
         let Place { task, generation, .. } = &places[index];
-        let all_sent = task.send_asks(|operation, ask, table, key| {
-            if ask == Ask::Table {
-                return Sending::Table(find_table(session, tables, key));
-            }
-            match session.submit(&Request::Get { table, key }, tag_of(index, *generation, operation)) {
+        let all_sent = task.send_asks(|operation, asked| {
+            let request = match asked {
+                Asked::Request(request) => request,
+                Asked::Table(name) => return Sending::Table(find_table(session, tables, name)),
+                Asked::Nothing => return Sending::Nothing,
+            };
+            match session.submit(&request, tag_of(index, *generation, operation)) {
                 Ok(()) => Sending::Sent,
                 Err(Error::Full) => Sending::Full,
                 Err(error) => Sending::Failed(error),

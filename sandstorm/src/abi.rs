@@ -13,7 +13,7 @@
 use core::ffi::c_void;
 
 /// Version of this border; raised whenever a type here changes.
-pub const ABI_VERSION: u32 = 4;
+pub const ABI_VERSION: u32 = 5;
 
 /// A run of bytes owned by somebody else.
 #[repr(C)]
@@ -87,6 +87,21 @@ pub struct RawScanned {
     pub reserved: u32,
 }
 
+/// Most bytes of a cursor of an enumeration.
+pub const CURSOR_BYTES_MAX: usize = 64;
+
+/// What a page of an enumeration came to.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct RawListed {
+    /// Objects that it brought; may be none before the end too.
+    pub count: usize,
+    /// Bytes of the cursor; 0 at the end.
+    pub cursor_bytes: usize,
+    /// Where the next page begins.
+    pub cursor: [u8; CURSOR_BYTES_MAX],
+}
+
 /// When a write applies.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -145,6 +160,17 @@ pub struct Host {
         capacity: usize,
         scanned: *mut RawScanned,
     ) -> Code,
+    /// Reads objects of a table in no order that has a meaning, from a cursor on, of which there are no bytes at the
+    /// start: at most `capacity` into the array `entries`.
+    pub enumerate: unsafe extern "C" fn(
+        context: *mut c_void,
+        ticket: *mut u64,
+        table: u32,
+        cursor: RawSlice,
+        entries: *mut RawEntry,
+        capacity: usize,
+        listed: *mut RawListed,
+    ) -> Code,
     /// Writes one object into the invocation's write set. `ttl_ms`: how long it is there, from 1 to [`TTL_MS_MAX`], or
     /// [`TTL_FOREVER`].
     pub put: unsafe extern "C" fn(
@@ -173,6 +199,15 @@ pub struct Host {
         key: RawSlice,
         delta: i64,
         value: *mut i64,
+    ) -> Code,
+    /// As `increment`, for an IEEE 754 number of 64 bits.
+    pub increment_float: unsafe extern "C" fn(
+        context: *mut c_void,
+        ticket: *mut u64,
+        table: u32,
+        key: RawSlice,
+        delta: f64,
+        value: *mut f64,
     ) -> Code,
     /// Finds the id of a table by its name.
     pub table:

@@ -5,13 +5,17 @@
 //! set and are applied together when the function ends well.
 
 use crate::Condition;
+use crate::Cursor;
 use crate::Db;
 use crate::Delete;
+use crate::Entry;
+use crate::Enumerate;
 use crate::FindTable;
 use crate::Get;
 use crate::GetMany;
 use crate::GetRecord;
 use crate::Increment;
+use crate::IncrementFloat;
 use crate::KeyRange;
 use crate::Put;
 use crate::Record;
@@ -78,6 +82,36 @@ impl<'a> Db<'a> {
         Scan::new(self, table, range)
     }
 
+    /// Reads objects of a whole table from a cursor on, at most 32 and as many as there is room for. Each that is there
+    /// from the first page to the last is met exactly once, however long the cursor rests in between; one that comes or
+    /// goes meanwhile may be met or not. In a function that writes it is [`crate::Error::NotSerializable`]: what it
+    /// met could not be relied on.
+    ///
+    /// ```
+    /// # use sandstorm::{Args, Cursor, Db, Error, Reply};
+    /// # #[allow(dead_code)]
+    /// async fn count(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    ///     let (mut objects, mut next) = ([None; 32], Some(Cursor::start()));
+    ///     let mut count = 0;
+    ///     while let Some(cursor) = next {
+    ///         let page = db.enumerate(args.table(), cursor, &mut objects).await?;
+    ///         count += objects.iter().flatten().count() as u64;
+    ///         next = page.next;
+    ///         db.yield_now().await;
+    ///     }
+    ///     reply.u64(count)
+    /// }
+    /// ```
+    #[inline]
+    pub fn enumerate<'f>(
+        &'f self,
+        table: Table,
+        cursor: Cursor,
+        entries: &'f mut [Option<Entry<'a>>],
+    ) -> Enumerate<'f, 'a> {
+        Enumerate { db: self, table, cursor, entries, ticket: 0 }
+    }
+
     /// Writes an object, whatever is there. The key and value are copied. It stays until it is deleted, or for a time:
     /// `db.put(table, key, value).for_ms(60_000).await`.
     #[inline]
@@ -115,6 +149,14 @@ impl<'a> Db<'a> {
     #[inline]
     pub fn increment<'f>(&'f self, table: Table, key: &'f [u8], delta: i64) -> Increment<'f, 'a> {
         Increment { db: self, table, key, delta, ticket: 0 }
+    }
+
+    /// Adds to the floating point number (IEEE 754, 64 bits, little-endian) that an object holds and answers the sum.
+    /// What is not finite is not added ([`crate::Error::OutOfRange`]), a sum that is not is
+    /// [`crate::Error::Overflow`]; else as [`Db::increment`].
+    #[inline]
+    pub fn increment_float<'f>(&'f self, table: Table, key: &'f [u8], delta: f64) -> IncrementFloat<'f, 'a> {
+        IncrementFloat { db: self, table, key, delta, ticket: 0 }
     }
 
     /// Finds a table of the tenant by name, else [`crate::Error::UnknownTable`].

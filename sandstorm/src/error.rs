@@ -52,6 +52,10 @@ pub enum Error {
     NotOrdered,
     /// The time to live is nothing, or more than an object may have.
     OutOfRange,
+    /// The cursor is not one of this table.
+    CursorInvalid,
+    /// A function that writes asked for what could not be relied on when its writes are applied.
+    NotSerializable,
     /// A code that this SDK does not know.
     Unknown,
 }
@@ -62,7 +66,7 @@ const APPLICATION: u32 = 1;
 const UNKNOWN: Code = 19;
 
 /// The errors without a number, each with its code. Codes are never reused.
-const PLAIN: [(u32, Error, &str); 20] = [
+const PLAIN: [(u32, Error, &str); 22] = [
     (2, Error::BadArguments, "bad arguments"),
     (3, Error::NotFound, "not found"),
     (4, Error::ReplyTooLarge, "reply too large"),
@@ -83,6 +87,8 @@ const PLAIN: [(u32, Error, &str); 20] = [
     (19, Error::Unknown, "unknown error"),
     (20, Error::NotOrdered, "the table is not an ordered one"),
     (21, Error::OutOfRange, "out of range"),
+    (22, Error::CursorInvalid, "the cursor is not one of this table"),
+    (23, Error::NotSerializable, "not in a function that writes"),
 ];
 
 impl Error {

@@ -266,6 +266,42 @@ impl Future for Increment<'_, '_> {
     }
 }
 
+/// Future of [`Db::increment_float`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless you `.await` them"]
+pub struct IncrementFloat<'f, 'a> {
+    pub(crate) db: &'f Db<'a>,
+    pub(crate) table: Table,
+    pub(crate) key: &'f [u8],
+    pub(crate) delta: f64,
+    pub(crate) ticket: u64,
+}
+
+impl Future for IncrementFloat<'_, '_> {
+    type Output = Result<f64, Error>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if !this.delta.is_finite() {
+            return Poll::Ready(Err(Error::OutOfRange));
+        }
+        let mut value = 0.0;
+        // SAFETY: the Db's maker allows the call; the key lives over it.
+        let code = unsafe {
+            (this.db.host().increment_float)(
+                this.db.context(),
+                &mut this.ticket,
+                this.table.id(),
+                RawSlice::of(this.key),
+                this.delta,
+                &mut value,
+            )
+        };
+        poll_of(code, &mut this.ticket).map_ok(|()| value)
+    }
+}
+
 /// Future of [`Db::table`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless you `.await` them"]

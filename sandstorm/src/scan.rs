@@ -175,7 +175,7 @@ impl<'a> Entry<'a> {
     ///
     /// # Safety
     /// Key and value are readable and unchanged for `'a`.
-    unsafe fn from_raw(raw: RawEntry) -> Entry<'a> {
+    pub(crate) unsafe fn from_raw(raw: RawEntry) -> Entry<'a> {
         // SAFETY: as the caller promises.
         let (key, value) = unsafe { (raw.key.as_slice(), raw.record.value.as_slice()) };
         Entry { key, value, version: raw.record.version }

@@ -19,6 +19,7 @@
 //! It behaves as the server does for one invocation at a time: the function sees its own writes; they are
 //! applied together when it returns `Ok`, and dropped when it returns an error. It is not fast.
 
+mod enumeration;
 mod host;
 
 use alloc::collections::BTreeMap;

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
-use client::{Client, Cursor, Error, KeyRange, PageSize, Status};
+use client::local::Failure;
+use client::{Client, Condition, Cursor, Error, KeyRange, Local, PageSize, Status};
+use sandstorm::{Args, Db, Reply};
 use tests::server::{Server, Tenant, binary};
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Status {
@@ -149,6 +152,95 @@ fn ordered_tables_are_so_again_after_a_restart() {
     assert_eq!(client.scan(table, KeyRange::default(), 9).unwrap().len(), 1);
 }
 
+/// Replies with the keys of a range, one a line, and how long the values are in all. Arguments: backward u8.
+async fn keys_of(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), sandstorm::Error> {
+    let range = sandstorm::KeyRange::prefix(args.key()).from(b"user1").to(b"user4");
+    let range = if args.reader().u8()? == 1 { range.reverse() } else { range };
+    let (mut scan, mut value_bytes) = (db.scan(args.table(), range), 0);
+    while let Some(entry) = scan.next().await? {
+        value_bytes += entry.value.len() as u64;
+        reply.write(entry.key)?;
+        reply.write(b"\n")?;
+    }
+    reply.u64(value_bytes)
+}
+
+/// Replies with the keys of a table, one a line.
+async fn all_keys(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), sandstorm::Error> {
+    let (mut objects, mut next) = ([None; 20], Some(sandstorm::Cursor::from_bytes(args.bytes())?));
+    while let Some(cursor) = next {
+        let page = db.enumerate(args.table(), cursor, &mut objects).await?;
+        for entry in objects.iter().flatten() {
+            reply.write(entry.key)?;
+            reply.write(b"\n")?;
+        }
+        next = page.next;
+    }
+    Ok(())
+}
+
+/// Runs the invocations of a client to their ends; what the last one came to.
+fn end(local: &mut Local) -> Result<Vec<u8>, Failure> {
+    let mut last = None;
+    while local.outstanding() > 0 {
+        local.poll_waiting(&mut |ended| last = Some(ended.result.map(<[u8]>::to_vec))).expect("a session");
+    }
+    last.expect("something ended")
+}
+
+#[test]
+fn a_function_at_the_client_scans_and_enumerates_as_at_the_server() {
+    let server = Server::start();
+    let acme = server.tenant("acme");
+    let mut client = server.client(&acme);
+    let (table, model) = filled(&mut client, "ordered");
+    let plain = client.table_create("plain").unwrap();
+    // What is written from here on is not there for long.
+    client.put_for(table, b"user2-gone", b"v", 1, Condition::Always).unwrap();
+    let began = Instant::now();
+    while client.get(table, b"user2-gone").unwrap().is_some() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it expires");
+    }
+    let mut local = Local::new(client.into_session());
+    for prefix in [&b""[..], b"user", b"user33", b"nobody"] {
+        for backward in [0, 1] {
+            let is_in = |key: &[u8]| key.starts_with(prefix) && (&b"user1"[..]..&b"user4"[..]).contains(&key);
+            let mut keys: Vec<_> = model.keys().filter(|key| is_in(key)).collect();
+            let value_bytes: usize = keys.iter().map(|key| model[*key].len()).sum();
+            if backward == 1 {
+                keys.reverse();
+            }
+            let mut expected: Vec<u8> = keys.into_iter().flat_map(|key| [&key[..], b"\n"].concat()).collect();
+            expected.extend((value_bytes as u64).to_le_bytes());
+            local.spawn_read(keys_of, table, prefix, &[backward]);
+            assert_eq!(end(&mut local).unwrap(), expected);
+        }
+    }
+    local.spawn_read(all_keys, table, b"", b"");
+    let met = end(&mut local).unwrap();
+    let mut met: Vec<_> = met.split_inclusive(|&byte| byte == b'\n').collect();
+    met.sort_unstable();
+    assert!(met.iter().zip(model.keys()).all(|(met, key)| met.split_last().unwrap().1 == key));
+    assert_eq!(met.len(), model.len());
+    let mut refused = |is_write, table, cursor: &[u8]| {
+        match (is_write, cursor) {
+            (true, b"") => local.spawn(keys_of, table, b"", &[0]),
+            (true, _) => local.spawn(all_keys, table, b"", b""),
+            (false, b"") => local.spawn_read(keys_of, table, b"", &[0]),
+            (false, cursor) => local.spawn_read(all_keys, table, b"", cursor),
+        };
+        match end(&mut local) {
+            Err(Failure::Function(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refused(false, plain, b""), sandstorm::Error::NotOrdered);
+    assert_eq!(refused(false, table, &[7; 24]), sandstorm::Error::CursorInvalid);
+    assert_eq!(refused(false, 9_999, b""), sandstorm::Error::UnknownTable);
+    assert_eq!(refused(true, table, b""), sandstorm::Error::NotSerializable);
+    assert_eq!(refused(true, table, b"enumerate"), sandstorm::Error::NotSerializable);
+}
+
 /// Runs the command as a tenant.
 fn run(server: &Server, tenant: &Tenant, arguments: &[&str]) -> Output {
     let mut command = Command::new(binary("splinter"));
@@ -227,7 +319,7 @@ impl Redis {
         let mut command = Command::new("redis-server");
         command.args(["--save", "", "--appendonly", "no", "--port", &port.to_string()]);
         let process = command.stdout(std::process::Stdio::null()).spawn().ok()?;
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         loop {
             match std::net::TcpStream::connect(("127.0.0.1", port)) {
                 Ok(stream) => {
@@ -291,7 +383,7 @@ fn figures_of_scans_of_100_objects_beside_redis() {
     // The first 28 letters of a key: 100 keys begin so.
     let prefix = |number: u32| &keys[(number.wrapping_mul(2_654_435_761) % OBJECTS) as usize][..28];
     let timed = |what: &str, work: &mut dyn FnMut(u32)| {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         (0..SCANS).for_each(work);
         println!("{what}: {:.1} us", began.elapsed().as_secs_f64() * 1e6 / f64::from(SCANS));
     };

@@ -146,6 +146,8 @@ statuses! {
     NotOrdered = 49,
     /// What is written is more than the budget of the table, which evicts; nothing was changed.
     OverBudget = 50,
+    /// A function that writes asked for what its commit could not hold it to; one that only reads may.
+    NotSerializable = 51,
 }
 
 impl fmt::Display for Status {

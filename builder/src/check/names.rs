@@ -19,21 +19,25 @@ const CORE: [&str; 41] = [
 const ALLOC: [&str; 10] =
     ["borrow", "boxed", "collections", "fmt", "format", "rc", "slice", "str", "string", "vec"];
 /// What the SDK offers to authors; its border and its testing host are not among it.
-const SANDSTORM: [&str; 22] = [
+const SANDSTORM: [&str; 26] = [
     "Args",
     "Condition",
+    "Cursor",
     "Db",
     "Delete",
     "Entry",
+    "Enumerate",
     "Error",
     "FindTable",
     "Get",
     "GetMany",
     "GetRecord",
     "Increment",
+    "IncrementFloat",
     "KeyRange",
     "Level",
     "NextEntry",
+    "Page",
     "Put",
     "Reader",
     "Record",

@@ -6,6 +6,7 @@ mod abi;
 
 pub use abi::ABI_VERSION;
 pub use abi::Artefact;
+pub use abi::CURSOR_BYTES_MAX;
 pub use abi::Call;
 pub use abi::Code;
 pub use abi::Function;
@@ -14,6 +15,7 @@ pub use abi::OK;
 pub use abi::PENDING;
 pub use abi::RawCondition;
 pub use abi::RawEntry;
+pub use abi::RawListed;
 pub use abi::RawRange;
 pub use abi::RawRecord;
 pub use abi::RawReply;

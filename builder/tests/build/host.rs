@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use super::border::ABI_VERSION;
 use super::border::Artefact;
+use super::border::CURSOR_BYTES_MAX;
 use super::border::Call;
 use super::border::Code;
 use super::border::Function;
@@ -24,6 +25,7 @@ use super::border::OK;
 use super::border::PENDING;
 use super::border::RawCondition;
 use super::border::RawEntry;
+use super::border::RawListed;
 use super::border::RawRange;
 use super::border::RawRecord;
 use super::border::RawReply;
@@ -140,7 +142,8 @@ fn run_to_end(run: unsafe extern "C" fn(*mut Call) -> Code, arguments: &[u8], st
     }
 }
 
-static HOST: Host = Host { get, get_many, scan, put, delete, increment, table, log, now_ms };
+static HOST: Host =
+    Host { get, get_many, scan, enumerate, put, delete, increment, increment_float, table, log, now_ms };
 
 fn slice(bytes: &[u8]) -> RawSlice {
     RawSlice { address: bytes.as_ptr(), bytes: bytes.len() }
@@ -227,6 +230,24 @@ unsafe extern "C" fn scan(
     }
 }
 
+unsafe extern "C" fn enumerate(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    cursor: RawSlice,
+    entries: *mut RawEntry,
+    capacity: usize,
+    listed: *mut RawListed,
+) -> Code {
+    // SAFETY: the border's promises of a host call.
+    unsafe {
+        entries.write(RawEntry { key: slice(b"key"), record: record(b"key") });
+        let cursor_bytes = 3 - cursor.bytes.min(3);
+        listed.write(RawListed { count: 1, cursor_bytes, cursor: [b'c'; CURSOR_BYTES_MAX] });
+        answer(context, ticket, format!("enumerate {table} {:?} {capacity}", text(cursor)))
+    }
+}
+
 unsafe extern "C" fn put(
     context: *mut c_void,
     ticket: *mut u64,
@@ -264,6 +285,21 @@ unsafe extern "C" fn increment(
     unsafe {
         value.write(delta * 2);
         answer(context, ticket, format!("increment {table} {} {delta}", text(key)))
+    }
+}
+
+unsafe extern "C" fn increment_float(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    key: RawSlice,
+    delta: f64,
+    value: *mut f64,
+) -> Code {
+    // SAFETY: the border's promises of a host call.
+    unsafe {
+        value.write(delta * 2.0);
+        answer(context, ticket, format!("increment_float {table} {} {delta}", text(key)))
     }
 }
 

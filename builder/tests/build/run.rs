@@ -48,8 +48,12 @@ fn functions_run_and_wait_for_the_host() {
             (1, 2, &["get_many 7 32", "get_many 7 32", "get_many 7 6"].map(String::from)[..])
         );
         let (code, _, reply, done) = returned(probe.invoke("sum", b"text", stalls));
-        assert_eq!((code, &reply[..]), (0, &(-10i64).to_le_bytes()[..]));
-        assert_eq!(done, ["put 7 written text 0", "delete 7 gone", "increment 7 key -5"]);
+        assert_eq!((code, reply), (0, [(-10i64).to_le_bytes(), 1.0f64.to_le_bytes()].concat()));
+        let added = ["increment 7 key -5", "increment_float 7 key 0.5"];
+        assert_eq!(done, [&["put 7 written text 0", "delete 7 gone"], &added[..]].concat());
+        let (code, _, reply, done) = returned(probe.invoke("pages", b"", stalls));
+        assert_eq!((code, &reply[..]), (0, &b"keykey"[..]));
+        assert_eq!(done, ["enumerate 7 \"\" 5", "enumerate 7 \"ccc\" 5"]);
     }
     let (_, pending, reply, _) = returned(probe.invoke("poll_by_hand", b"", 1));
     assert_eq!((pending, &reply[..]), (0, &[0, 1, 0, 1, 0, 1][..]));

@@ -9,11 +9,11 @@ use core::fmt;
 use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Waker};
-use sandstorm::{Args, Db, Error, Level, Reply};
+use sandstorm::{Args, Cursor, Db, Error, Level, Reply};
 
 sandstorm::extension! {
     read copy, read many, read fail, read panic_here, read panic_twice, read out_of_bounds, read use_up_memory,
-    read deep_frame, write sum, read poll_by_hand,
+    read deep_frame, write sum, read pages, read poll_by_hand,
 }
 
 /// Replies with the record.
@@ -90,7 +90,21 @@ fn large(bytes: &[u8]) -> u8 {
 async fn sum(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     db.put(args.table(), b"written", args.bytes()).await?;
     db.delete(args.table(), b"gone").await?;
-    reply.i64(db.increment(args.table(), args.key(), -5).await?)
+    reply.i64(db.increment(args.table(), args.key(), -5).await?)?;
+    reply.u64(db.increment_float(args.table(), args.key(), 0.5).await?.to_bits())
+}
+
+/// Goes through a table.
+async fn pages(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let (mut objects, mut next) = ([None; 5], Some(Cursor::from_bytes(args.bytes())?));
+    while let Some(cursor) = next {
+        let page = db.enumerate(args.table(), cursor, &mut objects).await?;
+        for entry in objects[..page.count].iter().flatten() {
+            reply.write(entry.key)?;
+        }
+        next = page.next;
+    }
+    Ok(())
 }
 
 /// Polls with a waker of its own choice, twice beyond the end.

@@ -134,6 +134,7 @@ fn kind_of(status: Status) -> Kind {
         | Status::ExtensionStackOverflow
         | Status::ExtensionKilled
         | Status::ReadOnly
+        | Status::NotSerializable
         | Status::Conflict => Kind::Extension,
         _ => Kind::Refused,
     }

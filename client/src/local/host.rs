@@ -11,15 +11,16 @@ use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sandstorm::abi::{
-    Call, Code, Host, OK, PENDING, RawCondition, RawEntry, RawRange, RawRecord, RawReply, RawScanned,
-    RawSlice, TTL_FOREVER,
+    CURSOR_BYTES_MAX, Call, Code, Host, OK, PENDING, RANGE_HAS_AFTER, RANGE_HAS_TO, RANGE_REVERSE,
+    RawCondition, RawEntry, RawListed, RawRange, RawRecord, RawReply, RawScanned, RawSlice, TTL_FOREVER,
 };
 use sandstorm::{Args, Condition, Db, Level, Reply};
 
 use super::Run;
-use super::task::{NOTHING, Stop, Task};
+use super::task::{NOTHING, PageOf, Stop, Task};
 
-static HOST: Host = Host { get, get_many, scan, put, delete, increment, table, log, now_ms };
+static HOST: Host =
+    Host { get, get_many, scan, enumerate, put, delete, increment, increment_float, table, log, now_ms };
 
 /// What the function's side sees of an invocation.
 pub(super) struct Border {
@@ -151,17 +152,53 @@ unsafe extern "C" fn get_many(
     }
 }
 
-/// Ranges are read in the server alone: what a client would have to fetch for one has no bound.
 unsafe extern "C" fn scan(
-    _: *mut c_void,
-    _: *mut u64,
-    _: u32,
-    _: *const RawRange,
-    _: *mut RawEntry,
-    _: usize,
-    _: *mut RawScanned,
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    range: *const RawRange,
+    entries: *mut RawEntry,
+    capacity: usize,
+    scanned: *mut RawScanned,
 ) -> Code {
-    sandstorm::Error::Unavailable.code()
+    // SAFETY: called as the border says, with the context that `start` gave; there is room for `capacity` entries.
+    unsafe {
+        answer(context, ticket, |task, ticket| {
+            let range = page_of(&*range);
+            task.read_page(ticket, table, range, capacity, |met, cursor| {
+                met.iter().enumerate().for_each(|(index, entry)| entries.add(index).write(*entry));
+                // The page went on where its last object is: a page without one is never handed on before the end.
+                let last = met.last().map_or(NOTHING, |entry| entry.key);
+                let ended = u32::from(cursor.is_none());
+                scanned.write(RawScanned { count: met.len(), last, ended, reserved: 0 });
+            })
+        })
+    }
+}
+
+unsafe extern "C" fn enumerate(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    cursor: RawSlice,
+    entries: *mut RawEntry,
+    capacity: usize,
+    listed: *mut RawListed,
+) -> Code {
+    // SAFETY: called as the border says, with the context that `start` gave; there is room for `capacity` entries.
+    unsafe {
+        answer(context, ticket, |task, ticket| {
+            let of = PageOf::Table { cursor: cursor.as_slice().to_vec() };
+            task.read_page(ticket, table, of, capacity, |met, cursor| {
+                met.iter().enumerate().for_each(|(index, entry)| entries.add(index).write(*entry));
+                let mut page = RawListed { count: met.len(), cursor_bytes: 0, cursor: [0; CURSOR_BYTES_MAX] };
+                let cursor = cursor.filter(|cursor| cursor.len() <= CURSOR_BYTES_MAX).unwrap_or_default();
+                page.cursor[..cursor.len()].copy_from_slice(cursor);
+                page.cursor_bytes = cursor.len();
+                listed.write(page);
+            })
+        })
+    }
 }
 
 unsafe extern "C" fn put(
@@ -208,7 +245,27 @@ unsafe extern "C" fn increment(
     // SAFETY: called as the border says, with the context that `start` gave.
     unsafe {
         answer(context, ticket, |task, ticket| {
-            value.write(task.increment(ticket, table, key.as_slice(), delta)?);
+            let sum = |old| i64::from_le_bytes(old).checked_add(delta).map(i64::to_le_bytes);
+            value.write(i64::from_le_bytes(task.add(ticket, table, key.as_slice(), sum)?));
+            Ok(())
+        })
+    }
+}
+
+unsafe extern "C" fn increment_float(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    key: RawSlice,
+    delta: f64,
+    value: *mut f64,
+) -> Code {
+    // SAFETY: called as the border says, with the context that `start` gave.
+    unsafe {
+        answer(context, ticket, |task, ticket| {
+            let sum = |old| Some(f64::from_le_bytes(old) + delta).filter(|sum| sum.is_finite());
+            let added = task.add(ticket, table, key.as_slice(), |old| sum(old).map(f64::to_le_bytes))?;
+            value.write(f64::from_le_bytes(added));
             Ok(())
         })
     }
@@ -239,6 +296,19 @@ unsafe extern "C" fn log(context: *mut c_void, level: u32, text: RawSlice) {
 unsafe extern "C" fn now_ms(_: *mut c_void) -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)
+}
+
+/// The keys of a range as the server is asked for them.
+///
+/// # Safety
+/// The bounds are readable over the call.
+unsafe fn page_of(raw: &RawRange) -> PageOf {
+    let has = |flag: u32| raw.flags & flag != 0;
+    // SAFETY: as the caller says.
+    let [from, to, prefix, after] =
+        [raw.from, raw.to, raw.prefix, raw.after].map(|slice| unsafe { slice.as_slice() }.to_vec());
+    let (to, after) = (has(RANGE_HAS_TO).then_some(to), has(RANGE_HAS_AFTER).then_some(after));
+    PageOf::range(from, to, prefix, after, has(RANGE_REVERSE))
 }
 
 fn known(condition: RawCondition) -> Result<Condition, sandstorm::Error> {

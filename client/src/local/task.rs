@@ -5,6 +5,7 @@
 //! a future waits for, counted from 1.
 
 mod answers;
+mod pages;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -13,7 +14,9 @@ use sandstorm::abi::{RawRecord, RawSlice, VERSION_UNAPPLIED};
 use sandstorm::{Condition, Level};
 use wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-pub(super) use self::answers::Sending;
+pub(super) use self::answers::{Asked, Sending};
+use self::pages::Page;
+pub(super) use self::pages::PageOf;
 use super::arena::Arena;
 use super::host::Border;
 use super::write_set::WriteSet;
@@ -31,6 +34,8 @@ pub(super) enum Ask {
     Object,
     /// The id of the table whose name is the key.
     Table,
+    /// Objects of a table, of which the operation's page says which.
+    Page,
 }
 
 /// Why a host call does not succeed now.
@@ -62,6 +67,8 @@ struct Operation {
     state: State,
     /// How long an object that was read is there yet.
     ttl_ms: Option<u64>,
+    /// Of [`Ask::Page`].
+    page: Option<Box<Page>>,
 }
 
 /// The operations of one invocation, those before `count`.
@@ -196,26 +203,26 @@ impl Task {
         Ok(self.writes.borrow_mut().put(table, key, value, version)?)
     }
 
-    /// Adds to a number for a host call.
-    pub(super) fn increment(
+    /// Puts what `sum` makes of a number in its place for a host call.
+    pub(super) fn add(
         &self,
         ticket: &mut u64,
         table: u32,
         key: &[u8],
-        delta: i64,
-    ) -> Result<i64, Stop> {
+        sum: impl FnOnce([u8; 8]) -> Option<[u8; 8]>,
+    ) -> Result<[u8; 8], Stop> {
         self.check_write(key, None)?;
         let seen = match self.seen(table, key) {
             Some(seen) => seen,
             None => self.look(ticket, table, key)?,
         };
         let old = match (seen.record.version, Border::bytes(seen.record.value).try_into()) {
-            (0, _) => 0,
-            (_, Ok(bytes)) => i64::from_le_bytes(bytes),
+            (0, _) => [0; 8],
+            (_, Ok(bytes)) => bytes,
             (_, Err(_)) => return Err(sandstorm::Error::NotANumber.into()),
         };
-        let sum = old.checked_add(delta).ok_or(sandstorm::Error::Overflow)?;
-        let number = (&sum.to_le_bytes()[..], seen.ttl_ms);
+        let sum = sum(old).ok_or(sandstorm::Error::Overflow)?;
+        let number = (&sum[..], seen.ttl_ms);
         self.writes.borrow_mut().put(table, key, Some(number), seen.version)?;
         Ok(sum)
     }
@@ -255,9 +262,10 @@ impl Task {
         let state = own.map_or(State::Waiting, State::Done);
         if let Some(operation) = operations.list.get_mut(index) {
             let key = refill(&mut operation.key, key);
-            *operation = Operation { ask, table, key, state, ttl_ms: None };
+            *operation = Operation { ask, table, key, state, ttl_ms: None, page: None };
         } else {
-            operations.list.push(Operation { ask, table, key: key.to_vec(), state, ttl_ms: None });
+            let key = key.to_vec();
+            operations.list.push(Operation { ask, table, key, state, ttl_ms: None, page: None });
         }
         operations.count += 1;
         if own.is_none() {

@@ -4,6 +4,7 @@
 //! lent lies in the log under the pin or in the invocation's room. Answers are codes of the border.
 
 mod calls;
+mod enumeration;
 mod scans;
 
 use std::ptr::{self, NonNull};

@@ -10,8 +10,8 @@ use std::slice;
 
 use sandstorm::Error;
 use sandstorm::abi::{
-    Code, Host, OK, RANGE_HAS_AFTER, RANGE_HAS_TO, RANGE_REVERSE, RawCondition, RawEntry, RawRange,
-    RawRecord, RawScanned, RawSlice,
+    Code, Host, OK, RANGE_HAS_AFTER, RANGE_HAS_TO, RANGE_REVERSE, RawCondition, RawEntry, RawListed,
+    RawRange, RawRecord, RawScanned, RawSlice,
 };
 use store::{Condition, KeyRange};
 
@@ -31,9 +31,11 @@ const fn table_of_calls<const TRACED: bool>() -> Host {
         get: get::<TRACED>,
         get_many: get_many::<TRACED>,
         scan: scan::<TRACED>,
+        enumerate: enumerate::<TRACED>,
         put: put::<TRACED>,
         delete: delete::<TRACED>,
         increment: increment::<TRACED>,
+        increment_float: increment_float::<TRACED>,
         table: table::<TRACED>,
         log: log::<TRACED>,
         now_ms: now_ms::<TRACED>,
@@ -116,6 +118,29 @@ unsafe extern "C" fn scan<const TRACED: bool>(
     }
 }
 
+unsafe extern "C" fn enumerate<const TRACED: bool>(
+    _context: *mut c_void,
+    _ticket: *mut u64,
+    table: u32,
+    cursor: RawSlice,
+    entries: *mut RawEntry,
+    capacity: usize,
+    listed: *mut RawListed,
+) -> Code {
+    // SAFETY: the SDK lends the cursor, room for `capacity` entries and the place of the answer for the call.
+    unsafe {
+        with_access::<TRACED, _>(CallKind::Enumerate, |access| {
+            match access.enumerate(table, cursor.as_slice(), (entries, capacity)) {
+                Ok(page) => {
+                    listed.write(page);
+                    OK
+                }
+                Err(error) => error.code(),
+            }
+        })
+    }
+}
+
 unsafe extern "C" fn put<const TRACED: bool>(
     _context: *mut c_void,
     _ticket: *mut u64,
@@ -162,6 +187,28 @@ unsafe extern "C" fn increment<const TRACED: bool>(
     unsafe {
         with_access::<TRACED, _>(CallKind::Increment, |access| {
             match access.increment(table, key.as_slice(), delta) {
+                Ok(sum) => {
+                    value.write(sum);
+                    OK
+                }
+                Err(error) => error.code(),
+            }
+        })
+    }
+}
+
+unsafe extern "C" fn increment_float<const TRACED: bool>(
+    _context: *mut c_void,
+    _ticket: *mut u64,
+    table: u32,
+    key: RawSlice,
+    delta: f64,
+    value: *mut f64,
+) -> Code {
+    // SAFETY: the SDK lends the key and the place of the sum for the call.
+    unsafe {
+        with_access::<TRACED, _>(CallKind::Increment, |access| {
+            match access.increment_float(table, key.as_slice(), delta) {
                 Ok(sum) => {
                     value.write(sum);
                     OK

@@ -5,6 +5,7 @@
 mod depth;
 mod effects;
 mod endings;
+mod enumeration;
 mod memory;
 mod scans;
 mod turns;

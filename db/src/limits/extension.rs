@@ -58,6 +58,10 @@ pub const GET_MANY_KEYS_MAX: usize = 64;
 /// Objects that one host call of a scan brings.
 pub const SCAN_ENTRIES_MAX: usize = 64;
 
+/// Objects that one host call of an enumeration brings: what the SDK has room for. They lie on the function's stack
+/// while they are checked.
+pub const ENUMERATION_ENTRIES_MAX: usize = 32;
+
 /// Keys that one call of a scan looks at, those under which nothing is found any more included: what has expired may
 /// stand there for a while, and a host call cannot be interrupted.
 pub const SCAN_KEYS_EXAMINED_MAX: usize = 1024;

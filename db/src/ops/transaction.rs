@@ -230,18 +230,44 @@ impl Transaction {
         place: Place<'_>,
         delta: i64,
     ) -> Result<i64, TransactionError> {
+        let sum = |before| i64::from_le_bytes(before).checked_add(delta).map(i64::to_le_bytes);
+        self.add(pin, place, sum).map(i64::from_le_bytes)
+    }
+
+    /// The same for a floating point number; a sum that is not finite is `Overflow`.
+    ///
+    /// # Errors
+    /// As [`Transaction::increment`].
+    pub fn increment_float(
+        &mut self,
+        pin: &Pinned<'_>,
+        place: Place<'_>,
+        delta: f64,
+    ) -> Result<f64, TransactionError> {
+        let sum = |before| Some(f64::from_le_bytes(before) + delta).filter(|sum| sum.is_finite());
+        self.add(pin, place, |before| sum(before).map(f64::to_le_bytes)).map(f64::from_le_bytes)
+    }
+
+    /// Writes what `sum` makes of the eight bytes of an object, zeros where there is none.
+    #[inline]
+    fn add(
+        &mut self,
+        pin: &Pinned<'_>,
+        place: Place<'_>,
+        sum: impl FnOnce([u8; 8]) -> Option<[u8; 8]>,
+    ) -> Result<[u8; 8], TransactionError> {
         let found = self.get(pin, place)?;
         let expires_ms = found.map_or(store::NEVER_MS, |found| found.expires_ms);
         let before = match found {
-            None => 0,
+            None => [0; 8],
             Some(found) => {
                 // SAFETY: lent just now, under the pin and by the set.
                 let bytes = unsafe { found.value.as_slice() };
-                i64::from_le_bytes(bytes.try_into().map_err(|_| TransactionError::NotANumber)?)
+                bytes.try_into().map_err(|_| TransactionError::NotANumber)?
             }
         };
-        let sum = before.checked_add(delta).ok_or(TransactionError::Overflow)?;
-        self.writes.record_until(place.id, place.hash, place.key, Some(&sum.to_le_bytes()), expires_ms)?;
+        let sum = sum(before).ok_or(TransactionError::Overflow)?;
+        self.writes.record_until(place.id, place.hash, place.key, Some(&sum), expires_ms)?;
         Ok(sum)
     }
 

@@ -23,6 +23,7 @@ use crate::abi::RANGE_HAS_TO;
 use crate::abi::RANGE_REVERSE;
 use crate::abi::RawCondition;
 use crate::abi::RawEntry;
+use crate::abi::RawListed;
 use crate::abi::RawRange;
 use crate::abi::RawRecord;
 use crate::abi::RawScanned;
@@ -36,7 +37,8 @@ const KEY_BYTES_MAX: usize = (64 << 10) - 1;
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// The host table.
-pub(super) static HOST: Host = Host { get, get_many, scan, put, delete, increment, table, log, now_ms };
+pub(super) static HOST: Host =
+    Host { get, get_many, scan, enumerate, put, delete, increment, increment_float, table, log, now_ms };
 
 /// One write; no value is a deletion.
 pub(super) struct Write {
@@ -171,17 +173,22 @@ impl<'s> Invocation<'s> {
         Ok(())
     }
 
-    /// The sum of an object's number and `delta`, written back.
-    fn add(&self, table: u32, key: &[u8], delta: i64) -> Result<i64, Error> {
+    /// What `sum` makes of an object's number, written back.
+    fn add(
+        &self,
+        table: u32,
+        key: &[u8],
+        sum: impl FnOnce([u8; 8]) -> Option<[u8; 8]>,
+    ) -> Result<[u8; 8], Error> {
         let (version, value) = self.look_up(table, key)?;
         let old = match <[u8; 8]>::try_from(&*value) {
-            Ok(bytes) => i64::from_le_bytes(bytes),
-            Err(_) if version == 0 => 0,
+            Ok(bytes) => bytes,
+            Err(_) if version == 0 => [0; 8],
             Err(_) => return Err(Error::NotANumber),
         };
-        let sum = old.checked_add(delta).ok_or(Error::Overflow)?;
+        let sum = sum(old).ok_or(Error::Overflow)?;
         let expires_ms = self.expiry(table, key);
-        self.write(table, key, Some((&sum.to_le_bytes(), expires_ms)), RawCondition { kind: 0, version: 0 })?;
+        self.write(table, key, Some((&sum, expires_ms)), RawCondition { kind: 0, version: 0 })?;
         Ok(sum)
     }
 
@@ -286,6 +293,31 @@ unsafe extern "C" fn scan(
     }
 }
 
+unsafe extern "C" fn enumerate(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    cursor: RawSlice,
+    entries: *mut RawEntry,
+    capacity: usize,
+    listed: *mut RawListed,
+) -> Code {
+    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    unsafe {
+        answer(context, ticket, |invocation| {
+            if invocation.may_write {
+                return Err(Error::NotSerializable);
+            }
+            let (met, page) = invocation.state.page(table, cursor.as_slice(), capacity)?;
+            for (index, entry) in met.iter().enumerate() {
+                entries.add(index).write(*entry);
+            }
+            listed.write(page);
+            Ok(())
+        })
+    }
+}
+
 unsafe extern "C" fn put(
     context: *mut c_void,
     ticket: *mut u64,
@@ -329,7 +361,27 @@ unsafe extern "C" fn increment(
     // SAFETY: called as the border says, with the context that MemoryDb gave.
     unsafe {
         answer(context, ticket, |invocation| {
-            value.write(invocation.add(table, key.as_slice(), delta)?);
+            let sum = |old| i64::from_le_bytes(old).checked_add(delta).map(i64::to_le_bytes);
+            value.write(i64::from_le_bytes(invocation.add(table, key.as_slice(), sum)?));
+            Ok(())
+        })
+    }
+}
+
+unsafe extern "C" fn increment_float(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    key: RawSlice,
+    delta: f64,
+    value: *mut f64,
+) -> Code {
+    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    unsafe {
+        answer(context, ticket, |invocation| {
+            let sum = |old| Some(f64::from_le_bytes(old) + delta).filter(|sum| sum.is_finite());
+            let added = invocation.add(table, key.as_slice(), |old| sum(old).map(f64::to_le_bytes))?;
+            value.write(f64::from_le_bytes(added));
             Ok(())
         })
     }

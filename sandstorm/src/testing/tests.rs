@@ -14,6 +14,7 @@ use super::host::HOST;
 use super::host::Invocation;
 use crate::Args;
 use crate::Condition;
+use crate::Cursor;
 use crate::Db;
 use crate::Error;
 use crate::Level;
@@ -206,6 +207,51 @@ fn keys_and_values_beyond_the_limits_are_refused() {
         db.increment(args.table(), b"k", 1).await.map(drop)
     };
     assert_eq!(db.call(run, table, b"", b""), Err(Error::NotANumber));
+}
+
+#[test]
+fn a_table_is_met_page_by_page_and_not_by_a_function_that_writes() {
+    for stalling in [false, true] {
+        let db = MemoryDb::new();
+        db.set_stalling(stalling);
+        let (table, other) = (db.table("t"), db.table("other"));
+        db.put(other, b"not this", b"");
+        for number in 0..100u32 {
+            db.put(table, &number.to_le_bytes(), b"v");
+        }
+        let run = async |db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>| {
+            let (mut objects, mut next) = ([None; 64], Some(Cursor::start()));
+            while let Some(cursor) = next {
+                let page = db.enumerate(args.table(), cursor, &mut objects).await?;
+                objects.iter().flatten().try_for_each(|entry| reply.write(entry.key))?;
+                next = page.next;
+                let strange = db.enumerate(other, Cursor::from_bytes(&[7; 20])?, &mut objects).await;
+                assert_eq!(strange, Err(Error::CursorInvalid));
+                assert!(next.is_none_or(|next| next.as_bytes().len() <= 64));
+            }
+            Ok(())
+        };
+        let met = db.call_read(run, table, b"", b"").unwrap();
+        let mut met: Vec<_> = met.chunks(4).map(|key| u32::from_le_bytes(key.try_into().unwrap())).collect();
+        met.sort_unstable();
+        assert_eq!(met, (0..100).collect::<Vec<_>>());
+        assert_eq!(db.call(run, table, b"", b""), Err(Error::NotSerializable));
+    }
+}
+
+#[test]
+fn floating_point_numbers_are_added_to() {
+    let db = MemoryDb::new();
+    let table = db.table("t");
+    let run = async |db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>| {
+        db.increment_float(args.table(), b"n", 1.5).await?;
+        assert_eq!(db.increment_float(args.table(), b"n", f64::NAN).await, Err(Error::OutOfRange));
+        db.put(args.table(), b"most", &f64::MIN.to_le_bytes()).await?;
+        assert_eq!(db.increment_float(args.table(), b"most", f64::MIN).await, Err(Error::Overflow));
+        reply.u64(db.increment_float(args.table(), b"n", -2.0).await?.to_bits())
+    };
+    assert_eq!(db.call(run, table, b"", b"").unwrap(), (-0.5f64).to_le_bytes());
+    assert_eq!(db.call_read(run, table, b"", b""), Err(Error::ReadOnly));
 }
 
 /// Room for one frame.

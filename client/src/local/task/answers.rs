@@ -2,7 +2,7 @@
 
 use sandstorm::Level;
 use sandstorm::abi::RawRecord;
-use wire::{Completion, Status, reply};
+use wire::{Completion, Request, Status, reply};
 
 use super::{Ask, State, Task};
 use crate::Error;
@@ -12,6 +12,16 @@ use crate::local::write_set::Write;
 
 /// Bytes that one invocation may be lent.
 const LENT_BYTES_MAX: usize = 256 << 20;
+
+/// An operation that is to be sent.
+pub(in crate::local) enum Asked<'o> {
+    /// As this request.
+    Request(Request<'o>),
+    /// The id of the table of this name is wanted.
+    Table(&'o [u8]),
+    /// There is nothing to ask for: the answer is empty.
+    Nothing,
+}
 
 /// What became of an operation that was to be sent.
 pub(in crate::local) enum Sending {
@@ -23,20 +33,31 @@ pub(in crate::local) enum Sending {
     Failed(Error),
     /// It has been answered: a table's id.
     Table(Result<u32, Error>),
+    /// It needs no answer.
+    Nothing,
 }
 
 impl Task {
     /// Gives every operation that is to be sent to `send`, until one finds the window full: that stays the
     /// next one. Returns whether all were taken.
-    pub(in crate::local) fn send_asks(
-        &self,
-        mut send: impl FnMut(usize, Ask, u32, &[u8]) -> Sending,
-    ) -> bool {
+    pub(in crate::local) fn send_asks(&self, mut send: impl FnMut(usize, Asked<'_>) -> Sending) -> bool {
         loop {
             let Some(index) = self.asked.borrow_mut().pop_front() else { return true };
             let sending = {
                 let operation = &self.operations.borrow().list[index];
-                send(index, operation.ask, operation.table, &operation.key)
+                let (table, key) = (operation.table, &operation.key[..]);
+                let asked = match (operation.ask, &operation.page) {
+                    (Ask::Object, _) => Asked::Request(Request::Get { table, key }),
+                    (Ask::Table, _) => Asked::Table(key),
+                    (Ask::Page, page) => {
+                        let request = page.as_ref().and_then(|page| page.request(table));
+                        request.map_or(Asked::Nothing, Asked::Request)
+                    }
+                };
+                match asked {
+                    Asked::Nothing => Sending::Nothing,
+                    asked => send(index, asked),
+                }
             };
             match sending {
                 Sending::Sent => {}
@@ -49,13 +70,22 @@ impl Task {
                     self.settle(index, State::Failed(sandstorm::Error::Unavailable));
                 }
                 Sending::Table(found) => self.answer_table(index, found),
+                Sending::Nothing => self.settle(index, State::Done(Border::NO_RECORD)),
             }
         }
     }
 
     /// Takes the answer to an operation.
     pub(in crate::local) fn answer(&self, index: usize, completion: &Completion<'_>) {
+        let is_page = self.operations.borrow().list.get(index).is_some_and(|it| it.ask == Ask::Page);
         let state = match completion.status {
+            Ok(Status::Ok) if is_page && self.arena.bytes() <= LENT_BYTES_MAX => {
+                match self.answer_page(index, completion.body) {
+                    Some(state) => state,
+                    None => return,
+                }
+            }
+            Ok(Status::Ok) if is_page => State::Failed(sandstorm::Error::LimitExceeded),
             Ok(Status::Ok) => match reply::Object::decode(completion.body) {
                 Ok(_) if self.arena.bytes() > LENT_BYTES_MAX => {
                     State::Failed(sandstorm::Error::LimitExceeded)
@@ -69,6 +99,8 @@ impl Task {
             Ok(Status::NotFound) => State::Done(Border::NO_RECORD),
             Ok(Status::UnknownTable) => State::Failed(sandstorm::Error::UnknownTable),
             Ok(Status::KeyTooLarge) => State::Failed(sandstorm::Error::KeyTooLarge),
+            Ok(Status::NotOrdered) => State::Failed(sandstorm::Error::NotOrdered),
+            Ok(Status::CursorInvalid) => State::Failed(sandstorm::Error::CursorInvalid),
             Ok(Status::NotPermitted) => State::Failed(sandstorm::Error::NotPermitted),
             Ok(_) | Err(_) => {
                 if let Err(error) = Error::check(completion) {
@@ -109,6 +141,11 @@ impl Task {
             operation.state = state;
             self.waiting.set(self.waiting.get() - 1);
         }
+    }
+
+    /// Whether there are operations to be sent.
+    pub(in crate::local) fn asks(&self) -> bool {
+        !self.asked.borrow().is_empty()
     }
 
     /// Operations whose answer has not come.

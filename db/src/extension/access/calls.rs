@@ -103,6 +103,20 @@ impl Access {
         self.transaction.increment(environment.pin, place, delta).map_err(|error| self.refuse(error))
     }
 
+    /// Adds to a floating point number and gives the sum.
+    pub fn increment_float(&mut self, table: u32, key: &[u8], delta: f64) -> Result<f64, Error> {
+        self.may_write()?;
+        if !delta.is_finite() {
+            return Err(Error::OutOfRange);
+        }
+        self.spending.reads(1)?;
+        self.spending.read_bytes(key.len() + size_of::<f64>())?;
+        let environment = self.environment();
+        let place = self.place_to_write(environment, table, key)?;
+        let sum = self.transaction.increment_float(environment.pin, place, delta);
+        sum.map_err(|error| self.refuse(error))
+    }
+
     /// The number of the tenant's table of this name, or of one that is granted to it, `owner/name`.
     pub fn table_named(&self, name: &[u8]) -> Result<u32, Error> {
         let name = name.get(..name.len().min(QUALIFIED_NAME_BYTES_MAX + 1)).unwrap_or_default();

@@ -85,6 +85,8 @@ impl Ending {
             Error::NotANumber => Status::NotANumber,
             Error::NotOrdered => Status::NotOrdered,
             Error::OutOfRange => Status::OutOfRange,
+            Error::CursorInvalid => Status::CursorInvalid,
+            Error::NotSerializable => Status::NotSerializable,
             Error::Overflow => Status::Overflow,
             Error::OutOfMemory => Status::OutOfMemory,
             Error::LimitExceeded => Status::LimitExceeded,

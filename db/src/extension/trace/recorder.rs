@@ -21,6 +21,8 @@ pub enum CallKind {
     GetMany,
     /// Reads a range.
     Scan,
+    /// Reads a page of a table.
+    Enumerate,
     /// Writes an object.
     Put,
     /// Deletes an object.
@@ -36,8 +38,8 @@ pub enum CallKind {
 }
 
 /// The kinds of host calls in the order of their numbers.
-pub const CALL_KINDS: [&str; 9] =
-    ["get", "get_many", "scan", "put", "delete", "increment", "table", "log", "now_ms"];
+pub const CALL_KINDS: [&str; 10] =
+    ["get", "get_many", "scan", "enumerate", "put", "delete", "increment", "table", "log", "now_ms"];
 
 /// How a poll ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
