@@ -71,9 +71,7 @@ fn next_after(status: Status) -> Option<&'static str> {
             "see names and ranges of limits with `splinter tenant limits NAME`; a time to live is from 1 ms to 139 \
              years, and what is added is a finite number"
         }
-        Status::NotSerializable => {
-            "enumerate in a function that is declared `read`; one that writes may scan an ordered table"
-        }
+        Status::NotSerializable => "declare the function `read`, or scan an ordered table",
         Status::NotOrdered => "create the table anew with `splinter table create NAME --ordered`",
         Status::OverBudget => "create the table anew with a larger `--cache`, or write less at once",
         Status::CursorInvalid => {
