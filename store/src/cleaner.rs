@@ -44,10 +44,16 @@ impl Store {
         let freed = self.free_limbo(&mut cleaner) | self.end_evacuation(&mut cleaner);
         self.settle(&mut cleaner);
         let keep = self.keep_for_writers();
-        let owed = pinned.core.owed.take();
-        if cleaner.source.is_none() && cleaner.chosen.is_empty() && !self.choose(&mut cleaner, keep) {
-            return freed;
+        if cleaner.source.is_none() && cleaner.chosen.is_empty() {
+            let looked = self.choose(&mut cleaner, keep);
+            if cleaner.chosen.is_empty() {
+                if !looked {
+                    pinned.core.owed.set(0);
+                }
+                return looked || freed;
+            }
         }
+        let owed = pinned.core.owed.take();
         let budget = self.budget(&cleaner, keep, owed);
         self.clean(&mut cleaner, pinned, budget) || freed
     }

@@ -141,6 +141,11 @@ pub const CLEAN_BYTES_PER_STEP_MAX: usize = 256 << 10;
 pub const CLEAN_GARBAGE_DIVISOR: u64 = 32;
 /// Segments that are chosen together, so that the look at all of them is made once for several.
 pub const CLEAN_SOURCES_MAX: usize = 8;
+/// Segments that are weighed and kept for the choices that follow, if they are not the best.
+pub const CLEAN_CANDIDATES_MAX: usize = 32;
+/// Seglets of the log at which a choice looks: some 8 us; 64 GB have 262,144. With what was kept, the best of so many are
+/// nearly as good as the best of all.
+pub const CLEAN_SEGLETS_PER_LOOK: u32 = 1024;
 /// Segments are chosen until they bring this part of a window (a divisor): more would be worse ones.
 pub const CLEAN_GAIN_DIVISOR: u64 = 4;
 /// Classes of survivors by age, each with a segment of its own.
@@ -164,6 +169,7 @@ const _: () = assert!(4 * CACHE_PATIENCE < CACHE_SCANS_PER_WRITE);
 const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize);
 const _: () = assert!(VALUE_BYTES_MAX < 1 << 21);
 const _: () = assert!(SEGMENT_BYTES_MIN.is_power_of_two() && SEGMENT_BYTES_DEFAULT.is_power_of_two());
+const _: () = assert!(CLEAN_SOURCES_MAX <= CLEAN_CANDIDATES_MAX);
 const _: () = assert!(CHAIN_BUCKETS_MAX < CHAIN_BUCKETS_HARD_MAX);
 const _: () = assert!(2 * ORDERED_KEYS_FEW <= ORDERED_KEYS_MAX / 2);
 const _: () = assert!(SHRINK_LOAD_PERCENT * SHRINK_ROOM_PERCENT <= 60 * 100);

@@ -4,6 +4,7 @@
 //! call [`Store::table`], [`Table::retire`] and [`Store::statistics`], which never wait for a worker.
 
 pub(crate) mod backlog;
+pub(crate) mod candidates;
 pub(crate) mod cleaning;
 pub(crate) mod core;
 

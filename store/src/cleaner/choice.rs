@@ -16,8 +16,8 @@
 //! so that hot and cold ones part.
 
 use crate::limits::{
-    CLEAN_GAIN_DIVISOR, CLEAN_GARBAGE_DIVISOR, CLEAN_SOURCES_MAX, RESERVE_WINDOWS, RUN_OBJECTS,
-    SURVIVOR_CLASSES, SURVIVOR_RUN_DIVISOR,
+    CLEAN_GAIN_DIVISOR, CLEAN_GARBAGE_DIVISOR, CLEAN_SEGLETS_PER_LOOK, CLEAN_SOURCES_MAX, RESERVE_WINDOWS,
+    RUN_OBJECTS, SURVIVOR_CLASSES, SURVIVOR_RUN_DIVISOR,
 };
 use crate::segment::{Claim, SegmentId, State};
 use crate::store::Store;
@@ -26,35 +26,23 @@ use crate::sync::Ordering;
 
 use super::PRICE_UNIT;
 
-/// The best so far, best first.
-struct Best {
-    candidates: [(f64, SegmentId); CLEAN_SOURCES_MAX],
-    count: usize,
-}
-
-impl Best {
-    fn offer(&mut self, score: f64, segment: SegmentId) {
-        let place = self.candidates[..self.count].partition_point(|&(better, _)| better >= score);
-        if place < CLEAN_SOURCES_MAX {
-            self.count = (self.count + 1).min(CLEAN_SOURCES_MAX);
-            self.candidates[place..self.count].rotate_right(1);
-            self.candidates[place] = (score, segment);
-        }
-    }
-}
-
 impl Store {
-    /// Chooses what to clean next, if anything. Returns whether something was chosen, or found to be dead.
+    /// Chooses what to clean next, if anything. Returns whether something was chosen or found to be dead, or a part of the
+    /// log is still to be looked at.
     pub(super) fn choose(&self, cleaner: &mut Cleaner, keep: u64) -> bool {
         let (segments, least) = (&self.log.segments, self.log.wanted());
         let free = segments.free_count() + cleaner.limbo_seglets;
         let waiting = cleaner.limbo.len();
         if free < self.free_wanted(keep).max(keep + u64::from(least)) {
             let pressed = free <= keep;
-            let best = self.weigh(cleaner, pressed);
-            if best.count > 0 {
-                self.take_up(cleaner, &best, pressed);
+            let everywhere = self.weigh(cleaner, pressed);
+            if !cleaner.candidates.is_empty() {
+                self.take_up(cleaner, pressed);
                 return true;
+            }
+            if !everywhere {
+                // Where there was nothing anywhere, nobody is kept awake for another look.
+                return !cleaner.barren || cleaner.limbo.len() > waiting;
             }
         }
         if least > 0 && cleaner.limbo.is_empty() && cleaner.window.is_none() && cleaner.unsettled.is_empty() {
@@ -97,41 +85,62 @@ impl Store {
         true
     }
 
-    /// Looks at all segments; those that are wholly dead go to limbo at once. Cost: 8 ns a segment and seglet.
-    fn weigh(&self, cleaner: &mut Cleaner, pressed: bool) -> Best {
+    /// Weighs what was kept and a part of the log; what is wholly dead goes to limbo at once. Returns whether all of the
+    /// log was looked at since something was found. Cost: some 8 ns a segment and seglet.
+    fn weigh(&self, cleaner: &mut Cleaner, pressed: bool) -> bool {
         let segments = &self.log.segments;
-        let mut best = Best { candidates: [(0.0, SegmentId(0)); CLEAN_SOURCES_MAX], count: 0 };
         let now = self.log.clock();
-        let mut next = 0;
-        while next < segments.seglets() {
-            let id = SegmentId(next);
-            let state = segments.state(id);
-            next += 1;
-            if state != State::Closed {
-                continue;
-            }
-            let run = segments.run(id);
-            next = run.end;
-            let (used, dead) = (segments.used(id), segments.dead(id));
-            if dead == used {
-                self.send_to_limbo(cleaner, id);
-            } else if u64::from(dead) * CLEAN_GARBAGE_DIVISOR >= u64::from(used) {
-                let whole = f64::from(run.end - run.start) * self.log.seglet_bytes() as f64;
-                let live = f64::from(used - dead);
-                let age = now.saturating_sub(segments.closed_at(id)) as f64 + 1.0;
-                let weight = if pressed { 1.0 } else { age.sqrt() };
-                best.offer((whole - live) * weight / (whole + live), id);
-            }
+        for id in cleaner.candidates.take() {
+            self.weigh_one(cleaner, id, now, pressed);
         }
-        best
+        let mut looked = 0;
+        while looked < CLEAN_SEGLETS_PER_LOOK.min(segments.seglets()) {
+            let id = SegmentId(cleaner.looked_to);
+            let length = self.weigh_one(cleaner, id, now, pressed);
+            looked += length;
+            cleaner.looked_to = (id.0 + length) % segments.seglets();
+        }
+        if cleaner.candidates.is_empty() {
+            cleaner.fruitless += looked;
+        } else {
+            (cleaner.fruitless, cleaner.barren) = (0, false);
+        }
+        let everywhere = cleaner.fruitless >= segments.seglets();
+        if everywhere {
+            (cleaner.fruitless, cleaner.barren) = (0, true);
+        }
+        everywhere
+    }
+
+    /// Weighs the segment that begins with this seglet, if one does. Returns how many seglets it has.
+    #[inline]
+    fn weigh_one(&self, cleaner: &mut Cleaner, id: SegmentId, now: u64, pressed: bool) -> u32 {
+        let segments = &self.log.segments;
+        if segments.state(id) != State::Closed {
+            return 1;
+        }
+        let run = segments.run(id);
+        let length = run.end - run.start;
+        let (used, dead) = (segments.used(id), segments.dead(id));
+        if dead == used {
+            self.send_to_limbo(cleaner, id);
+        } else if u64::from(dead) * CLEAN_GARBAGE_DIVISOR >= u64::from(used) {
+            let whole = f64::from(length) * self.log.seglet_bytes() as f64;
+            let live = f64::from(used.saturating_sub(dead));
+            let age = now.saturating_sub(segments.closed_at(id)) as f64 + 1.0;
+            let weight = if pressed { 1.0 } else { age.sqrt() };
+            cleaner.candidates.offer((whole - live) * weight / (whole + live), id);
+        }
+        length
     }
 
     /// Takes up the best: one alone where memory is short and it brings seglets by itself, else as many as bring a
     /// window's worth.
-    fn take_up(&self, cleaner: &mut Cleaner, best: &Best, pressed: bool) {
+    fn take_up(&self, cleaner: &mut Cleaner, pressed: bool) {
         let segments = &self.log.segments;
         let (mut used, mut dead) = (0, 0);
-        for &(_, id) in &best.candidates[..best.count] {
+        for _ in 0..CLEAN_SOURCES_MAX {
+            let Some(id) = cleaner.candidates.take_best() else { break };
             let (bytes, bytes_dead) = (u64::from(segments.used(id)), u64::from(segments.dead(id)));
             (used, dead) = (used + bytes, dead + bytes_dead);
             segments.set_state(id, State::Cleaning);

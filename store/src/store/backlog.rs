@@ -10,6 +10,7 @@ use crate::log::head::Head;
 use crate::object::NEVER_MS;
 use crate::segment::SegmentId;
 use crate::store::Store;
+use crate::store::candidates::Candidates;
 use crate::sync::Exclusive;
 use crate::table::Table;
 
@@ -52,6 +53,14 @@ pub(crate) enum Level {
 /// What the cleaner has in hand.
 pub(crate) struct Cleaner {
     pub(crate) level: Level,
+    /// What may be chosen.
+    pub(crate) candidates: Candidates,
+    /// The seglet at which the next look for more begins.
+    pub(crate) looked_to: u32,
+    /// Seglets that were looked at since something was found.
+    pub(crate) fruitless: u32,
+    /// Nothing was found in all of the log when it was last looked at.
+    pub(crate) barren: bool,
     /// What is chosen and not begun, in the order of its age.
     pub(crate) chosen: VecDeque<Chosen>,
     /// What was walked through and is not all dead, under the tags of that moment.
@@ -112,6 +121,10 @@ impl Cleaner {
     pub(crate) fn new(seglets: u32, window_seglets: u32) -> Cleaner {
         Cleaner {
             level: Level::Combined,
+            candidates: Candidates::new(),
+            looked_to: 0,
+            fruitless: 0,
+            barren: false,
             // As many as can ever wait, so that the queues allocate nothing later.
             chosen: VecDeque::with_capacity(window_seglets as usize + crate::limits::CLEAN_SOURCES_MAX),
             unsettled: VecDeque::with_capacity(window_seglets as usize + crate::limits::CLEAN_SOURCES_MAX),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::limits::CLEAN_SEGLETS_PER_LOOK;
 use crate::tests::{budget, get, put_patiently, seed, settle, store};
 use crate::{CommitError, Condition, Core, NEVER_MS, Table, Write, WriteError, hash};
 
@@ -44,6 +45,34 @@ fn a_full_store_serves_reads_and_deletes_and_takes_writes_again() {
     for number in 0..count {
         let there = get(&core, &table, &number.to_le_bytes()).is_some();
         assert_eq!(there, number % 4 != 0 || number % 8 == 0);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long for Miri")]
+fn a_choice_looks_at_a_part_of_a_large_log_and_choices_find_what_is_anywhere_in_it() {
+    let store = store(8 << 20, 16 << 10, 1);
+    let (core, table) = (store.core(0), store.table(1));
+    let seglets = store.log.segments.seglets();
+    let count = fill(&core, &table);
+    let empty_and_refill = |keys: std::ops::Range<u64>| {
+        for number in keys.clone() {
+            let key = number.to_le_bytes();
+            core.pin().delete(&table, hash(&key), &key, Condition::Always).expect("deletes need no memory");
+        }
+        // A thirty-second of a segment is not worth copying the rest.
+        for number in keys.clone().take((keys.end - keys.start) as usize / 4) {
+            for _ in 0..4 {
+                let looked_to = store.cleaner.lock().looked_to;
+                store.clean_step(&core.pin());
+                let looked = (store.cleaner.lock().looked_to + seglets - looked_to) % seglets;
+                assert!(looked < CLEAN_SEGLETS_PER_LOOK + 16, "{looked} of {seglets} in one step");
+            }
+            put_patiently(&core, &table, &number.to_le_bytes(), &VALUE).expect("deletes made room");
+        }
+    };
+    for place in 0..8 {
+        empty_and_refill(count * place / 8..count * (place + 1) / 8);
     }
 }
 
