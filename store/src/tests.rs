@@ -1,6 +1,7 @@
 //! Tests of the store as a whole, through its public face.
 //!
-//! Random tests print their seed and take it from `SPLINTER_SEED`; `SPLINTER_FULL=1` makes them long.
+//! Random tests print their seed and take it from `SPLINTER_SEED`; `SPLINTER_FULL=1` makes them long, or gives them
+//! many seeds.
 
 mod concurrency;
 mod damage;
@@ -32,15 +33,21 @@ pub(crate) fn seed(test: &str) -> u64 {
     seed
 }
 
+/// Runs a test from one seed; from a hundred where everything is asked for and none is given.
+pub(crate) fn each_seed(test: &str, run: impl Fn(u64)) {
+    let many = std::env::var_os("SPLINTER_FULL").is_some() && std::env::var_os("SPLINTER_SEED").is_none();
+    (0..if many { 100 } else { 1 }).for_each(|_| run(seed(test)));
+}
+
+/// As many steps, few under Miri.
+pub(crate) fn steps(normal: usize) -> usize {
+    if cfg!(miri) { normal.min(600) } else { normal }
+}
+
 /// `normal` steps; a hundred times as many where everything is asked for, few under Miri.
 pub(crate) fn budget(normal: usize) -> usize {
-    if cfg!(miri) {
-        normal.min(600)
-    } else if std::env::var_os("SPLINTER_FULL").is_some() {
-        normal * 100
-    } else {
-        normal
-    }
+    let longer = !cfg!(miri) && std::env::var_os("SPLINTER_FULL").is_some();
+    steps(if longer { normal * 100 } else { normal })
 }
 
 /// A small store, whose segments are small enough that the cleaner has work.

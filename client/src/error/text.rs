@@ -58,11 +58,6 @@ fn next_after(status: Status) -> Option<&'static str> {
             "create it with `splinter table create`, or list with `splinter table list`; those of others with \
              `splinter grant list`"
         }
-        Status::UnknownExtension => {
-            "list with `splinter ext list`, those of others with `splinter grant list`; install with `splinter ext \
-             install`"
-        }
-        Status::UnknownFunction => "see what there is with `splinter ext describe`",
         Status::KeyTooLarge => "a key has at most 65,535 bytes",
         Status::ValueTooLarge => "a value has at most 1 MiB; part it into several objects",
         Status::ArgumentsTooLarge => "arguments have at most 1 MiB; put what is longer into objects",
@@ -71,7 +66,6 @@ fn next_after(status: Status) -> Option<&'static str> {
             "see names and ranges of limits with `splinter tenant limits NAME`; a time to live is from 1 ms to 139 \
              years, and what is added is a finite number"
         }
-        Status::NotSerializable => "declare the function `read`, or scan an ordered table",
         Status::NotOrdered => "create the table anew with `splinter table create NAME --ordered`",
         Status::OverBudget => "create the table anew with a larger `--cache`, or write less at once",
         Status::CursorInvalid => {
@@ -94,23 +88,36 @@ fn next_after(status: Status) -> Option<&'static str> {
             "use letters, digits, `_`, `-` and `.`, at most 64, a letter or digit first; name an owner or a version \
              only where the command's --help does"
         }
+        Status::Conflict => "repeat the call",
+        Status::Malformed => {
+            "for a call, see what the function takes with `splinter ext describe`; else use a client of the server's \
+             release"
+        }
+        Status::Internal => "look into the server's log",
+        Status::Unavailable => "repeat it later",
+        _ => return next_for_author(status),
+    })
+}
+
+/// What the author of an extension, or who calls it, can do about a refusal.
+fn next_for_author(status: Status) -> Option<&'static str> {
+    Some(match status {
+        Status::UnknownExtension => {
+            "list with `splinter ext list`, those of others with `splinter grant list`; install with `splinter ext \
+             install`"
+        }
+        Status::UnknownFunction => "see what there is with `splinter ext describe`",
+        Status::NotSerializable => "declare the function `read`, or scan an ordered table",
         Status::SourceRefused => {
             "mend what each line names; `splinter ext check` says the same without a server"
         }
         Status::CompileFailed => {
             "mend what the compiler names; `cargo test` in the package's folder says the same"
         }
-        Status::Conflict => "repeat the call",
-        Status::Malformed => {
-            "for a call, see what the function takes with `splinter ext describe`; else use a client of the server's \
-             release"
-        }
         Status::ReadOnly => "declare the function as `write` in `sandstorm::extension!`",
         Status::ExtensionStackOverflow => {
             "a stack has 64 KiB: recurse less deeply, keep large buffers in `alloc`"
         }
-        Status::Internal => "look into the server's log",
-        Status::Unavailable => "repeat it later",
         _ => return None,
     })
 }

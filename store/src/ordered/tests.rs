@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::epoch::{Epochs, LocalEpoch};
 use crate::ordered::{Garbage, KeyRange, OrderedKeys};
 use crate::reclaim::Reclaimer;
-use crate::tests::{budget, seed};
+use crate::tests::{budget, each_seed, seed, steps};
 
 fn new_keys() -> OrderedKeys {
     OrderedKeys::new(Arc::default())
@@ -110,7 +110,7 @@ fn run(seed: u64, steps: usize) {
 
 #[test]
 fn ranges_are_those_of_a_sorted_set() {
-    run(seed("ranges_are_those_of_a_sorted_set"), budget(40_000));
+    each_seed("ranges_are_those_of_a_sorted_set", |seed| run(seed, steps(40_000)));
 }
 
 #[test]

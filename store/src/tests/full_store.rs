@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
+<<<<<<< HEAD
 use crate::limits::CLEAN_SEGLETS_PER_LOOK;
 use crate::tests::{budget, get, put_patiently, seed, settle, store};
+=======
+use crate::tests::{budget, each_seed, get, put_patiently, seed, settle, steps, store};
+>>>>>>> a7b3886 (store tests: many seeds instead of long runs where a test's time grows with its square; soaks optimized)
 use crate::{CommitError, Condition, Core, NEVER_MS, Table, Write, WriteError, hash};
 
 const VALUE: [u8; 100] = [9; 100];
@@ -208,11 +212,15 @@ fn a_large_object_finds_room_where_small_ones_have_left_pieces() {
 #[test]
 #[cfg_attr(miri, ignore = "too long for Miri")]
 fn overwriting_at_80_percent_goes_on() {
-    overwrite_at_80_percent(seed("overwriting_at_80_percent_goes_on"), budget(300_000), false);
+    each_seed("overwriting_at_80_percent_goes_on", |seed| {
+        overwrite_at_80_percent(seed, steps(300_000), false)
+    });
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "too long for Miri")]
 fn skewed_overwriting_at_80_percent_goes_on() {
-    overwrite_at_80_percent(seed("skewed_overwriting_at_80_percent_goes_on"), budget(300_000), true);
+    each_seed("skewed_overwriting_at_80_percent_goes_on", |seed| {
+        overwrite_at_80_percent(seed, steps(300_000), true)
+    });
 }

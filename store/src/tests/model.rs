@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::tests::{budget, get, put_patiently, seed, settle, store};
+use crate::tests::{each_seed, get, put_patiently, settle, steps, store};
 use crate::{Condition, Core, Cursor, NEVER_MS, PageLimits, ReadCheck, Table, Write, WriteError, hash};
 
 /// What a key leads to.
@@ -265,16 +265,18 @@ fn run(seed: u64, keys: u32, steps: usize, memory_bytes: usize) {
 #[test]
 #[cfg_attr(miri, ignore = "too long for Miri")]
 fn a_table_answers_like_a_map() {
-    run(seed("a_table_answers_like_a_map"), 3000, budget(60_000), 4 << 20);
+    each_seed("a_table_answers_like_a_map", |seed| run(seed, 3000, steps(60_000), 4 << 20));
 }
 
 #[test]
 fn a_table_of_few_keys_answers_like_a_map() {
-    run(seed("a_table_of_few_keys_answers_like_a_map"), 30, budget(40_000), 256 << 10);
+    each_seed("a_table_of_few_keys_answers_like_a_map", |seed| run(seed, 30, steps(40_000), 256 << 10));
 }
 
 #[test]
 fn a_table_answers_like_a_map_while_the_cleaner_works_hard() {
     // About 250 KB of live data in 512 KB.
-    run(seed("a_table_answers_like_a_map_while_the_cleaner_works_hard"), 2500, budget(100_000), 768 << 10);
+    each_seed("a_table_answers_like_a_map_while_the_cleaner_works_hard", |seed| {
+        run(seed, 2500, steps(100_000), 768 << 10)
+    });
 }
