@@ -1,3 +1,5 @@
-//! What the servers of a cluster agree on. With one server that is a file in its data directory.
+//! What the servers of a cluster agree on: [`metadata`], the rules, over [`records`], where it is kept. With one
+//! server that is a file in its data directory.
 
 pub mod metadata;
+pub mod records;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   server      boot, worker, dispatch, outgoing frames, control streams, administration
-//!   extension   registry, native, invocation        cluster   metadata
+//!   extension   registry, native, invocation        cluster   metadata, records
 //!   ops         read, write, transaction            (the waist: everything that touches the store)
 //!   session     who asks, and exactly once
 //!   sched       stack, task        tenant        tablet

@@ -6,9 +6,11 @@
 //!
 //! Whoever meets a limit gets a typed status that names it; nothing here is a reason to panic.
 
+mod cluster;
 mod extension;
 mod stream;
 
+pub use cluster::*;
 pub use extension::*;
 pub use stream::*;
 

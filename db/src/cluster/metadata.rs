@@ -1,21 +1,25 @@
-//! Tenants, their limits, tables, extensions, grants and the audit log, kept over restarts in one crash-safe file.
+//! Tenants, their limits, tables, extensions, grants and the audit log: the rules, over whatever keeps the records.
 //!
-//! The file is a redb database (copy-on-write B-trees, a checksummed commit). Each change is one
-//! transaction that is on disk when the call returns; what fails leaves nothing half-made. A full disk is
-//! [`MetadataError::StorageFull`], and the next change works once there is room: after any failed write
-//! the database is opened afresh, since redb refuses to go on with a handle that saw one.
+//! Each change is one transaction over [`records`](super::records) that is committed when the call returns; what fails
+//! leaves nothing half-made. A change that others contradict meanwhile is made again on what they left, so the
+//! functions here may run their rules more than once; what others keep contradicting is [`MetadataError::Conflict`].
 //!
 //! Numbers (tenants, tables, extensions, clients) come from counters that only grow, so a number never
 //! means two things. Called by the control plane alone; workers never come here.
 
 mod audit;
+mod encoding;
 mod error;
 mod extensions;
 mod grants;
 mod limits;
+mod packages;
 mod standing;
 mod tables;
 mod tenants;
+mod transaction;
+mod turn;
+mod upgrade;
 
 pub use error::MetadataError;
 pub use extensions::{ExtensionRow, StoredVersion};
@@ -26,41 +30,50 @@ pub use tables::TableRow;
 pub use tenants::TenantRow;
 
 use std::fmt;
-use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
-use redb::{
-    Builder, Database, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction,
+use serde::{Deserialize, Serialize};
+
+use self::transaction::Transaction;
+use self::turn::Turn;
+use super::records::{Committed, Embedded, Opener, Records, RecordsError};
+use crate::limits::{
+    CHANGE_ATTEMPTS_MAX, CHANGE_BACKOFF_US, CHANGE_BACKOFF_US_MAX, CHANGE_TURN_MS, CLIENT_IDS_RESERVED,
 };
+use crate::tenant::secret::random_bytes;
 
-use crate::limits::CLIENT_IDS_RESERVED;
+/// Version of the records: others are refused.
+const FORMAT_VERSION: u64 = 3;
 
-const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
-const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
+const FORMAT: &str = "format";
 
-/// Version of the layout of the file. The first one, which had one version of each extension, is brought to
-/// this one at start; others are refused.
-const FORMAT_VERSION: u64 = 2;
+#[derive(Serialize, Deserialize)]
+struct Format {
+    version: u64,
+}
 
-/// Opens the database: called at start and again after a failed write.
-pub type Opener = Box<dyn Fn() -> Result<Database, redb::DatabaseError> + Send + Sync>;
+#[derive(Serialize, Deserialize)]
+struct Counter {
+    /// What is given next.
+    next: u64,
+}
 
-/// The metadata of this server.
+/// The metadata of this server or of its cluster.
 pub struct Metadata {
-    opener: Opener,
-    database: Mutex<Option<Database>>,
+    records: Box<dyn Records>,
+    turn: Turn,
 }
 
 impl Metadata {
-    /// Opens the file at `path`, made if it is missing.
+    /// Opens the file at `path`, made if it is missing: the metadata of one server.
     ///
     /// # Errors
     /// When the file cannot be opened, is held by another server, or is not of this format.
     pub fn open(path: &Path) -> Result<Self, MetadataError> {
-        let path: PathBuf = path.to_owned();
-        Self::open_with(Box::new(move || Builder::new().create(&path)))
+        Self::over(Box::new(Embedded::open(path, upgrade::records_of)?))
     }
 
     /// Opens whatever `opener` gives: the seam through which tests bring a disk that fills up.
@@ -68,26 +81,27 @@ impl Metadata {
     /// # Errors
     /// As [`Metadata::open`].
     pub fn open_with(opener: Opener) -> Result<Self, MetadataError> {
-        let metadata = Self { opener, database: Mutex::new(None) };
-        metadata.write(|transaction| {
-            let mut format = transaction.open_table(FORMAT)?;
-            let found = format.get("version")?.map(|version| version.value());
-            match found {
-                None | Some(FORMAT_VERSION) => {}
-                Some(1) => extensions::upgrade(transaction)?,
-                Some(other) => return Err(MetadataError::UnknownFormat(other)),
-            }
-            format.insert("version", FORMAT_VERSION)?;
-            drop(format);
-            transaction.open_table(COUNTERS)?;
-            tenants::create(transaction)?;
-            tables::create(transaction)?;
-            extensions::create(transaction)?;
-            grants::create(transaction)?;
-            limits::create(transaction)?;
-            audit::create(transaction)
+        Self::over(Box::new(Embedded::open_with(opener, upgrade::records_of)?))
+    }
+
+    /// The metadata in these records.
+    ///
+    /// # Errors
+    /// When they are not of this format, or do not answer.
+    pub fn over(records: Box<dyn Records>) -> Result<Self, MetadataError> {
+        let metadata = Self { records, turn: Turn::default() };
+        metadata.write(|transaction| match transaction.get::<Format>(FORMAT)? {
+            Some(Format { version: FORMAT_VERSION }) => Ok(()),
+            Some(Format { version }) => Err(RecordsError::UnknownFormat(version).into()),
+            None => Ok(transaction.put(FORMAT, &Format { version: FORMAT_VERSION })?),
         })?;
         Ok(metadata)
+    }
+
+    /// Where it is kept.
+    #[must_use]
+    pub fn records(&self) -> &dyn Records {
+        self.records.as_ref()
     }
 
     /// Reserves [`CLIENT_IDS_RESERVED`] numbers of clients.
@@ -99,40 +113,41 @@ impl Metadata {
         Ok(first..first + CLIENT_IDS_RESERVED)
     }
 
+    /// Looks as of one commit.
     fn read<T>(
         &self,
-        look: impl FnOnce(&ReadTransaction) -> Result<T, MetadataError>,
+        look: impl Fn(&mut Transaction<'_>) -> Result<T, MetadataError>,
     ) -> Result<T, MetadataError> {
-        let mut slot = self.slot();
-        let result = self.database(&mut slot).and_then(|database| look(&database.begin_read()?));
-        discard_if_broken(&mut slot, &result);
-        result
+        for attempt in 0..CHANGE_ATTEMPTS_MAX {
+            match look(&mut Transaction::new(self.records())) {
+                Err(MetadataError::Records(RecordsError::Overtaken)) => back_off(attempt),
+                other => return other,
+            }
+        }
+        Err(MetadataError::Conflict)
     }
 
+    /// Makes a change. What `change` refuses it refuses as of one commit.
     fn write<T>(
         &self,
-        change: impl FnOnce(&WriteTransaction) -> Result<T, MetadataError>,
+        change: impl Fn(&mut Transaction<'_>) -> Result<T, MetadataError>,
     ) -> Result<T, MetadataError> {
-        let mut slot = self.slot();
-        let result = self.database(&mut slot).and_then(|database| {
-            let transaction = database.begin_write()?;
-            let value = change(&transaction)?;
-            transaction.commit()?;
-            Ok(value)
-        });
-        discard_if_broken(&mut slot, &result);
-        result
-    }
-
-    fn slot(&self) -> MutexGuard<'_, Option<Database>> {
-        self.database.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn database<'s>(&self, slot: &'s mut Option<Database>) -> Result<&'s Database, MetadataError> {
-        if slot.is_none() {
-            *slot = Some((self.opener)()?);
+        let _mine = self.turn.take(Duration::from_millis(CHANGE_TURN_MS))?;
+        for attempt in 0..CHANGE_ATTEMPTS_MAX {
+            let mut transaction = Transaction::new(self.records());
+            let changed = match change(&mut transaction) {
+                Err(MetadataError::Records(RecordsError::Overtaken)) => {
+                    back_off(attempt);
+                    continue;
+                }
+                other => other?,
+            };
+            match transaction.commit()? {
+                Committed::At(_) => return Ok(changed),
+                Committed::Conflict => back_off(attempt),
+            }
         }
-        slot.as_ref().ok_or_else(|| MetadataError::Storage("the database is closed".to_owned()))
+        Err(MetadataError::Conflict)
     }
 }
 
@@ -142,29 +157,24 @@ impl fmt::Debug for Metadata {
     }
 }
 
+/// Waits a little, each time longer and by chance, so that servers that contradict each other fall apart.
+fn back_off(attempt: u32) {
+    let most_us = (CHANGE_BACKOFF_US << attempt.min(16)).min(CHANGE_BACKOFF_US_MAX);
+    let chance = random_bytes::<8>().map_or(0, u64::from_le_bytes);
+    thread::sleep(Duration::from_micros(chance % most_us));
+}
+
 /// Takes `count` numbers from a counter and gives the first; numbers begin at 1.
-fn next(transaction: &WriteTransaction, counter: &str, count: u64) -> Result<u64, MetadataError> {
-    let mut counters = transaction.open_table(COUNTERS)?;
-    let first = counters.get(counter)?.map_or(1, |value| value.value());
-    counters.insert(counter, first + count)?;
+fn next(transaction: &mut Transaction<'_>, counter: &str, count: u64) -> Result<u64, MetadataError> {
+    let key = format!("counters/{counter}");
+    let first = transaction.get::<Counter>(&key)?.map_or(1, |counter| counter.next);
+    transaction.put(&key, &Counter { next: first + count })?;
     Ok(first)
 }
 
 /// Takes one number that has to fit 32 bits.
-fn next_u32(transaction: &WriteTransaction, counter: &str) -> Result<u32, MetadataError> {
+fn next_u32(transaction: &mut Transaction<'_>, counter: &str) -> Result<u32, MetadataError> {
     u32::try_from(next(transaction, counter, 1)?).map_err(|_| MetadataError::LimitExceeded)
-}
-
-fn discard_if_broken<T>(slot: &mut Option<Database>, result: &Result<T, MetadataError>) {
-    if let Err(MetadataError::StorageFull | MetadataError::Storage(_)) = result {
-        *slot = None;
-    }
-}
-
-/// Whether an error of the operating system says that there is no room.
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
-        || error.kind() == io::ErrorKind::StorageFull
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use super::refusal::RefusalLimit;
 use super::streams::{Counts, Streams};
 use crate::clock::Clock;
 use crate::cluster::metadata::{Metadata, MetadataError, StandingError, TenantRow};
+use crate::cluster::records::RecordsError;
 use crate::extension::log::ExtensionLog;
 use crate::extension::registry::Registry;
 use crate::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
@@ -92,8 +93,14 @@ impl From<MetadataError> for Refusal {
             MetadataError::Standing(StandingError::InUse(_)) => Status::NotPermitted,
             MetadataError::Standing(StandingError::NoSuchVersion(_)) => Status::UnknownExtension,
             MetadataError::Standing(_) => Status::NotFound,
-            MetadataError::StorageFull => Status::StorageFull,
-            MetadataError::UnknownFormat(_) | MetadataError::Storage(_) => {
+            MetadataError::Conflict => Status::Conflict,
+            MetadataError::Records(RecordsError::StorageFull) => Status::StorageFull,
+            MetadataError::Records(RecordsError::TooLarge(_)) => Status::LimitExceeded,
+            MetadataError::Records(RecordsError::Unavailable(_) | RecordsError::Uncertain(_)) => {
+                tracing::warn!(%error, "metadata refused");
+                Status::Unavailable
+            }
+            MetadataError::Records(_) => {
                 tracing::error!(%error, "metadata failed");
                 Status::Internal
             }

@@ -1,24 +1,134 @@
-//! Rows of the audit log: acts by number, and an index of them by tenant.
+//! Records of the audit log: acts by number, an index of them by tenant, and how many there are.
 //!
-//! Rows are appended and read, never changed. Two bounds let the oldest go: one on all rows, one on those of a
+//! Acts are appended and read, never changed. Two bounds let the oldest go: one on all acts, one on those of a
 //! tenant, so that nobody can push the acts of others out by many of his own.
 
-use redb::{ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction};
-use wire::{Actor, AuditEntry, Body};
+use std::slice;
 
-use super::{Metadata, MetadataError, next};
+use serde::{Deserialize, Serialize};
+use wire::{Actor, AuditEntry};
+
+use super::encoding::{damaged, decode, padded, padded_long};
+use super::{Metadata, MetadataError, Transaction, next};
+use crate::cluster::records::{Query, RecordsError, Span};
 use crate::limits::{AUDIT_ENTRIES_MAX, AUDIT_ENTRIES_PER_TENANT_MAX};
 use crate::tenant::TenantId;
 
-/// Tenant or 0, and the act as it travels.
-type Row = (u32, &'static [u8]);
+const ACTS: &str = "audit/acts/";
+const ACTS_OF: &str = "audit/tenants/";
+const HELD: &str = "counts/audit/all";
+const HELD_OF: &str = "counts/audit/tenants/";
 
-const ACTS: TableDefinition<'_, u64, Row> = TableDefinition::new("audit");
-const ACTS_OF: TableDefinition<'_, (u32, u64), ()> = TableDefinition::new("audit_of_tenant");
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ActorValue {
+    Server,
+    Administrator,
+    Tenant { name: String, client_id: u64, peer: String },
+}
 
-pub(super) fn create(transaction: &WriteTransaction) -> Result<(), MetadataError> {
-    transaction.open_table(ACTS)?;
-    transaction.open_table(ACTS_OF)?;
+#[derive(Serialize, Deserialize)]
+struct Value {
+    /// 0 when it was nobody's.
+    tenant: u32,
+    at_ms: u64,
+    actor: ActorValue,
+    act: String,
+    /// A number of `wire::Status`.
+    outcome: u8,
+}
+
+/// That there is such an act.
+#[derive(Serialize, Deserialize)]
+struct Mark {}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Held {
+    held: u64,
+}
+
+/// An act as it is stored.
+pub(super) struct AuditRow {
+    pub(super) tenant: u32,
+    pub(super) entry: AuditEntry,
+}
+
+impl AuditRow {
+    fn of(key: &str, value: Value) -> Result<Self, RecordsError> {
+        let sequence = sequence_of(key)?;
+        let actor = match value.actor {
+            ActorValue::Server => Actor::Server,
+            ActorValue::Administrator => Actor::Administrator,
+            ActorValue::Tenant { name, client_id, peer } => Actor::Tenant { name, client_id, peer },
+        };
+        let Value { tenant, at_ms, act, outcome, .. } = value;
+        Ok(Self { tenant, entry: AuditEntry { sequence, at_ms, actor, act, outcome } })
+    }
+
+    pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
+        let AuditEntry { sequence, at_ms, outcome, .. } = self.entry;
+        let actor = match self.entry.actor.clone() {
+            Actor::Server => ActorValue::Server,
+            Actor::Administrator => ActorValue::Administrator,
+            Actor::Tenant { name, client_id, peer } => ActorValue::Tenant { name, client_id, peer },
+        };
+        let value = Value { tenant: self.tenant, at_ms, actor, act: self.entry.act.clone(), outcome };
+        transaction.put(&key_of(sequence), &value)?;
+        if self.tenant != 0 {
+            transaction.put(&key_of_tenant(self.tenant, sequence), &Mark {})?;
+        }
+        Ok(())
+    }
+}
+
+fn key_of(sequence: u64) -> String {
+    format!("{ACTS}{}", padded_long(sequence))
+}
+
+fn prefix_of(tenant: u32) -> String {
+    format!("{ACTS_OF}{}/", padded(tenant))
+}
+
+fn key_of_tenant(tenant: u32, sequence: u64) -> String {
+    format!("{}{}", prefix_of(tenant), padded_long(sequence))
+}
+
+fn held_key(tenant: u32) -> String {
+    format!("{HELD_OF}{}", padded(tenant))
+}
+
+fn sequence_of(key: &str) -> Result<u64, RecordsError> {
+    let number = key.rsplit('/').next().and_then(|number| number.parse().ok());
+    number.ok_or_else(|| damaged(key))
+}
+
+/// Counts an act in or out, of all and of its tenant's; gives how many those are now.
+pub(super) fn count(
+    transaction: &mut Transaction<'_>,
+    tenant: u32,
+    by: impl Fn(u64) -> u64,
+) -> Result<(u64, u64), RecordsError> {
+    let all = by(transaction.get::<Held>(HELD)?.unwrap_or_default().held);
+    transaction.put(HELD, &Held { held: all })?;
+    if tenant == 0 {
+        return Ok((all, 0));
+    }
+    let key = held_key(tenant);
+    let own = by(transaction.get::<Held>(&key)?.unwrap_or_default().held);
+    match own {
+        0 => transaction.delete(&key),
+        held => transaction.put(&key, &Held { held })?,
+    }
+    Ok((all, own))
+}
+
+fn remove(transaction: &mut Transaction<'_>, sequence: u64) -> Result<(), RecordsError> {
+    let key = key_of(sequence);
+    if let Some(Value { tenant, .. }) = transaction.get(&key)? {
+        count(transaction, tenant, |held| held.saturating_sub(1))?;
+        transaction.delete(&key_of_tenant(tenant, sequence));
+    }
+    transaction.delete(&key);
     Ok(())
 }
 
@@ -35,26 +145,22 @@ impl Metadata {
         act: String,
         outcome: u8,
     ) -> Result<u64, MetadataError> {
+        let tenant = tenant.map_or(0, |tenant| tenant.0);
+        let entry = AuditEntry { sequence: 0, at_ms, actor, act, outcome };
         self.write(|transaction| {
             let sequence = next(transaction, "audit", 1)?;
-            let (mut acts, mut acts_of) = (transaction.open_table(ACTS)?, transaction.open_table(ACTS_OF)?);
-            let tenant = tenant.map_or(0, |tenant| tenant.0);
-            let entry = AuditEntry { sequence, at_ms, actor, act, outcome };
-            acts.insert(sequence, (tenant, entry.encode().as_slice()))?;
-            acts_of.insert((tenant, sequence), ())?;
-            if tenant != 0 {
-                let mut own = acts_of.range((tenant, 0)..=(tenant, u64::MAX))?;
-                let oldest = own.next().transpose()?.map(|(key, _)| key.value().1);
-                let surplus = own.count() as u64 >= AUDIT_ENTRIES_PER_TENANT_MAX;
-                if let Some(oldest) = oldest.filter(|_| surplus) {
-                    acts_of.remove((tenant, oldest))?;
-                    acts.remove(oldest)?;
-                }
-            }
-            if acts.len()? > AUDIT_ENTRIES_MAX
-                && let Some((sequence, row)) = acts.pop_first()?
+            let (mut all, own) = count(transaction, tenant, |held| held + 1)?;
+            AuditRow { tenant, entry: AuditEntry { sequence, ..entry.clone() } }.store(transaction)?;
+            if own > AUDIT_ENTRIES_PER_TENANT_MAX
+                && let Some(oldest) = transaction.first_before(Span::prefix(&prefix_of(tenant)))?
             {
-                acts_of.remove((row.value().0, sequence.value()))?;
+                remove(transaction, sequence_of(&oldest)?)?;
+                all -= 1;
+            }
+            if all > AUDIT_ENTRIES_MAX
+                && let Some(oldest) = transaction.first_before(Span::prefix(ACTS))?
+            {
+                remove(transaction, sequence_of(&oldest)?)?;
             }
             Ok(sequence)
         })
@@ -64,50 +170,34 @@ impl Metadata {
     /// the newest `count`; oldest first.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// When the metadata cannot be read.
     pub fn audit_read(
         &self,
         tenant: Option<TenantId>,
         after: u64,
         count: usize,
     ) -> Result<Vec<AuditEntry>, MetadataError> {
+        let prefix = tenant.map_or_else(|| ACTS.to_owned(), |TenantId(tenant)| prefix_of(tenant));
+        let behind = format!("{prefix}{}", padded_long(after.saturating_add(1)));
+        let span = Span { from: behind, ..Span::prefix(&prefix) };
+        let query = Query { span, limit: count, from_last: after == 0 };
         self.read(|transaction| {
-            let (acts, acts_of) = (transaction.open_table(ACTS)?, transaction.open_table(ACTS_OF)?);
-            let first = after.saturating_add(1);
-            let sequences = match tenant {
-                Some(TenantId(tenant)) => {
-                    let own = acts_of.range((tenant, first)..=(tenant, u64::MAX))?;
-                    chosen(own.map(|entry| Ok(entry?.0.value().1)), after == 0, count)?
-                }
-                None => {
-                    let all = acts.range(first..)?;
-                    chosen(all.map(|entry| Ok(entry?.0.value())), after == 0, count)?
-                }
-            };
-            let mut entries = Vec::with_capacity(sequences.len());
-            for sequence in sequences {
-                if let Some(row) = acts.get(sequence)? {
-                    let entry = AuditEntry::decode(row.value().1);
-                    entries.push(entry.map_err(|status| MetadataError::Storage(status.to_string()))?);
-                }
+            let mut found = transaction.glance(slice::from_ref(&query))?;
+            let mut records = found.pop().unwrap_or_default();
+            if query.from_last {
+                records.reverse();
             }
-            Ok(entries)
+            if tenant.is_some() {
+                let sequences = records.iter().map(|record| sequence_of(&record.key));
+                let keys: Vec<String> =
+                    sequences.map(|sequence| sequence.map(key_of)).collect::<Result<_, _>>()?;
+                let queries: Vec<Query> = keys.iter().map(|key| Query::all(Span::one(key))).collect();
+                records = transaction.glance(&queries)?.into_iter().flatten().collect();
+            }
+            let entry = |key: &str, value: &[u8]| Ok(AuditRow::of(key, decode(key, value)?)?.entry);
+            records.iter().map(|record| entry(&record.key, &record.value)).collect()
         })
     }
-}
-
-/// The first or the last `count` numbers, in order.
-fn chosen(
-    mut sequences: impl DoubleEndedIterator<Item = Result<u64, redb::StorageError>>,
-    newest: bool,
-    count: usize,
-) -> Result<Vec<u64>, redb::StorageError> {
-    if !newest {
-        return sequences.by_ref().take(count).collect();
-    }
-    let mut chosen = sequences.rev().take(count).collect::<Result<Vec<_>, _>>()?;
-    chosen.reverse();
-    Ok(chosen)
 }
 
 #[cfg(test)]

@@ -1,32 +1,45 @@
-//! Rows of extensions and of their versions.
+//! Records of extensions and of their versions.
 //!
-//! (tenant, name) has a number and a standing: which version is current, which one a canary. (tenant, name,
-//! version) has the time of the installation and the source package, which is the body of the request that
+//! (tenant, name) has a number and a standing: which versions are kept, which is current, which one a canary. (tenant,
+//! name, version) has the time of the installation and the source package, which is the body of the request that
 //! installed it; compiled artefacts are not kept here, since they can be built again.
 
-use std::ops::Range;
-
-use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
+use serde::{Deserialize, Serialize};
 use wire::{Placement, Subject};
 
+use super::encoding::{padded, parts, tenant_of};
+use super::packages::{self, PackageEntry};
 use super::standing::Standing;
-use super::{Metadata, MetadataError, grants, next_u32};
+use super::{Metadata, MetadataError, Transaction, grants, next_u32, tenants};
+use crate::cluster::records::RecordsError;
 use crate::limits::EXTENSIONS_PER_TENANT_MAX;
 use crate::tenant::TenantId;
 
-/// Number, newest version ever, current version, canary or 0, its percentage, pinned.
-type HeadRow = (u32, u32, u32, u32, u8, bool);
-/// When it was installed, the package.
-type VersionRow = (u64, &'static [u8]);
-type Heads<'t> = Table<'t, (u32, &'static str), HeadRow>;
+const EXTENSIONS: &str = "catalog/extensions/";
+const VERSIONS: &str = "catalog/versions/";
 
-const HEADS: TableDefinition<'_, (u32, &str), HeadRow> = TableDefinition::new("extension_heads");
-const VERSIONS: TableDefinition<'_, (u32, &str, u32), VersionRow> =
-    TableDefinition::new("extension_versions");
+#[derive(Serialize, Deserialize)]
+struct Canary {
+    version: u32,
+    percent: u8,
+}
 
-/// Number, version, when it was installed, the package.
-type FirstLayoutRow = (u32, u32, u64, &'static [u8]);
-const FIRST_LAYOUT: TableDefinition<'_, (u32, &str), FirstLayoutRow> = TableDefinition::new("extensions");
+#[derive(Serialize, Deserialize)]
+struct Value {
+    id: u32,
+    newest: u32,
+    current: u32,
+    canary: Option<Canary>,
+    #[serde(default)]
+    pinned: bool,
+    kept: Vec<u32>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct VersionValue {
+    installed_ms: u64,
+    package: PackageEntry,
+}
 
 /// An extension as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,43 +67,84 @@ pub struct StoredVersion {
     pub package: Vec<u8>,
 }
 
-pub(super) fn create(transaction: &WriteTransaction) -> Result<(), MetadataError> {
-    transaction.open_table(HEADS)?;
-    transaction.open_table(VERSIONS)?;
-    Ok(())
-}
-
-/// Brings over what the first layout of the file had: one version of each extension. Its packages end before
-/// the placement, which is two zero bytes for a version that becomes current.
-pub(super) fn upgrade(transaction: &WriteTransaction) -> Result<(), MetadataError> {
-    let first = transaction.open_table(FIRST_LAYOUT)?;
-    let (mut heads, mut versions) = (transaction.open_table(HEADS)?, transaction.open_table(VERSIONS)?);
-    for entry in first.iter()? {
-        let (key, value) = entry?;
-        let ((tenant, name), (id, version, installed_ms, package)) = (key.value(), value.value());
-        heads.insert((tenant, name), (id, version, version, 0, 0, false))?;
-        let package = [package, &[0, 0]].concat();
-        versions.insert((tenant, name, version), (installed_ms, package.as_slice()))?;
+impl ExtensionRow {
+    fn of(key: &str, value: Value) -> Result<Self, RecordsError> {
+        let [tenant, name] = parts(key, EXTENSIONS)?;
+        let canary = value.canary.map(|canary| (canary.version, canary.percent));
+        let Value { id, newest, current, pinned, kept, .. } = value;
+        let standing = Standing { current, canary, pinned, kept };
+        Ok(Self { id, tenant: tenant_of(tenant)?, name: name.to_owned(), newest, standing })
     }
-    drop(first);
-    transaction.delete_table(FIRST_LAYOUT)?;
-    Ok(())
+
+    pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
+        let Standing { current, canary, pinned, kept } = self.standing.clone();
+        let canary = canary.map(|(version, percent)| Canary { version, percent });
+        let value = Value { id: self.id, newest: self.newest, current, canary, pinned, kept };
+        transaction.put(&key_of(self.tenant, &self.name), &value)
+    }
+
+    pub(super) fn store_version(
+        &self,
+        transaction: &mut Transaction<'_>,
+        stored: &StoredVersion,
+        package_id: &str,
+    ) -> Result<(), RecordsError> {
+        let package = packages::store(transaction, self.tenant, package_id, &stored.package);
+        let value = VersionValue { installed_ms: stored.installed_ms, package };
+        transaction.put(&version_key(self.tenant, &self.name, stored.version), &value)
+    }
 }
 
-pub(super) fn remove_tenant(transaction: &WriteTransaction, tenant: TenantId) -> Result<(), MetadataError> {
-    let (mut heads, mut versions) = (transaction.open_table(HEADS)?, transaction.open_table(VERSIONS)?);
-    heads.retain_in((tenant.0, "")..(tenant.0 + 1, ""), |_, _| false)?;
-    versions.retain_in((tenant.0, "", 0)..(tenant.0 + 1, "", 0), |_, _| false)?;
-    Ok(())
+fn key_of(tenant: TenantId, name: &str) -> String {
+    format!("{}{name}", prefix_of(tenant))
+}
+
+fn prefix_of(tenant: TenantId) -> String {
+    format!("{EXTENSIONS}{}/", padded(tenant.0))
+}
+
+fn version_key(tenant: TenantId, name: &str, version: u32) -> String {
+    format!("{VERSIONS}{}/{name}/{}", padded(tenant.0), padded(version))
+}
+
+pub(super) fn remove_tenant(transaction: &mut Transaction<'_>, tenant: TenantId) {
+    transaction.clear(&prefix_of(tenant));
+    transaction.clear(&format!("{VERSIONS}{}/", padded(tenant.0)));
+    packages::remove_tenant(transaction, tenant);
 }
 
 pub(super) fn exists(
-    transaction: &WriteTransaction,
+    transaction: &mut Transaction<'_>,
     tenant: TenantId,
     name: &str,
-) -> Result<bool, MetadataError> {
-    let heads = transaction.open_table(HEADS)?;
-    Ok(heads.get((tenant.0, name))?.is_some())
+) -> Result<bool, RecordsError> {
+    transaction.has(&key_of(tenant, name))
+}
+
+fn find(
+    transaction: &mut Transaction<'_>,
+    tenant: TenantId,
+    name: &str,
+) -> Result<Option<ExtensionRow>, RecordsError> {
+    let key = key_of(tenant, name);
+    transaction.get(&key)?.map(|value| ExtensionRow::of(&key, value)).transpose()
+}
+
+fn all(transaction: &mut Transaction<'_>, prefix: &str) -> Result<Vec<ExtensionRow>, RecordsError> {
+    transaction.all(prefix)?.into_iter().map(|(key, value)| ExtensionRow::of(&key, value)).collect()
+}
+
+fn remove_version(
+    transaction: &mut Transaction<'_>,
+    row: &ExtensionRow,
+    version: u32,
+) -> Result<(), RecordsError> {
+    let key = version_key(row.tenant, &row.name, version);
+    if let Some(VersionValue { package, .. }) = transaction.get(&key)? {
+        packages::remove(transaction, row.tenant, &package);
+    }
+    transaction.delete(&key);
+    Ok(())
 }
 
 impl Metadata {
@@ -98,7 +152,7 @@ impl Metadata {
     /// body of the request. Gives the extension with its new standing.
     ///
     /// # Errors
-    /// `LimitExceeded`, or that it cannot be stored.
+    /// `NotFound` when the tenant is gone, `LimitExceeded`, or that it cannot be stored.
     pub fn extension_install(
         &self,
         tenant: TenantId,
@@ -107,20 +161,19 @@ impl Metadata {
         installed_ms: u64,
         package: &[u8],
     ) -> Result<ExtensionRow, MetadataError> {
+        let package = package.to_vec();
         self.write(|transaction| {
-            let mut heads = transaction.open_table(HEADS)?;
-            let mut versions = transaction.open_table(VERSIONS)?;
-            let row = match find(&heads, &versions, tenant, name)? {
+            tenants::check(transaction, tenant)?;
+            let row = match find(transaction, tenant, name)? {
                 Some(mut row) => {
                     row.newest = row.newest.checked_add(1).ok_or(MetadataError::LimitExceeded)?;
                     for gone in row.standing.install(row.newest, placement) {
-                        versions.remove((tenant.0, name, gone))?;
+                        remove_version(transaction, &row, gone)?;
                     }
                     row
                 }
                 None => {
-                    let own = heads.range((tenant.0, "")..(tenant.0 + 1, ""))?;
-                    if own.count() >= EXTENSIONS_PER_TENANT_MAX {
+                    if all(transaction, &prefix_of(tenant))?.len() >= EXTENSIONS_PER_TENANT_MAX {
                         return Err(MetadataError::LimitExceeded);
                     }
                     let id = next_u32(transaction, "extension")?;
@@ -128,8 +181,9 @@ impl Metadata {
                     ExtensionRow { id, tenant, name: name.to_owned(), newest: 1, standing }
                 }
             };
-            versions.insert((tenant.0, name, row.newest), (installed_ms, package))?;
-            store(&mut heads, &row)?;
+            let stored = StoredVersion { version: row.newest, installed_ms, package: package.clone() };
+            row.store_version(transaction, &stored, &packages::fresh_id()?)?;
+            row.store(transaction)?;
             Ok(row)
         })
     }
@@ -143,18 +197,16 @@ impl Metadata {
         &self,
         tenant: TenantId,
         name: &str,
-        rule: impl FnOnce(&mut Standing) -> Result<(), super::StandingError>,
+        rule: impl Fn(&mut Standing) -> Result<(), super::StandingError>,
     ) -> Result<ExtensionRow, MetadataError> {
         self.write(|transaction| {
-            let mut heads = transaction.open_table(HEADS)?;
-            let mut versions = transaction.open_table(VERSIONS)?;
-            let mut row = find(&heads, &versions, tenant, name)?.ok_or(MetadataError::NotFound)?;
+            let mut row = find(transaction, tenant, name)?.ok_or(MetadataError::NotFound)?;
             let before = row.standing.kept.clone();
             rule(&mut row.standing).map_err(MetadataError::Standing)?;
             for gone in before.iter().filter(|version| !row.standing.kept.contains(version)) {
-                versions.remove((tenant.0, name, *gone))?;
+                remove_version(transaction, &row, *gone)?;
             }
-            store(&mut heads, &row)?;
+            row.store(transaction)?;
             Ok(row)
         })
     }
@@ -165,66 +217,48 @@ impl Metadata {
     /// `NotFound`, or that it cannot be stored.
     pub fn extension_remove(&self, tenant: TenantId, name: &str) -> Result<u32, MetadataError> {
         self.write(|transaction| {
-            let mut heads = transaction.open_table(HEADS)?;
-            let id = match heads.remove((tenant.0, name))? {
-                Some(row) => row.value().0,
-                None => return Err(MetadataError::NotFound),
-            };
-            let mut versions = transaction.open_table(VERSIONS)?;
-            versions.retain_in((tenant.0, name, 0)..=(tenant.0, name, u32::MAX), |_, _| false)?;
-            grants::remove_subject(transaction, tenant, Subject::Extension, name)?;
-            Ok(id)
+            let row = find(transaction, tenant, name)?.ok_or(MetadataError::NotFound)?;
+            for version in &row.standing.kept {
+                remove_version(transaction, &row, *version)?;
+            }
+            transaction.delete(&key_of(tenant, name));
+            grants::remove_subject(transaction, tenant, Subject::Extension, name);
+            Ok(row.id)
         })
     }
 
     /// An extension of a tenant.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// When the metadata cannot be read.
     pub fn extension_find(
         &self,
         tenant: TenantId,
         name: &str,
     ) -> Result<Option<ExtensionRow>, MetadataError> {
-        self.read(|transaction| {
-            let (heads, versions) = (transaction.open_table(HEADS)?, transaction.open_table(VERSIONS)?);
-            find(&heads, &versions, tenant, name)
-        })
+        self.read(|transaction| Ok(find(transaction, tenant, name)?))
     }
 
     /// The extensions of a tenant, by name.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// When the metadata cannot be read.
     pub fn extensions_of(&self, tenant: TenantId) -> Result<Vec<ExtensionRow>, MetadataError> {
-        self.extensions_in((tenant.0, "")..(tenant.0 + 1, ""))
+        self.read(|transaction| Ok(all(transaction, &prefix_of(tenant))?))
     }
 
     /// All extensions of all tenants, by tenant and name.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// When the metadata cannot be read.
     pub fn extensions(&self) -> Result<Vec<ExtensionRow>, MetadataError> {
-        self.extensions_in((0, "")..(u32::MAX, ""))
-    }
-
-    fn extensions_in(&self, range: Range<(u32, &str)>) -> Result<Vec<ExtensionRow>, MetadataError> {
-        self.read(|transaction| {
-            let (heads, versions) = (transaction.open_table(HEADS)?, transaction.open_table(VERSIONS)?);
-            let mut rows = Vec::new();
-            for entry in heads.range(range)? {
-                let (key, head) = entry?;
-                let (tenant, name) = key.value();
-                rows.push(row_of(&versions, TenantId(tenant), name, head.value())?);
-            }
-            Ok(rows)
-        })
+        self.read(|transaction| Ok(all(transaction, EXTENSIONS)?))
     }
 
     /// A version with its package.
     ///
     /// # Errors
-    /// `NotFound`, or that the file cannot be read.
+    /// `NotFound`, or that the metadata cannot be read.
     pub fn extension_version(
         &self,
         tenant: TenantId,
@@ -232,42 +266,10 @@ impl Metadata {
         version: u32,
     ) -> Result<StoredVersion, MetadataError> {
         self.read(|transaction| {
-            let versions = transaction.open_table(VERSIONS)?;
-            let row = versions.get((tenant.0, name, version))?.ok_or(MetadataError::NotFound)?;
-            let (installed_ms, package) = row.value();
-            Ok(StoredVersion { version, installed_ms, package: package.to_vec() })
+            let found = transaction.get::<VersionValue>(&version_key(tenant, name, version))?;
+            let VersionValue { installed_ms, package } = found.ok_or(MetadataError::NotFound)?;
+            let package = packages::load(transaction, tenant, &package)?;
+            Ok(StoredVersion { version, installed_ms, package })
         })
     }
-}
-
-fn find(
-    heads: &impl ReadableTable<(u32, &'static str), HeadRow>,
-    versions: &impl ReadableTable<(u32, &'static str, u32), VersionRow>,
-    tenant: TenantId,
-    name: &str,
-) -> Result<Option<ExtensionRow>, MetadataError> {
-    let head = heads.get((tenant.0, name))?.map(|head| head.value());
-    head.map(|head| row_of(versions, tenant, name, head)).transpose()
-}
-
-fn row_of(
-    versions: &impl ReadableTable<(u32, &'static str, u32), VersionRow>,
-    tenant: TenantId,
-    name: &str,
-    (id, newest, current, canary, percent, pinned): HeadRow,
-) -> Result<ExtensionRow, MetadataError> {
-    let mut kept = Vec::new();
-    for entry in versions.range((tenant.0, name, 0)..=(tenant.0, name, u32::MAX))? {
-        kept.push(entry?.0.value().2);
-    }
-    let canary = (canary != 0).then_some((canary, percent));
-    let standing = Standing { current, canary, pinned, kept };
-    Ok(ExtensionRow { id, tenant, name: name.to_owned(), newest, standing })
-}
-
-fn store(heads: &mut Heads<'_>, row: &ExtensionRow) -> Result<(), MetadataError> {
-    let (canary, percent) = row.standing.canary.unwrap_or_default();
-    let value = (row.id, row.newest, row.standing.current, canary, percent, row.standing.pinned);
-    heads.insert((row.tenant.0, row.name.as_str()), value)?;
-    Ok(())
 }

@@ -1,21 +1,31 @@
-//! Rows of grants: (owner, kind of thing, name, other tenant) to number, right and time.
+//! Records of grants: (owner, kind of thing, name, other tenant) to number, right and time.
 //!
 //! A grant has a number of its own from the counter of its kind: the other tenant knows table or extension by
-//! it, so the number dies with the grant. A row stands only as long as the thing and both tenants do.
+//! it, so the number dies with the grant. A grant stands only as long as the thing and both tenants do: what is left
+//! of grants to a tenant that is gone is nobody's to see, and swept away.
 
-use redb::{ReadableTable, TableDefinition, WriteTransaction};
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
 use wire::{Right, Subject};
 
-use super::{Metadata, MetadataError, extensions, next_u32, tables};
-use crate::limits::GRANTS_PER_TENANT_MAX;
+use super::encoding::{damaged, padded, parts, tenant_of};
+use super::{Metadata, MetadataError, Transaction, extensions, next_u32, tables, tenants};
+use crate::cluster::records::RecordsError;
+use crate::limits::{GRANTS_PER_TENANT_MAX, GRANTS_SWEPT_AT_ONCE};
 use crate::tenant::TenantId;
 
-/// Owner, kind of thing, name, other tenant.
-type Key = (u32, u8, &'static str, u32);
-/// Number, whether it may be written, when it was granted.
-type Row = (u32, bool, u64);
+const GRANTS: &str = "catalog/grants/";
+const TABLE: &str = "table";
+const EXTENSION: &str = "extension";
 
-const GRANTS: TableDefinition<'_, Key, Row> = TableDefinition::new("grants");
+#[derive(Serialize, Deserialize)]
+struct Value {
+    id: u32,
+    #[serde(default)]
+    writable: bool,
+    granted_ms: u64,
+}
 
 /// A grant as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,36 +44,75 @@ pub struct GrantRow {
     pub granted_ms: u64,
 }
 
-pub(super) fn create(transaction: &WriteTransaction) -> Result<(), MetadataError> {
-    transaction.open_table(GRANTS)?;
-    Ok(())
+impl GrantRow {
+    fn of(key: &str, value: &Value) -> Result<Self, RecordsError> {
+        let [owner, kind, name, to] = parts(key, GRANTS)?;
+        let right = match (kind, value.writable) {
+            (EXTENSION, _) => Right::Invoke,
+            (TABLE, true) => Right::Write,
+            (TABLE, false) => Right::Read,
+            _ => return Err(damaged(key)),
+        };
+        let (owner, to, name) = (tenant_of(owner)?, tenant_of(to)?, name.to_owned());
+        Ok(Self { id: value.id, owner, name, to, right, granted_ms: value.granted_ms })
+    }
+
+    pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
+        let Self { id, granted_ms, .. } = *self;
+        let key = key_of(self.owner, self.right.subject(), &self.name, self.to);
+        transaction.put(&key, &Value { id, writable: self.right == Right::Write, granted_ms })
+    }
+}
+
+fn key_of(owner: TenantId, subject: Subject, name: &str, to: TenantId) -> String {
+    format!("{}{}", subject_prefix(owner, subject, name), padded(to.0))
+}
+
+fn owner_prefix(owner: TenantId) -> String {
+    format!("{GRANTS}{}/", padded(owner.0))
+}
+
+fn subject_prefix(owner: TenantId, subject: Subject, name: &str) -> String {
+    let kind = match subject {
+        Subject::Table => TABLE,
+        Subject::Extension => EXTENSION,
+    };
+    format!("{}{kind}/{name}/", owner_prefix(owner))
 }
 
 /// Removes the grants of a thing that goes.
 pub(super) fn remove_subject(
-    transaction: &WriteTransaction,
+    transaction: &mut Transaction<'_>,
     owner: TenantId,
     subject: Subject,
     name: &str,
-) -> Result<(), MetadataError> {
-    let mut grants = transaction.open_table(GRANTS)?;
-    let kind = kind_of(subject);
-    grants.retain_in((owner.0, kind, name, 0)..=(owner.0, kind, name, u32::MAX), |_, _| false)?;
-    Ok(())
+) {
+    transaction.clear(&subject_prefix(owner, subject, name));
 }
 
-/// Removes the grants of a tenant that goes, and those to it.
-pub(super) fn remove_tenant(transaction: &WriteTransaction, tenant: TenantId) -> Result<(), MetadataError> {
-    let mut grants = transaction.open_table(GRANTS)?;
-    grants.retain(|(owner, _, _, to), _| owner != tenant.0 && to != tenant.0)?;
-    Ok(())
+/// Removes the grants of a tenant that goes.
+pub(super) fn remove_tenant(transaction: &mut Transaction<'_>, tenant: TenantId) {
+    transaction.clear(&owner_prefix(tenant));
+}
+
+/// Grants with their keys: those to tenants that there are, and those to others.
+type Parted = (Vec<(String, GrantRow)>, Vec<(String, GrantRow)>);
+
+fn parted(transaction: &mut Transaction<'_>) -> Result<Parted, RecordsError> {
+    let there: BTreeSet<TenantId> = tenants::all(transaction)?.into_iter().map(|row| row.id).collect();
+    let mut rows = Vec::new();
+    for (key, value) in transaction.all(GRANTS)? {
+        let row = GrantRow::of(&key, &value)?;
+        rows.push((key, row));
+    }
+    Ok(rows.into_iter().partition(|(_, row)| there.contains(&row.to)))
 }
 
 impl Metadata {
     /// Stores a grant in place of an earlier one of the same thing to the same tenant, under a fresh number.
     ///
     /// # Errors
-    /// `NotFound` when the owner has no such thing, `LimitExceeded`, or that it cannot be stored.
+    /// `NotFound` when the owner has no such thing or the other tenant is gone, `LimitExceeded`, or that it cannot be stored.
     pub fn grant_create(
         &self,
         owner: TenantId,
@@ -81,15 +130,16 @@ impl Metadata {
             if !exists {
                 return Err(MetadataError::NotFound);
             }
-            let mut grants = transaction.open_table(GRANTS)?;
-            let key = (owner.0, kind_of(subject), name, to.0);
-            let given = grants.range((owner.0, 0, "", 0)..(owner.0 + 1, 0, "", 0))?.count();
-            if given >= GRANTS_PER_TENANT_MAX && grants.get(key)?.is_none() {
+            tenants::check(transaction, to)?;
+            let given = transaction.all::<Value>(&owner_prefix(owner))?;
+            let key = key_of(owner, subject, name, to);
+            if given.len() >= GRANTS_PER_TENANT_MAX && given.iter().all(|(before, _)| *before != key) {
                 return Err(MetadataError::LimitExceeded);
             }
             let id = next_u32(transaction, counter)?;
-            grants.insert(key, (id, right == Right::Write, granted_ms))?;
-            Ok(GrantRow { id, owner, name: name.to_owned(), to, right, granted_ms })
+            let row = GrantRow { id, owner, name: name.to_owned(), to, right, granted_ms };
+            row.store(transaction)?;
+            Ok(row)
         })
     }
 
@@ -105,42 +155,40 @@ impl Metadata {
         to: TenantId,
     ) -> Result<(), MetadataError> {
         self.write(|transaction| {
-            let mut grants = transaction.open_table(GRANTS)?;
-            let removed = grants.remove((owner.0, kind_of(subject), name, to.0))?;
-            removed.map(|_| ()).ok_or(MetadataError::NotFound)
+            let key = key_of(owner, subject, name, to);
+            if !transaction.has(&key)? {
+                return Err(MetadataError::NotFound);
+            }
+            transaction.delete(&key);
+            Ok(())
         })
     }
 
-    /// All grants.
+    /// All grants between tenants that there are.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// When the metadata cannot be read.
     pub fn grants(&self) -> Result<Vec<GrantRow>, MetadataError> {
         self.read(|transaction| {
-            let grants = transaction.open_table(GRANTS)?;
-            let mut rows = Vec::new();
-            for entry in grants.iter()? {
-                let (key, row) = entry?;
-                let ((owner, kind, name, to), (id, writable, granted_ms)) = (key.value(), row.value());
-                let right = match (kind, writable) {
-                    (EXTENSION, _) => Right::Invoke,
-                    (_, true) => Right::Write,
-                    (_, false) => Right::Read,
-                };
-                let (owner, to, name) = (TenantId(owner), TenantId(to), name.to_owned());
-                rows.push(GrantRow { id, owner, name, to, right, granted_ms });
-            }
-            Ok(rows)
+            let (standing, _) = parted(transaction)?;
+            Ok(standing.into_iter().map(|(_, row)| row).collect())
         })
     }
-}
 
-const EXTENSION: u8 = 1;
-
-const fn kind_of(subject: Subject) -> u8 {
-    match subject {
-        Subject::Table => 0,
-        Subject::Extension => EXTENSION,
+    /// Removes the grants to tenants that are gone, some in each transaction.
+    pub(super) fn grants_sweep(&self) -> Result<(), MetadataError> {
+        loop {
+            let left = self.write(|transaction| {
+                let (_, dead) = parted(transaction)?;
+                for (key, _) in dead.iter().take(GRANTS_SWEPT_AT_ONCE) {
+                    transaction.delete(key);
+                }
+                Ok(dead.len().saturating_sub(GRANTS_SWEPT_AT_ONCE))
+            })?;
+            if left == 0 {
+                return Ok(());
+            }
+        }
     }
 }
 

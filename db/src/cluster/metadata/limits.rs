@@ -1,12 +1,19 @@
-//! Rows of limits: (tenant, name of the limit) to value. What has no row has its default.
+//! Records of limits: (tenant, name of the limit) to value. What has no record has its default.
 
-use redb::{ReadableTable, TableDefinition, WriteTransaction};
+use serde::{Deserialize, Serialize};
 
-use super::{Metadata, MetadataError};
+use super::encoding::{padded, parts, tenant_of};
+use super::{Metadata, MetadataError, Transaction, tenants};
+use crate::cluster::records::RecordsError;
 use crate::tenant::TenantId;
 use crate::tenant::limit::TenantLimit;
 
-const LIMITS: TableDefinition<'_, (u32, &str), u64> = TableDefinition::new("limits");
+const LIMITS: &str = "catalog/limits/";
+
+#[derive(Serialize, Deserialize)]
+struct Value {
+    value: u64,
+}
 
 /// A limit that somebody has set, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,35 +26,42 @@ pub struct LimitRow {
     pub value: u64,
 }
 
-pub(super) fn create(transaction: &WriteTransaction) -> Result<(), MetadataError> {
-    transaction.open_table(LIMITS)?;
-    Ok(())
+impl LimitRow {
+    pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
+        transaction.put(&key_of(self.tenant, &self.name), &Value { value: self.value })
+    }
 }
 
-pub(super) fn remove_tenant(transaction: &WriteTransaction, tenant: TenantId) -> Result<(), MetadataError> {
-    let mut limits = transaction.open_table(LIMITS)?;
-    limits.retain_in((tenant.0, "")..(tenant.0 + 1, ""), |_, _| false)?;
-    Ok(())
+fn key_of(tenant: TenantId, name: &str) -> String {
+    format!("{}{name}", prefix_of(tenant))
+}
+
+fn prefix_of(tenant: TenantId) -> String {
+    format!("{LIMITS}{}/", padded(tenant.0))
+}
+
+pub(super) fn remove_tenant(transaction: &mut Transaction<'_>, tenant: TenantId) {
+    transaction.clear(&prefix_of(tenant));
 }
 
 impl Metadata {
     /// Stores limits of a tenant, all of them or none; nothing as a value is the default again.
     ///
     /// # Errors
-    /// When they cannot be stored.
+    /// `NotFound` when the tenant is gone, or that they cannot be stored.
     pub fn limits_change(
         &self,
         tenant: TenantId,
         changes: &[(TenantLimit, Option<u64>)],
     ) -> Result<(), MetadataError> {
         self.write(|transaction| {
-            let mut limits = transaction.open_table(LIMITS)?;
+            tenants::check(transaction, tenant)?;
             for (limit, value) in changes {
-                let key = (tenant.0, limit.name());
-                match value {
-                    Some(value) => limits.insert(key, *value)?,
-                    None => limits.remove(key)?,
-                };
+                let name = limit.name().to_owned();
+                match *value {
+                    Some(value) => LimitRow { tenant, name, value }.store(transaction)?,
+                    None => transaction.delete(&key_of(tenant, &name)),
+                }
             }
             Ok(())
         })
@@ -56,16 +70,13 @@ impl Metadata {
     /// All limits of all tenants that somebody has set.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// When the metadata cannot be read.
     pub fn limits(&self) -> Result<Vec<LimitRow>, MetadataError> {
         self.read(|transaction| {
-            let limits = transaction.open_table(LIMITS)?;
             let mut rows = Vec::new();
-            for entry in limits.iter()? {
-                let (key, value) = entry?;
-                let (tenant, name) = key.value();
-                let (tenant, name) = (TenantId(tenant), name.to_owned());
-                rows.push(LimitRow { tenant, name, value: value.value() });
+            for (key, Value { value }) in transaction.all(LIMITS)? {
+                let [tenant, name] = parts(&key, LIMITS)?;
+                rows.push(LimitRow { tenant: tenant_of(tenant)?, name: name.to_owned(), value });
             }
             Ok(rows)
         })

@@ -1,15 +1,22 @@
-//! Rows of tables: (tenant, name) to number.
+//! Records of tables: (tenant, name) to number and kind.
 
-use redb::{ReadableTable, TableDefinition, WriteTransaction};
+use serde::{Deserialize, Serialize};
 use wire::Subject;
 
-use super::{Metadata, MetadataError, grants, next_u32};
+use super::encoding::{padded, parts, tenant_of};
+use super::{Metadata, MetadataError, Transaction, grants, next_u32, tenants};
+use crate::cluster::records::RecordsError;
 use crate::limits::TABLES_PER_TENANT_MAX;
 use crate::tenant::TenantId;
 
-const TABLES: TableDefinition<'_, (u32, &str), u32> = TableDefinition::new("tables");
-/// Numbers of the tables that are ordered; the others are not.
-const ORDERED: TableDefinition<'_, u32, ()> = TableDefinition::new("ordered_tables");
+const TABLES: &str = "catalog/tables/";
+
+#[derive(Serialize, Deserialize)]
+struct Value {
+    id: u32,
+    #[serde(default)]
+    ordered: bool,
+}
 
 /// A table as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,49 +31,54 @@ pub struct TableRow {
     pub ordered: bool,
 }
 
-pub(super) fn create(transaction: &WriteTransaction) -> Result<(), MetadataError> {
-    transaction.open_table(TABLES)?;
-    transaction.open_table(ORDERED)?;
-    Ok(())
+impl TableRow {
+    fn of(key: &str, value: &Value) -> Result<Self, RecordsError> {
+        let [tenant, name] = parts(key, TABLES)?;
+        let (tenant, name) = (tenant_of(tenant)?, name.to_owned());
+        Ok(Self { id: value.id, tenant, name, ordered: value.ordered })
+    }
+
+    pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
+        transaction.put(&key_of(self.tenant, &self.name), &Value { id: self.id, ordered: self.ordered })
+    }
 }
 
-pub(super) fn remove_tenant(transaction: &WriteTransaction, tenant: TenantId) -> Result<(), MetadataError> {
-    let mut tables = transaction.open_table(TABLES)?;
-    let mut ordered = transaction.open_table(ORDERED)?;
-    for entry in tables.extract_from_if((tenant.0, "")..(tenant.0 + 1, ""), |_, _| true)? {
-        ordered.remove(entry?.1.value())?;
-    }
-    Ok(())
+fn key_of(tenant: TenantId, name: &str) -> String {
+    format!("{}{name}", prefix_of(tenant))
+}
+
+fn prefix_of(tenant: TenantId) -> String {
+    format!("{TABLES}{}/", padded(tenant.0))
+}
+
+pub(super) fn remove_tenant(transaction: &mut Transaction<'_>, tenant: TenantId) {
+    transaction.clear(&prefix_of(tenant));
 }
 
 pub(super) fn exists(
-    transaction: &WriteTransaction,
+    transaction: &mut Transaction<'_>,
     tenant: TenantId,
     name: &str,
-) -> Result<bool, MetadataError> {
-    let tables = transaction.open_table(TABLES)?;
-    Ok(tables.get((tenant.0, name))?.is_some())
+) -> Result<bool, RecordsError> {
+    transaction.has(&key_of(tenant, name))
 }
 
 impl Metadata {
     /// Adds a table.
     ///
     /// # Errors
-    /// `AlreadyExists`, `LimitExceeded`, or that it cannot be stored.
+    /// `NotFound` when the tenant is gone, `AlreadyExists`, `LimitExceeded`, or that it cannot be stored.
     pub fn table_create(&self, tenant: TenantId, name: &str, ordered: bool) -> Result<u32, MetadataError> {
         self.write(|transaction| {
-            let mut tables = transaction.open_table(TABLES)?;
-            if tables.get((tenant.0, name))?.is_some() {
+            tenants::check(transaction, tenant)?;
+            if exists(transaction, tenant, name)? {
                 return Err(MetadataError::AlreadyExists);
             }
-            if tables.range((tenant.0, "")..(tenant.0 + 1, ""))?.count() >= TABLES_PER_TENANT_MAX {
+            if transaction.all::<Value>(&prefix_of(tenant))?.len() >= TABLES_PER_TENANT_MAX {
                 return Err(MetadataError::LimitExceeded);
             }
             let id = next_u32(transaction, "table")?;
-            tables.insert((tenant.0, name), id)?;
-            if ordered {
-                transaction.open_table(ORDERED)?.insert(id, ())?;
-            }
+            TableRow { id, tenant, name: name.to_owned(), ordered }.store(transaction)?;
             Ok(id)
         })
     }
@@ -77,31 +89,22 @@ impl Metadata {
     /// `NotFound`, or that it cannot be stored.
     pub fn table_drop(&self, tenant: TenantId, name: &str) -> Result<u32, MetadataError> {
         self.write(|transaction| {
-            let mut tables = transaction.open_table(TABLES)?;
-            let removed = tables.remove((tenant.0, name))?.map(|id| id.value());
-            if let Some(id) = removed {
-                transaction.open_table(ORDERED)?.remove(id)?;
-            }
-            grants::remove_subject(transaction, tenant, Subject::Table, name)?;
-            removed.ok_or(MetadataError::NotFound)
+            let key = key_of(tenant, name);
+            let value = transaction.get::<Value>(&key)?.ok_or(MetadataError::NotFound)?;
+            transaction.delete(&key);
+            grants::remove_subject(transaction, tenant, Subject::Table, name);
+            Ok(value.id)
         })
     }
 
     /// All tables of all tenants.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// When the metadata cannot be read.
     pub fn tables(&self) -> Result<Vec<TableRow>, MetadataError> {
         self.read(|transaction| {
-            let (tables, ordered) = (transaction.open_table(TABLES)?, transaction.open_table(ORDERED)?);
-            let mut rows = Vec::new();
-            for entry in tables.iter()? {
-                let (key, id) = entry?;
-                let (tenant, name) = key.value();
-                let (id, tenant, name) = (id.value(), TenantId(tenant), name.to_owned());
-                rows.push(TableRow { id, tenant, name, ordered: ordered.get(id)?.is_some() });
-            }
-            Ok(rows)
+            let rows = transaction.all(TABLES)?;
+            Ok(rows.iter().map(|(key, value)| TableRow::of(key, value)).collect::<Result<_, _>>()?)
         })
     }
 }

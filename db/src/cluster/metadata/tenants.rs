@@ -1,15 +1,35 @@
-//! Rows of tenants: name to number, salt and digest of the secret.
+//! Records of tenants: number to name, salt and digest of the secret; name to number; and how many there are.
 
-use redb::{ReadableTable, ReadableTableMetadata, TableDefinition, WriteTransaction};
+use serde::{Deserialize, Serialize};
 
-use super::{Metadata, MetadataError, extensions, grants, limits, next_u32, tables};
+use super::encoding::{bytes_of, damaged, hexadecimal, padded, parts, tenant_of};
+use super::{Metadata, MetadataError, Transaction, extensions, grants, limits, next_u32, tables};
+use crate::cluster::records::RecordsError;
 use crate::limits::TENANTS_MAX;
 use crate::tenant::TenantId;
 use crate::tenant::secret::SecretHash;
 
-type Row = (u32, [u8; 16], [u8; 32]);
+const TENANTS: &str = "catalog/tenants/";
+const NAMES: &str = "catalog/names/";
+/// Counted, since there may be many.
+const HELD: &str = "counts/tenants";
 
-const TENANTS: TableDefinition<'_, &str, Row> = TableDefinition::new("tenants");
+#[derive(Serialize, Deserialize)]
+struct Value {
+    name: String,
+    salt: String,
+    digest: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Named {
+    id: u32,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Held {
+    held: usize,
+}
 
 /// A tenant as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,9 +42,46 @@ pub struct TenantRow {
     pub secret: SecretHash,
 }
 
-pub(super) fn create(transaction: &WriteTransaction) -> Result<(), MetadataError> {
-    transaction.open_table(TENANTS)?;
-    Ok(())
+impl TenantRow {
+    fn of(key: &str, value: Value) -> Result<Self, RecordsError> {
+        let [id] = parts(key, TENANTS)?;
+        let salt = bytes_of(&value.salt).ok_or_else(|| damaged(key))?;
+        let digest = bytes_of(&value.digest).ok_or_else(|| damaged(key))?;
+        Ok(Self { id: tenant_of(id)?, name: value.name, secret: SecretHash { salt, digest } })
+    }
+
+    pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
+        let (salt, digest) = (hexadecimal(&self.secret.salt), hexadecimal(&self.secret.digest));
+        transaction.put(&key_of(self.id), &Value { name: self.name.clone(), salt, digest })?;
+        transaction.put(&name_key(&self.name), &Named { id: self.id.0 })
+    }
+}
+
+fn key_of(tenant: TenantId) -> String {
+    format!("{TENANTS}{}", padded(tenant.0))
+}
+
+fn name_key(name: &str) -> String {
+    format!("{NAMES}{name}")
+}
+
+pub(super) fn store_held(transaction: &mut Transaction<'_>, held: usize) -> Result<(), RecordsError> {
+    transaction.put(HELD, &Held { held })
+}
+
+/// Refuses what is of a tenant that there is not: another server may have dropped it.
+pub(super) fn check(transaction: &mut Transaction<'_>, tenant: TenantId) -> Result<(), MetadataError> {
+    if transaction.has(&key_of(tenant))? { Ok(()) } else { Err(MetadataError::NotFound) }
+}
+
+fn find(transaction: &mut Transaction<'_>, name: &str) -> Result<Option<TenantRow>, RecordsError> {
+    let Some(Named { id }) = transaction.get(&name_key(name))? else { return Ok(None) };
+    let key = key_of(TenantId(id));
+    transaction.get(&key)?.map(|value| TenantRow::of(&key, value)).transpose()
+}
+
+pub(super) fn all(transaction: &mut Transaction<'_>) -> Result<Vec<TenantRow>, RecordsError> {
+    transaction.all(TENANTS)?.into_iter().map(|(key, value)| TenantRow::of(&key, value)).collect()
 }
 
 impl Metadata {
@@ -34,16 +91,17 @@ impl Metadata {
     /// `AlreadyExists`, `LimitExceeded`, or that it cannot be stored.
     pub fn tenant_create(&self, name: &str, secret: SecretHash) -> Result<TenantId, MetadataError> {
         self.write(|transaction| {
-            let mut tenants = transaction.open_table(TENANTS)?;
-            if tenants.get(name)?.is_some() {
+            if transaction.has(&name_key(name))? {
                 return Err(MetadataError::AlreadyExists);
             }
-            if tenants.len()? >= TENANTS_MAX as u64 {
+            let Held { held } = transaction.get(HELD)?.unwrap_or_default();
+            if held >= TENANTS_MAX {
                 return Err(MetadataError::LimitExceeded);
             }
-            let id = next_u32(transaction, "tenant")?;
-            tenants.insert(name, (id, secret.salt, secret.digest))?;
-            Ok(TenantId(id))
+            let id = TenantId(next_u32(transaction, "tenant")?);
+            store_held(transaction, held + 1)?;
+            TenantRow { id, name: name.to_owned(), secret }.store(transaction)?;
+            Ok(id)
         })
     }
 
@@ -53,63 +111,52 @@ impl Metadata {
     /// `NotFound`, or that it cannot be stored.
     pub fn tenant_rotate(&self, name: &str, secret: SecretHash) -> Result<TenantId, MetadataError> {
         self.write(|transaction| {
-            let mut tenants = transaction.open_table(TENANTS)?;
-            let id = match tenants.get(name)? {
-                Some(row) => row.value().0,
-                None => return Err(MetadataError::NotFound),
-            };
-            tenants.insert(name, (id, secret.salt, secret.digest))?;
-            Ok(TenantId(id))
+            let row = find(transaction, name)?.ok_or(MetadataError::NotFound)?;
+            let id = row.id;
+            TenantRow { secret, ..row }.store(transaction)?;
+            Ok(id)
         })
     }
 
     /// Finds a tenant by its name.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// When the metadata cannot be read.
     pub fn tenant_find(&self, name: &str) -> Result<Option<TenantRow>, MetadataError> {
-        self.read(|transaction| {
-            let tenants = transaction.open_table(TENANTS)?;
-            Ok(tenants.get(name)?.map(|row| from_row(name, row.value())))
-        })
+        self.read(|transaction| Ok(find(transaction, name)?))
     }
 
     /// All tenants, by name.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// When the metadata cannot be read.
     pub fn tenants(&self) -> Result<Vec<TenantRow>, MetadataError> {
-        self.read(|transaction| {
-            let tenants = transaction.open_table(TENANTS)?;
-            let mut rows = Vec::new();
-            for entry in tenants.iter()? {
-                let (name, row) = entry?;
-                rows.push(from_row(name.value(), row.value()));
-            }
-            Ok(rows)
-        })
+        let mut rows = self.read(|transaction| Ok(all(transaction)?))?;
+        rows.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(rows)
     }
 
-    /// Removes a tenant with its limits, tables and extensions, and all grants of it and to it.
+    /// Removes a tenant with its limits, tables and extensions, and all grants of it. Grants to it mean nothing from
+    /// then on, and are removed after it.
     ///
     /// # Errors
     /// `NotFound`, or that it cannot be stored.
     pub fn tenant_drop(&self, name: &str) -> Result<TenantId, MetadataError> {
-        self.write(|transaction| {
-            let mut tenants = transaction.open_table(TENANTS)?;
-            let id = match tenants.remove(name)? {
-                Some(row) => TenantId(row.value().0),
-                None => return Err(MetadataError::NotFound),
-            };
-            tables::remove_tenant(transaction, id)?;
-            extensions::remove_tenant(transaction, id)?;
-            grants::remove_tenant(transaction, id)?;
-            limits::remove_tenant(transaction, id)?;
+        let id = self.write(|transaction| {
+            let id = find(transaction, name)?.ok_or(MetadataError::NotFound)?.id;
+            let Held { held } = transaction.get(HELD)?.unwrap_or_default();
+            store_held(transaction, held.saturating_sub(1))?;
+            transaction.delete(&name_key(name));
+            transaction.delete(&key_of(id));
+            tables::remove_tenant(transaction, id);
+            extensions::remove_tenant(transaction, id);
+            grants::remove_tenant(transaction, id);
+            limits::remove_tenant(transaction, id);
             Ok(id)
-        })
+        })?;
+        if let Err(error) = self.grants_sweep() {
+            tracing::warn!(%error, "grants to tenants that are gone are still stored; they mean nothing");
+        }
+        Ok(id)
     }
-}
-
-fn from_row(name: &str, (id, salt, digest): Row) -> TenantRow {
-    TenantRow { id: TenantId(id), name: name.to_owned(), secret: SecretHash { salt, digest } }
 }

@@ -1,15 +1,17 @@
 //! The metadata over restarts, and on a disk that fills up.
 
+mod upgrade;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redb::backends::InMemoryBackend;
-use redb::{Builder, StorageBackend, TableDefinition};
+use redb::{Builder, StorageBackend};
 use wire::Placement;
 
 use super::{Metadata, MetadataError, Standing, StandingError};
-use crate::tenant::TenantId;
+use crate::cluster::records::RecordsError;
 use crate::tenant::secret::SecretHash;
 
 const SECRET: SecretHash = SecretHash { salt: [1; 16], digest: [2; 32] };
@@ -64,39 +66,11 @@ fn a_tenant_gets_another_secret_and_stays_the_same() {
 }
 
 #[test]
-fn a_file_of_the_first_layout_is_brought_over() {
-    const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
-    type Row = (u32, u32, u64, &'static [u8]);
-    const EXTENSIONS: TableDefinition<'_, (u32, &str), Row> = TableDefinition::new("extensions");
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("metadata.redb");
-    let database = Builder::new().create(&path).expect("a fresh file");
-    let transaction = database.begin_write().expect("a transaction");
-    transaction.open_table(FORMAT).expect("a table").insert("version", 1).expect("room");
-    let row = (9, 4, 5, &b"source"[..]);
-    transaction.open_table(EXTENSIONS).expect("a table").insert((7, "tao"), row).expect("room");
-    transaction.commit().expect("room");
-    drop(database);
-
-    let metadata = Metadata::open(&path).expect("the file");
-    let ann = TenantId(7);
-    let row = metadata.extension_find(ann, "tao").expect("a row").expect("brought over");
-    assert_eq!((row.id, row.newest), (9, 4));
-    let standing = Standing { current: 4, canary: None, pinned: false, kept: vec![4] };
-    assert_eq!(row.standing, standing);
-    let stored = metadata.extension_version(ann, "tao", 4).expect("a version");
-    assert_eq!((stored.installed_ms, stored.package.as_slice()), (5, &b"source\0\0"[..]));
-    drop(metadata);
-    let again = Metadata::open(&path).expect("the file, now of this layout");
-    assert_eq!(again.extensions().expect("rows").len(), 1);
-}
-
-#[test]
 fn a_file_is_held_by_one_server() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("metadata.redb");
     let _first = Metadata::open(&path).expect("a fresh file");
-    assert!(matches!(Metadata::open(&path), Err(MetadataError::Storage(_))));
+    assert!(matches!(Metadata::open(&path), Err(MetadataError::Records(RecordsError::Storage(_)))));
 }
 
 #[test]
@@ -179,7 +153,7 @@ fn a_full_disk_leaves_nothing_half_made_and_heals() {
     let package = vec![7; 8 << 20];
     let install = || metadata.extension_install(ann, "tao", Placement::Current, 5, &package);
     let refused = install();
-    assert_eq!(refused, Err(MetadataError::StorageFull));
+    assert_eq!(refused, Err(MetadataError::Records(RecordsError::StorageFull)));
     assert_eq!(metadata.extensions().expect("rows"), Vec::new());
     assert_eq!(metadata.tenant_find("ann").expect("a row").map(|row| row.id), Some(ann));
 

@@ -83,7 +83,7 @@ pub(super) fn change(
     control: &Control,
     tenant: TenantId,
     name: &str,
-    rule: impl FnOnce(&mut Standing) -> Result<(), StandingError>,
+    rule: impl Fn(&mut Standing) -> Result<(), StandingError>,
 ) -> Result<Vec<u8>, Refusal> {
     let _changing = lock(&control.changing);
     let row = control

@@ -1,0 +1,177 @@
+//! A change of the metadata while it is being made: it reads at one commit, keeps what it would write to itself, and
+//! knows at its end what must not have changed meanwhile.
+//!
+//! Everything that it read stays so until it is committed, or the commit is refused: a record that was there is the
+//! same, one that was not is not there, and a span that was read has the same records. A span whose records can be
+//! deleted has a mark, `deleted/COLLECTION`, which every deletion in it writes: keepers of records compare those that
+//! are there, and could not tell that one is missing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::encoding::{decode, encode};
+use crate::cluster::records::{
+    Change, Committed, Condition, Query, Record, Records, RecordsError, Revision, Span,
+};
+
+/// Names under which keys stand together: what is deleted among them is marked once for all.
+const COLLECTION_PARTS: usize = 2;
+
+/// See the file's head.
+pub(super) struct Transaction<'r> {
+    /// What is read from and committed to; nothing when there is nothing yet.
+    records: Option<&'r dyn Records>,
+    at: Option<Revision>,
+    read: BTreeMap<String, Option<Record>>,
+    spans: BTreeSet<Span>,
+    written: BTreeMap<String, Option<Vec<u8>>>,
+    cleared: BTreeSet<String>,
+}
+
+impl<'r> Transaction<'r> {
+    pub(super) fn new(records: &'r dyn Records) -> Self {
+        Self { records: Some(records), ..Self::over_nothing() }
+    }
+
+    /// Where there is nothing yet.
+    pub(super) fn over_nothing() -> Self {
+        Self {
+            records: None,
+            at: None,
+            read: BTreeMap::new(),
+            spans: BTreeSet::new(),
+            written: BTreeMap::new(),
+            cleared: BTreeSet::new(),
+        }
+    }
+
+    /// The value of a record.
+    pub(super) fn get<T: DeserializeOwned>(&mut self, key: &str) -> Result<Option<T>, RecordsError> {
+        self.get_bytes(key)?.map(|value| decode(key, &value)).transpose()
+    }
+
+    /// Whether there is such a record.
+    pub(super) fn has(&mut self, key: &str) -> Result<bool, RecordsError> {
+        Ok(self.get_bytes(key)?.is_some())
+    }
+
+    /// The bytes of a record.
+    pub(super) fn get_bytes(&mut self, key: &str) -> Result<Option<Vec<u8>>, RecordsError> {
+        if let Some(written) = self.written.get(key) {
+            return Ok(written.clone());
+        }
+        if self.cleared.iter().any(|prefix| key.starts_with(prefix)) {
+            return Ok(None);
+        }
+        if !self.read.contains_key(key) {
+            let found = self.look(Query::all(Span::one(key)))?.pop();
+            self.read.insert(key.to_owned(), found);
+        }
+        Ok(self.read[key].as_ref().map(|record| record.value.clone()))
+    }
+
+    /// All records with such keys, in the order of their keys.
+    pub(super) fn all<T: DeserializeOwned>(
+        &mut self,
+        prefix: &str,
+    ) -> Result<Vec<(String, T)>, RecordsError> {
+        let span = Span::prefix(prefix);
+        let found = self.look(Query::all(span.clone()))?;
+        self.spans.insert(span.clone());
+        let mut rows: BTreeMap<String, Vec<u8>> = found
+            .into_iter()
+            .filter(|record| !self.cleared.iter().any(|cleared| record.key.starts_with(cleared)))
+            .map(|record| (record.key, record.value))
+            .collect();
+        for (key, written) in self.written.range(span.from..span.to) {
+            match written {
+                Some(value) => rows.insert(key.clone(), value.clone()),
+                None => rows.remove(key),
+            };
+        }
+        rows.into_iter().map(|(key, value)| Ok((key.clone(), decode(&key, &value)?))).collect()
+    }
+
+    /// The first key of a span as it was before this transaction.
+    pub(super) fn first_before(&mut self, span: Span) -> Result<Option<String>, RecordsError> {
+        let found = self.look(Query { span: span.clone(), limit: 1, from_last: false })?.pop();
+        let to = found.as_ref().map_or(span.to, |record| format!("{}\0", record.key));
+        self.spans.insert(Span { from: span.from, to });
+        Ok(found.map(|record| record.key))
+    }
+
+    /// Some records as they were before this transaction. Nothing is held against what others change in them.
+    pub(super) fn glance(&mut self, queries: &[Query]) -> Result<Vec<Vec<Record>>, RecordsError> {
+        let Some(records) = self.records else { return Ok(vec![Vec::new(); queries.len()]) };
+        let reading = records.read(queries, self.at)?;
+        self.at = Some(reading.revision);
+        Ok(reading.found)
+    }
+
+    /// Writes a record.
+    pub(super) fn put(&mut self, key: &str, value: &impl Serialize) -> Result<(), RecordsError> {
+        self.put_bytes(key, encode(value)?);
+        Ok(())
+    }
+
+    /// Writes a record that is no JSON.
+    pub(super) fn put_bytes(&mut self, key: &str, value: Vec<u8>) {
+        debug_assert!(!self.cleared.iter().any(|prefix| key.starts_with(prefix)), "{key} was cleared");
+        self.written.insert(key.to_owned(), Some(value));
+    }
+
+    /// Deletes a record. Whether there is one decides nothing.
+    pub(super) fn delete(&mut self, key: &str) {
+        self.written.insert(key.to_owned(), None);
+    }
+
+    /// Deletes all records with such keys. None of them is written afterwards.
+    pub(super) fn clear(&mut self, prefix: &str) {
+        self.written.retain(|key, _| !key.starts_with(prefix));
+        self.cleared.insert(prefix.to_owned());
+    }
+
+    /// Commits, if anything was written.
+    pub(super) fn commit(self) -> Result<Committed, RecordsError> {
+        let at = self.at.unwrap_or_default();
+        if self.written.is_empty() && self.cleared.is_empty() {
+            return Ok(Committed::At(at));
+        }
+        let mut conditions: Vec<Condition> = Vec::new();
+        for (key, record) in self.read {
+            conditions.push(match record {
+                Some(record) => Condition::Is(key, record.revision),
+                None => Condition::Absent(key),
+            });
+        }
+        let marks: BTreeSet<String> = self.spans.iter().map(|span| mark_of(&span.from)).collect();
+        conditions.extend(self.spans.into_iter().map(|span| Condition::NoneNewer(span, at)));
+        conditions.extend(marks.iter().map(|mark| Condition::NoneNewer(Span::one(mark), at)));
+        let deleted = self.written.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| key);
+        let marks: BTreeSet<String> = deleted.chain(&self.cleared).map(|key| mark_of(key)).collect();
+        let mut changes: Vec<Change> = marks.iter().map(|mark| Change::put(mark, "{}")).collect();
+        changes.extend(self.cleared.into_iter().map(Change::DeletePrefix));
+        changes.extend(self.written.into_iter().map(|(key, value)| match value {
+            Some(value) => Change::put(key, value),
+            None => Change::Delete(key),
+        }));
+        self.records.map_or(Ok(Committed::Conflict), |records| records.commit(&conditions, &changes))
+    }
+
+    /// The records that were written.
+    pub(super) fn into_written(self) -> Vec<(String, Vec<u8>)> {
+        self.written.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+    }
+
+    fn look(&mut self, query: Query) -> Result<Vec<Record>, RecordsError> {
+        Ok(self.glance(&[query])?.pop().unwrap_or_default())
+    }
+}
+
+/// What marks that something was deleted in the collection of a key.
+fn mark_of(key: &str) -> String {
+    let collection: Vec<&str> = key.split('/').take(COLLECTION_PARTS).collect();
+    format!("deleted/{}", collection.join("/"))
+}

@@ -1,0 +1,78 @@
+//! The leases of an embedded store: until when each is held, and the records that go with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use super::super::{Change, Held, LeaseId};
+
+#[derive(Debug)]
+struct Lease {
+    ttl: Duration,
+    until: Instant,
+    keys: BTreeSet<String>,
+}
+
+/// See the file's head.
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    last: i64,
+    held: BTreeMap<LeaseId, Lease>,
+}
+
+impl Leases {
+    pub(super) fn grant(&mut self, ttl: Duration, now: Instant) -> Held {
+        self.last += 1;
+        let (lease, until) = (LeaseId(self.last), now + ttl);
+        self.held.insert(lease, Lease { ttl, until, keys: BTreeSet::new() });
+        Held { lease, until }
+    }
+
+    pub(super) fn keep(&mut self, lease: LeaseId, now: Instant) -> Option<Held> {
+        let held = self.held.get_mut(&lease)?;
+        held.until = now + held.ttl;
+        Some(Held { lease, until: held.until })
+    }
+
+    pub(super) fn are_held(&self, mut leases: impl Iterator<Item = LeaseId>) -> bool {
+        leases.all(|lease| self.held.contains_key(&lease))
+    }
+
+    /// A lease that is over.
+    pub(super) fn expired(&self, now: Instant) -> Option<LeaseId> {
+        self.held.iter().find(|(_, held)| held.until <= now).map(|(lease, _)| *lease)
+    }
+
+    /// Notes which records go with which lease after a commit.
+    pub(super) fn note(&mut self, changes: &[Change]) {
+        for change in changes {
+            match change {
+                Change::Put { key, lease, .. } => {
+                    self.release(key);
+                    if let Some(held) = lease.and_then(|lease| self.held.get_mut(&lease)) {
+                        held.keys.insert(key.clone());
+                    }
+                }
+                Change::Delete(key) => self.release(key),
+                Change::DeletePrefix(prefix) => {
+                    for held in self.held.values_mut() {
+                        held.keys.retain(|key| !key.starts_with(prefix));
+                    }
+                }
+            }
+        }
+    }
+
+    fn release(&mut self, key: &str) {
+        for held in self.held.values_mut() {
+            held.keys.remove(key);
+        }
+    }
+
+    pub(super) fn keys(&self, lease: LeaseId) -> BTreeSet<String> {
+        self.held.get(&lease).map(|held| held.keys.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn forget(&mut self, lease: LeaseId) {
+        self.held.remove(&lease);
+    }
+}
