@@ -2,12 +2,8 @@
 
 use std::collections::BTreeMap;
 
-<<<<<<< HEAD
 use crate::limits::CLEAN_SEGLETS_PER_LOOK;
-use crate::tests::{budget, get, put_patiently, seed, settle, store};
-=======
 use crate::tests::{budget, each_seed, get, put_patiently, seed, settle, steps, store};
->>>>>>> a7b3886 (store tests: many seeds instead of long runs where a test's time grows with its square; soaks optimized)
 use crate::{CommitError, Condition, Core, NEVER_MS, Table, Write, WriteError, hash};
 
 const VALUE: [u8; 100] = [9; 100];
