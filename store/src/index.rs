@@ -6,7 +6,7 @@
 //!                           cursor ┘
 //! ```
 //!
-//! A bucket covers an equal share of the hashes: position = hash · n / 2^64. The index grows and shrinks bucket by
+//! A bucket covers an equal share of the hashes: position = (hash - first) · n / hashes of the table. The index grows and shrinks bucket by
 //! bucket: a step locks one old bucket, puts its entries into the next generation, marks it moved. A bucket that is not
 //! moved is the only truth for its hashes, a moved one never changes again; so each hash has one owner at any
 //! time, and whoever meets a moved bucket goes on to the next generation. Pages behind the cursor are given back
@@ -32,6 +32,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::epoch::EpochPin;
+use crate::hash_range::HashRange;
 use crate::index::bucket::{BUSY_FOR_READERS, Bucket, LOCKED, MOVED, is_locked};
 use crate::index::generation::Generation;
 use crate::index::locked::LockedBucket;
@@ -80,9 +81,9 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// An index that begins with `buckets` buckets; its bytes are part of `charge` for as long as it lives.
-    pub(crate) fn new(buckets: u64, charge: Arc<AtomicU64>) -> io::Result<Index> {
-        let generation = Box::new(Generation::new(buckets, None, false)?);
+    /// An index for `hashes` that begins with `buckets` buckets; its bytes are part of `charge` for as long as it lives.
+    pub(crate) fn new(hashes: HashRange, buckets: u64, charge: Arc<AtomicU64>) -> io::Result<Index> {
+        let generation = Box::new(Generation::new(hashes, buckets, None, false)?);
         let bytes = generation.bytes();
         let index = Index {
             current: AtomicPtr::new(Box::into_raw(generation)),

@@ -26,6 +26,7 @@ mod epoch;
 mod error;
 mod eviction;
 mod expiry;
+mod hash_range;
 mod increment;
 mod index;
 mod limits;
@@ -57,6 +58,7 @@ pub use crate::cursor::{BadCursor, CURSOR_BYTES, Cursor};
 pub use crate::enumerate::{Checked, Gone, Listed, Page, PageLimits};
 pub use crate::epoch::HeldPin;
 pub use crate::error::{CommitError, Condition, StoreError, WriteError};
+pub use crate::hash_range::HashRange;
 pub use crate::limits::{
     CACHE_BUDGET_BYTES_MIN, COMMIT_OPERATIONS_MAX, KEY_BYTES_MAX, SEGMENT_BYTES_DEFAULT, VALUE_BYTES_MAX,
     VERIFY_CORRUPTED_PER_STEP, VERSION_MAX,

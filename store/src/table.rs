@@ -8,7 +8,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
 
-use crate::cache::{Cache, Eviction};
+            cache,
+use crate::hash_range::HashRange;
 use crate::index::Index;
 use crate::limits::{BUCKETS_INITIAL, CACHE_CHUNKS_PER_STEP};
 use crate::object::NEVER_MS;
@@ -90,7 +91,7 @@ impl Table {
         Ok(Table {
             ordered,
             cache,
-            index: Index::new(BUCKETS_INITIAL, index_bytes)?,
+            index: Index::new(HashRange::ALL, BUCKETS_INITIAL, index_bytes)?,
             retired: AtomicBool::new(false),
             version_high_water: AtomicU64::new(0),
             cursor_seed: RandomState::new().hash_one(id),

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::epoch::{EpochPin, Epochs, LocalEpoch};
+use crate::hash_range::HashRange;
 use crate::index::generation::Purpose;
 use crate::index::{Index, Location};
 use crate::segment::{Claim, SegmentId, Segments, State};
@@ -27,7 +28,8 @@ struct Bed {
 impl Bed {
     /// Three windows of one seglet: the first is closed and holds one object, which nothing leads to yet.
     fn new() -> Arc<Bed> {
-        let index = Index::new(1, Arc::new(AtomicU64::new(0))).expect("memory for one bucket");
+        let index =
+            Index::new(HashRange::ALL, 1, Arc::new(AtomicU64::new(0))).expect("memory for one bucket");
         let segments = Segments::new(3, 1);
         for _ in 0..3 {
             segments.take(Claim { least: 1, most: 1, keep: 0, windows_kept: 0 }).expect("three are free");

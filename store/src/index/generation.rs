@@ -14,6 +14,7 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use crate::epoch::EpochPin;
+use crate::hash_range::HashRange;
 use crate::index::bucket::{BUCKET_BYTES, Bucket, overflow_of, with_overflow};
 use crate::limits::{CHAIN_BUCKETS_HARD_MAX, CHAIN_BUCKETS_MAX};
 use crate::memory::Mapping;
@@ -52,6 +53,10 @@ struct OverflowPool {
 /// An index of one size.
 pub(crate) struct Generation {
     buckets: u64,
+    hashes: HashRange,
+    /// `buckets` over the width of the hashes, in units of 2^-(64 + `scale_shift`).
+    scale: u64,
+    scale_shift: u32,
     /// Buckets below are moved.
     cursor: AtomicU64,
     memory: BucketArray,
@@ -67,9 +72,15 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    /// A generation of `buckets` empty buckets, to which the entries of `older` will be moved.
-    pub(crate) fn new(buckets: u64, older: Option<&Generation>, huge_pages: bool) -> io::Result<Generation> {
+    /// A generation of `buckets` empty buckets for `hashes`, to which the entries of `older` will be moved.
+    pub(crate) fn new(
+        hashes: HashRange,
+        buckets: u64,
+        older: Option<&Generation>,
+        huge_pages: bool,
+    ) -> io::Result<Generation> {
         assert!(buckets > 0 && buckets < u64::from(u32::MAX) / 8);
+        let (scale, scale_shift) = scale_of(hashes, buckets);
         // While the mean load is held, crafted keys can fill less than one overflow bucket per bucket; a small
         // index must still have room for two chains of full length.
         let insert_overflow_max = if cfg!(loom) { 1 } else { buckets as u32 + 2 * CHAIN_BUCKETS_MAX as u32 };
@@ -80,6 +91,9 @@ impl Generation {
         let memory = BucketArray::new(buckets as usize, overflow_max as usize, huge_pages)?;
         Ok(Generation {
             buckets,
+            hashes,
+            scale,
+            scale_shift,
             cursor: AtomicU64::new(0),
             memory,
             next: AtomicPtr::new(std::ptr::null_mut()),
@@ -106,23 +120,48 @@ impl Generation {
         u64::from(self.overflow_pool.lock().used) * BUCKET_BYTES as u64
     }
 
-    /// The bucket of `hash`: in hash order.
+    /// The bucket of `hash`: in hash order. That of a hash beyond the range, which a damaged key may have, is some
+    /// bucket.
     #[inline]
     pub(crate) fn position(&self, hash: u64) -> u64 {
-        ((u128::from(hash) * u128::from(self.buckets)) >> 64) as u64
+        let beyond_first = u128::from(hash.wrapping_sub(self.hashes.first()));
+        let position = (beyond_first * u128::from(self.scale)) >> 64;
+        (position as u64 >> self.scale_shift).min(self.buckets - 1)
     }
 
     /// The positions of this generation that the hashes of `position` in `older` can have.
     pub(crate) fn overlap(&self, older: &Generation, position: u64) -> Range<u64> {
-        let hashes = older.hashes(position);
-        self.position(*hashes.start())..self.position(*hashes.end()) + 1
+        let hashes = older.hashes_of(position);
+        let within = |hash: u64| hash.clamp(self.hashes.first(), self.hashes.last());
+        self.position(within(*hashes.start()))..self.position(within(*hashes.end())) + 1
+    }
+
+    /// The hashes that it is for.
+    pub(crate) fn hashes(&self) -> HashRange {
+        self.hashes
     }
 
     /// The hashes of `position`.
-    pub(crate) fn hashes(&self, position: u64) -> RangeInclusive<u64> {
-        // First hash of a bucket: the smallest h with h * n >= position * 2^64.
-        let first_hash = |position: u64| (u128::from(position) << 64).div_ceil(u128::from(self.buckets));
-        first_hash(position) as u64..=(first_hash(position + 1) - 1) as u64
+    pub(crate) fn hashes_of(&self, position: u64) -> RangeInclusive<u64> {
+        let last = match position + 1 {
+            next if next < self.buckets => self.first_hash(next) - 1,
+            _ => self.hashes.last(),
+        };
+        self.first_hash(position)..=last
+    }
+
+    /// The smallest hash of `position`.
+    fn first_hash(&self, position: u64) -> u64 {
+        let estimate = u128::from(position) * self.hashes.width() / u128::from(self.buckets);
+        let mut hash = self.hashes.first() + estimate as u64;
+        // The scale is rounded down, so that a bucket may begin a few hashes later than by the division.
+        while self.position(hash) < position {
+            hash += 1;
+        }
+        while hash > self.hashes.first() && self.position(hash - 1) >= position {
+            hash -= 1;
+        }
+        hash
     }
 
     /// Buckets below this position are moved.
@@ -222,6 +261,15 @@ impl Generation {
         let range = from as usize * BUCKET_BYTES..to as usize * BUCKET_BYTES;
         self.memory.mapping().map(|mapping| (mapping, range))
     }
+}
+
+/// What the distance of a hash from the first one is multiplied with to get a position, and by how much more than 64 bits
+/// the product is shifted: as exact as 64 bits allow.
+fn scale_of(hashes: HashRange, buckets: u64) -> (u64, u32) {
+    let per_hash = (u128::from(buckets) << 64) / hashes.width();
+    let shift = u64::try_from(per_hash).expect("more hashes than buckets").leading_zeros();
+    let scale = (u128::from(buckets) << (64 + shift)) / hashes.width();
+    (scale as u64, shift)
 }
 
 /// The buckets of a generation in memory.

@@ -87,7 +87,8 @@ impl Index {
         let needed = (objects * LOAD_DENOMINATOR).div_ceil(LOAD_NUMERATOR) + 1;
         let larger = current.buckets() + current.buckets().div_ceil(GROWTH_DIVISOR);
         let buckets = needed.clamp(larger, larger.max(current.buckets() * GROWTH_FACTOR_MAX));
-        let next = Generation::new(buckets, Some(current), huge_pages).map_err(|_| NoMemory)?;
+        let next =
+            Generation::new(current.hashes(), buckets, Some(current), huge_pages).map_err(|_| NoMemory)?;
         self.set_charge(next.bytes() + current.overflow_bytes());
         current.set_next(Box::new(next));
         Ok(true)
@@ -107,7 +108,9 @@ impl Index {
         if buckets >= current.buckets() {
             return false;
         }
-        let Ok(next) = Generation::new(buckets, Some(current), huge_pages) else { return false };
+        let Ok(next) = Generation::new(current.hashes(), buckets, Some(current), huge_pages) else {
+            return false;
+        };
         // What it takes shrinks as buckets are moved; what counts does when all are.
         current.set_next(Box::new(next));
         true

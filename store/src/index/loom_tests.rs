@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::generation::Purpose;
 use super::{Index, Location};
 use crate::epoch::{EpochPin, Epochs, LocalEpoch};
+use crate::hash_range::HashRange;
 use crate::reclaim::Reclaimer;
 use crate::sync::AtomicU64;
 
@@ -31,7 +32,8 @@ impl Bed {
 
     fn with_buckets(buckets: u64) -> Arc<Bed> {
         let epochs = Arc::new(Epochs::new(2));
-        let index = Index::new(buckets, Arc::new(AtomicU64::new(0))).expect("memory for a few buckets");
+        let index = Index::new(HashRange::ALL, buckets, Arc::new(AtomicU64::new(0)))
+            .expect("memory for a few buckets");
         Arc::new(Bed { index, reclaimer: Reclaimer::new(Arc::clone(&epochs)), epochs })
     }
 

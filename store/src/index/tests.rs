@@ -7,7 +7,8 @@ use super::generation::Purpose;
 use super::growth::Growth;
 use super::{Index, Location};
 use crate::epoch::{EpochPin, Epochs, LocalEpoch};
-use crate::limits::SHRINK_BUCKETS_MIN;
+use crate::hash_range::HashRange;
+use crate::limits::{HASH_RANGE_WIDTH_MIN, SHRINK_BUCKETS_MIN};
 use crate::reclaim::Reclaimer;
 use crate::sync::{AtomicU64, Ordering};
 use crate::tests::{budget, seed};
@@ -31,9 +32,13 @@ fn number(location: Location) -> usize {
 
 impl Bed {
     fn new(buckets: u64, hashes: Vec<u64>) -> Bed {
+        Bed::of(HashRange::ALL, buckets, hashes)
+    }
+
+    fn of(range: HashRange, buckets: u64, hashes: Vec<u64>) -> Bed {
         let epochs = Arc::new(Epochs::new(1));
         let charge = Arc::new(AtomicU64::new(0));
-        let index = Index::new(buckets, Arc::clone(&charge)).expect("memory for a small index");
+        let index = Index::new(range, buckets, Arc::clone(&charge)).expect("memory for a small index");
         Bed { index, reclaimer: Reclaimer::new(Arc::clone(&epochs)), epochs, charge, hashes }
     }
 
@@ -64,10 +69,30 @@ impl Bed {
     }
 }
 
+/// All hashes, ranges with bounds that are no powers of two, and the narrowest there is.
+fn ranges() -> [HashRange; 5] {
+    let range = |first, last| HashRange::new(first, last).expect("wide enough");
+    let last = u64::MAX;
+    [
+        HashRange::ALL,
+        range(1, last - 1),
+        range(last / 7, last / 3 * 2),
+        range(last - (1 << 33), last),
+        range(3 << 50, (3 << 50) + (HASH_RANGE_WIDTH_MIN - 1)),
+    ]
+}
+
 #[test]
 fn every_entry_is_found_at_each_step_of_growth() {
-    let mut random = fastrand::Rng::with_seed(seed("every_entry_is_found_at_each_step_of_growth"));
-    let bed = Bed::new(1, (0..if cfg!(miri) { 40 } else { 600 }).map(|_| random.u64(..)).collect());
+    let seed = seed("every_entry_is_found_at_each_step_of_growth");
+    ranges().into_iter().for_each(|range| find_at_each_step_of_growth(range, seed));
+}
+
+fn find_at_each_step_of_growth(range: HashRange, seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut hashes = vec![range.first(), range.last()];
+    hashes.resize_with(if cfg!(miri) { 40 } else { 600 }, || random.u64(range.first()..=range.last()));
+    let bed = Bed::of(range, 1, hashes);
     let local = LocalEpoch::new(Arc::clone(&bed.epochs), 0);
     let pin = local.pin();
     let mut inserted = 0;
@@ -154,14 +179,28 @@ fn an_index_that_has_grown_for_what_is_to_come_waits_for_it() {
 
 #[test]
 fn a_bucket_is_a_range_of_hashes_at_any_size() {
-    let bed = Bed::new(1, vec![0, u64::MAX]);
+    ranges().into_iter().for_each(go_through_sizes);
+}
+
+fn go_through_sizes(range: HashRange) {
+    let bounds = (range.first(), range.last());
+    let bed = Bed::of(range, 1, vec![range.first(), range.last()]);
     let local = LocalEpoch::new(Arc::clone(&bed.epochs), 0);
     let pin = local.pin();
     for _ in 0..if cfg!(miri) { 6 } else { 24 } {
         let current = bed.index.current(&pin).expect("it is there");
-        let positions = (0..1000).map(|step| current.position(step * (u64::MAX / 1000)));
+        let step_hashes = (range.last() - range.first()) / 1000;
+        let positions = (0..1000).map(|step| current.position(range.first() + step * step_hashes));
         assert!(positions.is_sorted());
-        assert_eq!((current.position(0), current.position(u64::MAX)), (0, current.buckets() - 1));
+        assert_eq!(current.position(range.first()), 0);
+        assert_eq!(current.position(range.last()), current.buckets() - 1);
+        assert_eq!((*current.hashes_of(0).start(), *current.hashes_of(current.buckets() - 1).end()), bounds);
+        for position in (0..current.buckets()).take(100) {
+            let hashes = current.hashes_of(position);
+            let at = |hash| current.position(hash);
+            assert_eq!((at(*hashes.start()), at(*hashes.end())), (position, position));
+            assert!(*hashes.end() == range.last() || at(hashes.end() + 1) == position + 1);
+        }
         bed.grow_whole(&pin);
         let next = bed.index.current(&pin).expect("it is there");
         let mut covered = 0;

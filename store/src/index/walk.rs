@@ -38,7 +38,7 @@ impl Index {
             let first = generation.bucket(position);
             let control = first.control();
             if control & MOVED != 0 || position < generation.cursor() {
-                end = end.min(*generation.hashes(position).end());
+                end = end.min(*generation.hashes_of(position).end());
                 generation = generation.next(pin)?;
                 continue;
             }
@@ -55,7 +55,7 @@ impl Index {
                     overflow = overflow_of(bucket.control());
                 }
                 if first.control() == control {
-                    let hashes = generation.hashes(position);
+                    let hashes = generation.hashes_of(position);
                     return Some(Reach { end: end.min(*hashes.end()), hashes });
                 }
             }

@@ -1,0 +1,81 @@
+//! A range of hashes: what of a table's objects one [`crate::Table`] of a store holds.
+//!
+//! A table of a cluster is cut into tablets, each a range of hashes; a server keeps for each that it has a `Table` of
+//! the store, whose index spreads its buckets over that range alone, so that a narrow one wastes nothing.
+
+use crate::limits::HASH_RANGE_WIDTH_MIN;
+
+/// The hashes from `first` to `last`, both included.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct HashRange {
+    first: u64,
+    last: u64,
+}
+
+impl HashRange {
+    /// Every hash.
+    pub const ALL: HashRange = HashRange { first: 0, last: u64::MAX };
+
+    /// `None` where it would have fewer than [`HASH_RANGE_WIDTH_MIN`] hashes.
+    #[must_use]
+    pub const fn new(first: u64, last: u64) -> Option<HashRange> {
+        if first <= last && last - first >= HASH_RANGE_WIDTH_MIN - 1 {
+            Some(HashRange { first, last })
+        } else {
+            None
+        }
+    }
+
+    /// The first hash of it.
+    #[inline]
+    #[must_use]
+    pub const fn first(self) -> u64 {
+        self.first
+    }
+
+    /// The last hash of it.
+    #[inline]
+    #[must_use]
+    pub const fn last(self) -> u64 {
+        self.last
+    }
+
+    /// Whether `hash` lies in it.
+    #[inline]
+    #[must_use]
+    pub const fn contains(self, hash: u64) -> bool {
+        // One comparison for both bounds.
+        hash.wrapping_sub(self.first) <= self.last - self.first
+    }
+
+    /// How many hashes it has.
+    #[must_use]
+    pub const fn width(self) -> u128 {
+        (self.last - self.first) as u128 + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HashRange;
+    use crate::limits::HASH_RANGE_WIDTH_MIN;
+
+    #[test]
+    fn a_range_has_its_bounds_and_nothing_beside_them() {
+        let (first, last) = (1 << 40, (1 << 40) + HASH_RANGE_WIDTH_MIN - 1);
+        let range = HashRange::new(first, last).expect("as narrow as may be");
+        assert_eq!(range.width(), u128::from(HASH_RANGE_WIDTH_MIN));
+        assert!(range.contains(first) && range.contains(last) && range.contains(first + 1));
+        assert!(![0, first - 1, last + 1, u64::MAX].into_iter().any(|hash| range.contains(hash)));
+        assert!([0, 1, u64::MAX].into_iter().all(|hash| HashRange::ALL.contains(hash)));
+        assert_eq!(HashRange::new(0, u64::MAX), Some(HashRange::ALL));
+        assert_eq!(HashRange::ALL.width(), 1 << 64);
+    }
+
+    #[test]
+    fn ranges_that_are_empty_or_too_narrow_are_none() {
+        assert_eq!(HashRange::new(5, 4), None);
+        assert_eq!(HashRange::new(u64::MAX, 0), None);
+        assert_eq!(HashRange::new(0, HASH_RANGE_WIDTH_MIN - 2), None);
+    }
+}
