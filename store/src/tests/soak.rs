@@ -187,7 +187,7 @@ fn soak(
 fn fifty_times_the_memory_is_written_at_90_percent_and_nothing_is_lost() {
     let seed = seed("fifty_times_the_memory_is_written_at_90_percent_and_nothing_is_lost");
     if std::env::var_os("SPLINTER_FULL").is_none() {
-        soak(seed, (2 << 20, 32 << 10), 10, 50, false);
+        soak(seed, (2 << 20, 16 << 10), 20, 50, false);
         return;
     }
     for round in 0..SEEDS_FULL {
