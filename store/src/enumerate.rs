@@ -149,11 +149,13 @@ impl Pinned<'_> {
         let Scratch { entries, placed, .. } = &mut *self.core.scratch.borrow_mut();
         for _ in 0..WALK_BUCKETS_PER_STEP {
             let next_hash = match done {
-                None => Some(0),
+                None => Some(table.hashes().first()),
                 Some(Position { hash, second: u64::MAX }) => hash.checked_add(1),
                 Some(position) => Some(position.hash),
             };
-            let Some(next_hash) = next_hash else { return Ok(None) };
+            let Some(next_hash) = next_hash.filter(|&hash| hash <= table.hashes().last()) else {
+                return Ok(None);
+            };
             let reach = table.index.read_bucket(&self.pin, next_hash, entries).ok_or(Gone)?;
             entries.iter().for_each(|&(_, location)| self.core.store.log.prefetch(location));
             placed.clear();

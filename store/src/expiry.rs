@@ -10,6 +10,7 @@
 //! far away, or that was walked through just now, rests. Where free segments run out no table rests.
 
 use crate::index::Location;
+use crate::index::walk::Reach;
 use crate::limits::{
     EXPIRY_BUCKETS_PER_STEP, EXPIRY_REST_FACTOR, EXPIRY_REST_MS_MAX, EXPIRY_REST_MS_MIN,
     EXPIRY_TABLES_PER_STEP,
@@ -86,7 +87,8 @@ impl Pinned<'_> {
         let mut scratch = self.core.scratch.borrow_mut();
         let entries = &mut scratch.entries;
         for _ in 0..EXPIRY_BUCKETS_PER_STEP {
-            let reach = table.index.read_bucket(&self.pin, walk.next_hash, entries);
+            let reach =
+                table.index.read_bucket(&self.pin, walk.next_hash.max(table.hashes().first()), entries);
             entries.iter().for_each(|&(_, location)| log.prefetch_head(location));
             for &(_, location) in &*entries {
                 let object = log.object(location, &self.pin);
@@ -96,7 +98,8 @@ impl Pinned<'_> {
                     walk.earliest_ms = walk.earliest_ms.min(object.expires_ms());
                 }
             }
-            match reach.and_then(|reach| reach.end.checked_add(1)) {
+            let within = |reach: Reach| (reach.end < table.hashes().last()).then(|| reach.end + 1);
+            match reach.and_then(within) {
                 Some(next_hash) => walk.next_hash = next_hash,
                 None => return false,
             }

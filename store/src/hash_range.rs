@@ -12,6 +12,13 @@ pub struct HashRange {
     last: u64,
 }
 
+/// All of them.
+impl Default for HashRange {
+    fn default() -> HashRange {
+        HashRange::ALL
+    }
+}
+
 impl HashRange {
     /// Every hash.
     pub const ALL: HashRange = HashRange { first: 0, last: u64::MAX };

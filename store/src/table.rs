@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
 
-            cache,
+use crate::cache::{Cache, Eviction};
 use crate::hash_range::HashRange;
 use crate::index::Index;
 use crate::limits::{BUCKETS_INITIAL, CACHE_CHUNKS_PER_STEP};
@@ -45,11 +45,14 @@ pub struct TableOptions {
     pub kind: TableKind,
     /// Which objects leave it by themselves.
     pub eviction: Eviction,
+    /// What hashes its keys have. It is the caller's to use it for no others: they share buckets with those that are near.
+    pub hashes: HashRange,
 }
 
 /// A table of a store. Made by [`crate::Store::table`].
 pub struct Table {
     pub(crate) index: Index,
+    hashes: HashRange,
     /// Of an ordered table.
     pub(crate) ordered: Option<OrderedKeys>,
     /// Of a table that evicts.
@@ -89,9 +92,10 @@ impl Table {
             }
         };
         Ok(Table {
+            hashes: options.hashes,
             ordered,
             cache,
-            index: Index::new(HashRange::ALL, BUCKETS_INITIAL, index_bytes)?,
+            index: Index::new(options.hashes, BUCKETS_INITIAL, index_bytes)?,
             retired: AtomicBool::new(false),
             version_high_water: AtomicU64::new(0),
             cursor_seed: RandomState::new().hash_one(id),
@@ -108,6 +112,12 @@ impl Table {
     /// Its number.
     pub fn id(&self) -> u32 {
         self.id
+    }
+
+    /// What hashes its keys have.
+    #[inline]
+    pub fn hashes(&self) -> HashRange {
+        self.hashes
     }
 
     /// Objects in it. Exact when no write is under way.

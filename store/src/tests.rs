@@ -9,6 +9,7 @@ mod enumerate;
 mod eviction;
 mod expiry;
 mod full_store;
+mod hash_ranges;
 mod hit_ratio;
 mod model;
 mod ordered;

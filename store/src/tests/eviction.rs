@@ -12,7 +12,11 @@ use crate::{
 };
 
 fn table_of(store: &Store, id: u32, budget_bytes: u64, kind: TableKind, quota: &Arc<Quota>) -> Arc<Table> {
-    store.table_with(id, TableOptions { kind, eviction: Eviction::S3Fifo { budget_bytes } }, quota)
+    store.table_with(
+        id,
+        TableOptions { kind, eviction: Eviction::S3Fifo { budget_bytes }, ..TableOptions::default() },
+        quota,
+    )
 }
 
 fn table(store: &Store, cores: usize, budget_bytes: u64) -> Arc<Table> {
