@@ -126,6 +126,8 @@ pub const ORDERED_LEAF_BYTES_MAX: usize = 4096;
 pub const ORDERED_KEYS_FEW: usize = if cfg!(loom) { 0 } else { 8 };
 /// Children of a branch, beyond which it is split.
 pub const ORDERED_CHILDREN_MAX: usize = 64;
+/// A branch with no more children is joined with a neighbour if both have at most half of [`ORDERED_CHILDREN_MAX`].
+pub const ORDERED_CHILDREN_FEW: usize = 16;
 /// Bytes of the keys between its children beyond which a branch is split, if it has four: keys may be long.
 pub const ORDERED_BRANCH_BYTES_MAX: usize = 32 << 10;
 /// Branches on the way to a leaf: what was split has half of [`ORDERED_CHILDREN_MAX`], or two of the longest keys.
@@ -173,6 +175,7 @@ const _: () = assert!(VALUE_BYTES_MAX < 1 << 21);
 const _: () = assert!(SEGMENT_BYTES_MIN.is_power_of_two() && SEGMENT_BYTES_DEFAULT.is_power_of_two());
 const _: () = assert!(CLEAN_SOURCES_MAX <= CLEAN_CANDIDATES_MAX);
 const _: () = assert!(CHAIN_BUCKETS_MAX < CHAIN_BUCKETS_HARD_MAX);
+const _: () = assert!(2 * ORDERED_CHILDREN_FEW <= ORDERED_CHILDREN_MAX / 2);
 const _: () = assert!(2 * ORDERED_KEYS_FEW <= ORDERED_KEYS_MAX / 2);
 const _: () = assert!(SHRINK_LOAD_PERCENT * SHRINK_ROOM_PERCENT <= 60 * 100);
 // As many full chains as a bucket of the smaller index can get, with the two at its borders.

@@ -21,7 +21,7 @@ use crate::epoch::EpochPin;
 use crate::index::Location;
 use crate::limits::{LENGTHS_BYTES_MAX, SEGLET_BYTES_MIN, SEGLETS_PER_WINDOW_MAX};
 use crate::log::head::Head;
-use crate::memory::{Mapping, prefetch};
+use crate::memory::{CACHE_LINE_BYTES, Mapping, prefetch};
 use crate::object::{
     EXPIRES, EXPIRY_BYTES, Header, Kind, NEVER_MS, OBJECT_HEADER_BYTES, Object, content_checksum,
     object_bytes,
@@ -312,6 +312,14 @@ impl Log {
         prefetch(at);
         prefetch(at.wrapping_add(64));
         prefetch(at.wrapping_add(128));
+    }
+
+    /// Asks for so many bytes at `location`.
+    #[inline]
+    pub(crate) fn prefetch_bytes(&self, location: Location, bytes: usize) {
+        let at = self.pointer(location.offset());
+        let before = at.addr() % CACHE_LINE_BYTES;
+        (0..before + bytes).step_by(CACHE_LINE_BYTES).for_each(|line| prefetch(at.wrapping_add(line)));
     }
 
     /// Asks for the head and a key of so many bytes of the object at `location`, and for where its end will be counted.

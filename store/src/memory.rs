@@ -126,7 +126,7 @@ impl Drop for Mapping {
 }
 
 /// Bytes that memory answers at a time.
-const CACHE_LINE_BYTES: usize = 64;
+pub(crate) const CACHE_LINE_BYTES: usize = 64;
 
 /// Asks for the cache lines of a value.
 #[inline(always)]

@@ -154,6 +154,8 @@ impl OrderedKeys {
         loop {
             let (node, is_frozen) = slot.load(pin);
             if node.is_leaf() {
+                // It is searched and copied as a whole.
+                node.keys.prefetch();
                 return (slot, node, is_frozen);
             }
             slot = &node.children[node.child_of(key)];

@@ -2,7 +2,13 @@
 //!
 //! A scan goes through the keys of a range in order and looks each up in the index. Every object that lived
 //! throughout is met exactly once, and what is met was there at some moment of the scan; objects that come or go
-//! meanwhile may be met or not. The keys are followed a batch ahead, so that the misses of many lookups overlap.
+//! meanwhile may be met or not.
+//!
+//! ```text
+//!   walk ─▶ key, hash: ask for the bucket ─▶ 16 keys on: ask for the object ─▶ 16 keys on: look up, visit
+//! ```
+//! So the misses of many lookups overlap, and none waits for the end of a batch; the leaf after this one is asked for
+//! as well (`ordered/walk.rs`).
 //! A commit can rely on what was met: `commit/ranges.rs`.
 
 use std::fmt;
@@ -13,8 +19,18 @@ use crate::ordered::KeyRange;
 use crate::pinned::Pinned;
 use crate::table::Table;
 
-/// Lookups whose misses overlap.
-const PREFETCH_BATCH: usize = 32;
+/// Keys whose buckets are asked for before they are looked up.
+const BUCKETS_AHEAD: usize = 32;
+/// Keys whose objects are: half as many, whose buckets have come by then.
+const OBJECTS_AHEAD: usize = 16;
+/// Keys on the way; a power of two, so that a key's place costs nothing to find.
+const RING_KEYS: usize = 32;
+/// Bytes of an object that are asked for before one has been seen; from then on as many as the one before had.
+const OBJECT_BYTES_FIRST: usize = 160;
+/// Most of them: the processor follows a longer one by itself.
+const OBJECT_BYTES_MAX: usize = 512;
+
+const _: () = assert!(OBJECTS_AHEAD < BUCKETS_AHEAD && BUCKETS_AHEAD <= RING_KEYS);
 
 /// The table is not an ordered one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -42,28 +58,39 @@ impl Pinned<'_> {
         self.assert_own(table);
         let keys = table.ordered.as_ref().ok_or(NotOrdered)?;
         let mut walk = keys.walk(&self.pin, range);
-        let mut batch: [(u64, &[u8]); PREFETCH_BATCH] = [(0, &[]); PREFETCH_BATCH];
-        let mut left = expected.max(1);
+        let mut ring: [(u64, &[u8]); RING_KEYS] = [(0, &[]); RING_KEYS];
+        let (mut fetched, mut located, mut visited, mut object_bytes) = (0, 0, 0, OBJECT_BYTES_FIRST);
         loop {
-            let mut filled = 0;
-            while filled < PREFETCH_BATCH.min(left)
+            let fetch_to = (visited + BUCKETS_AHEAD).min(expected.max(visited + 1));
+            while fetched < fetch_to
                 && let Some(key) = walk.next()
             {
-                batch[filled] = (crate::hash(key), key);
-                self.prefetch_bucket(table, batch[filled].0);
-                filled += 1;
+                let hash = crate::hash(key);
+                ring[fetched % RING_KEYS] = (hash, key);
+                self.prefetch_bucket(table, hash);
+                fetched += 1;
             }
-            let batch = &batch[..filled];
-            batch.iter().for_each(|&(hash, _)| self.prefetch_object(table, hash));
-            for &(hash, key) in batch {
-                if visit(key, hash, self.get(table, hash, key)).is_break() {
-                    return Ok(());
-                }
+            while located < fetched.min(visited + OBJECTS_AHEAD) {
+                self.prefetch_scanned(table, ring[located % RING_KEYS].0, object_bytes);
+                located += 1;
             }
-            if filled == 0 {
+            if visited == fetched {
                 return Ok(());
             }
-            left = left.saturating_sub(filled).max(1);
+            let (hash, key) = ring[visited % RING_KEYS];
+            visited += 1;
+            let object = self.get(table, hash, key);
+            object_bytes = object.map_or(object_bytes, |object| object.log_bytes().min(OBJECT_BYTES_MAX));
+            if visit(key, hash, object).is_break() {
+                return Ok(());
+            }
         }
+    }
+
+    /// Asks for so many bytes of the object of `hash`; wants the bucket in the cache.
+    #[inline]
+    fn prefetch_scanned(&self, table: &Table, hash: u64, bytes: usize) {
+        let log = &self.core.store.log;
+        table.index.candidates(&self.pin, hash, |location| log.prefetch_bytes(location, bytes));
     }
 }

@@ -10,6 +10,8 @@
 //! does.
 
 use crate::epoch::EpochPin;
+use crate::limits::ORDERED_LEAF_BYTES_MAX;
+use crate::memory::{CACHE_LINE_BYTES, prefetch};
 use crate::reclaim::Retired;
 use crate::sync::{AtomicPtr, Ordering};
 
@@ -32,6 +34,13 @@ impl Keys {
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.count as usize
+    }
+
+    /// Asks for all of them.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        let lines = self.block.len().min(ORDERED_LEAF_BYTES_MAX);
+        (0..lines).step_by(CACHE_LINE_BYTES).for_each(|at| prefetch(self.block.as_ptr().wrapping_add(at)));
     }
 
     /// Bytes of the keys, without their offsets.

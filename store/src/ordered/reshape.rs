@@ -3,15 +3,16 @@
 //! One thread at a time, by a lock that is only tried: who finds it taken leaves the leaf as it is, and the next
 //! edit there comes back to it. The branch over the leaf is frozen slot by slot, so that no edit gets lost; then
 //! another branch takes its place, and if that has too many children or none, its parent is replaced the same way,
-//! up to the root. Slots of branches over branches change under the lock alone and are not frozen. Writers who meet
+//! up to the root. A branch with few children is joined with a neighbour in the same way, and a root over one branch
+//! makes place for it. Slots of branches over branches change under the lock alone and are not frozen. Writers who meet
 //! a frozen slot wait for the few instructions that this takes.
 
 use std::ops::Range;
 
 use crate::epoch::EpochPin;
 use crate::limits::{
-    ORDERED_BRANCH_BYTES_MAX, ORDERED_CHILDREN_MAX, ORDERED_DEPTH_MAX, ORDERED_KEYS_FEW, ORDERED_KEYS_MAX,
-    ORDERED_LEAF_BYTES_MAX,
+    ORDERED_BRANCH_BYTES_MAX, ORDERED_CHILDREN_FEW, ORDERED_CHILDREN_MAX, ORDERED_DEPTH_MAX,
+    ORDERED_KEYS_FEW, ORDERED_KEYS_MAX, ORDERED_LEAF_BYTES_MAX,
 };
 use crate::ordered::OrderedKeys;
 use crate::ordered::garbage::Garbage;
@@ -21,6 +22,7 @@ use crate::ordered::node::{Keys, Node, Slot, hung, unhung};
 struct Path<'p> {
     branches: [(Option<&'p Node>, usize); ORDERED_DEPTH_MAX],
     depth: usize,
+    pin: &'p EpochPin<'p>,
 }
 
 /// What a branch is made of: children that are the tree's own, and a key between each two.
@@ -71,8 +73,8 @@ impl OrderedKeys {
         bytes
     }
 
-    fn path_of<'p>(&self, pin: &'p EpochPin<'_>, key: &[u8]) -> Path<'p> {
-        let mut path = Path { branches: [(None, 0); ORDERED_DEPTH_MAX], depth: 0 };
+    fn path_of<'p>(&self, pin: &'p EpochPin<'p>, key: &[u8]) -> Path<'p> {
+        let mut path = Path { branches: [(None, 0); ORDERED_DEPTH_MAX], depth: 0, pin };
         let mut node = self.root.load(pin).0;
         while !node.is_leaf() {
             let child = node.child_of(key);
@@ -85,6 +87,9 @@ impl OrderedKeys {
 
     /// Hangs branches over `children` in the place of the branch at `level` of the path. For the holder of the lock.
     fn hang(&self, path: &Path<'_>, level: usize, children: Children, garbage: &mut Garbage) -> u64 {
+        if let Some(sibling) = path.sibling_to_join(level, &children) {
+            return self.hang_joined(path, level, (children, sibling), garbage);
+        }
         let (separator, mut nodes) = children.into_branches(path.depth < ORDERED_DEPTH_MAX);
         let mut bytes = nodes.iter().map(|node| node.bytes()).sum::<u64>();
         bytes = bytes.wrapping_sub(path.branch(level).bytes());
@@ -108,6 +113,8 @@ impl OrderedKeys {
                     let root = Children { keys: separator, nodes: nodes_below }.into_branch();
                     bytes = bytes.wrapping_add(root.bytes());
                     nodes.push(root);
+                } else {
+                    bytes = bytes.wrapping_add(path.lower(&mut nodes[0], garbage));
                 }
                 &self.root
             }
@@ -115,6 +122,29 @@ impl OrderedKeys {
         let new = nodes.pop().expect("one node hangs in one slot");
         let replaced = slot.replace(path.branch(level), new);
         garbage.add(replaced.expect("slots of branches change under the lock alone"));
+        bytes
+    }
+
+    /// As [`OrderedKeys::hang`], for a branch that has become so small that it and a neighbour make one.
+    fn hang_joined(
+        &self,
+        path: &Path<'_>,
+        level: usize,
+        (children, sibling): (Children, usize),
+        garbage: &mut Garbage,
+    ) -> u64 {
+        let (parent, at) = (path.branch(level - 1), path.branches[level - 1].1);
+        let beside = parent.children[sibling].load(path.pin).0;
+        let beside_children = Children::of_left(beside, path.pin);
+        let (first, last) = (at.min(sibling), at.max(sibling));
+        let (left, right) =
+            if sibling < at { (beside_children, children) } else { (children, beside_children) };
+        let joined = left.join((&parent.keys, first), right).into_branch();
+        let bytes = joined.bytes().wrapping_sub(path.branch(level).bytes()).wrapping_sub(beside.bytes());
+        let mut above = Children::of(parent, Slot::pointer);
+        let old = above.splice(first..last + 1, Keys::default(), vec![joined]);
+        let bytes = bytes.wrapping_add(self.hang(path, level - 1, above, garbage));
+        old.into_iter().for_each(|node| garbage.add(unhung(node)));
         bytes
     }
 
@@ -175,12 +205,60 @@ impl<'p> Path<'p> {
     fn parent(&self) -> (&'p Node, usize) {
         (self.branch(self.depth - 1), self.branches[self.depth - 1].1)
     }
+
+    /// The neighbour of the branch at `level` with which its children make a branch that is not soon split again, if
+    /// they are few.
+    fn sibling_to_join(&self, level: usize, children: &Children) -> Option<usize> {
+        let few = 1..=ORDERED_CHILDREN_FEW;
+        let (parent, at) = (self.branch(level.checked_sub(1)?), self.branches[level - 1].1);
+        let fits = |sibling: &usize| {
+            let beside = parent.children[*sibling].load(self.pin).0;
+            let key_bytes = beside.keys.key_bytes() + children.keys.key_bytes() + parent.keys.key_bytes();
+            beside.children.len() + children.nodes.len() <= ORDERED_CHILDREN_MAX / 2
+                && key_bytes <= ORDERED_BRANCH_BYTES_MAX / 2
+        };
+        let siblings = [at.checked_sub(1), Some(at + 1).filter(|&right| right < parent.children.len())];
+        siblings.into_iter().flatten().filter(|_| few.contains(&children.nodes.len())).find(fits)
+    }
+
+    /// Puts the only child of a root that is to be in its place as long as that is a branch. Returns the bytes that the
+    /// tree takes more, as a wrapping difference.
+    fn lower(&self, root: &mut Node, garbage: &mut Garbage) -> u64 {
+        let mut bytes = 0_u64;
+        while let [slot] = &*root.children {
+            let child = slot.load(self.pin).0;
+            if child.is_leaf() {
+                break;
+            }
+            let lower = Children::of_left(child, self.pin).into_branch();
+            bytes = bytes.wrapping_add(lower.bytes()).wrapping_sub(root.bytes()).wrapping_sub(child.bytes());
+            let left = slot.pointer();
+            *root = lower;
+            garbage.add(unhung(left));
+        }
+        bytes
+    }
 }
 
 impl Children {
     fn of(branch: &Node, node_of: impl Fn(&Slot) -> *mut Node) -> Children {
         let keys = Keys::collect(&[(&branch.keys, 0..branch.keys.len())]);
         Children { keys, nodes: branch.children.iter().map(node_of).collect() }
+    }
+
+    /// Those of a branch that is about to be left: over leaves, its slots are frozen.
+    fn of_left(branch: &Node, pin: &EpochPin<'_>) -> Children {
+        let is_over_leaves = branch.children[0].load(pin).0.is_leaf();
+        Children::of(branch, if is_over_leaves { Slot::freeze } else { Slot::pointer })
+    }
+
+    /// These and those of the branch to the right, between which a parent has this key.
+    fn join(mut self, (parent, at): (&Keys, usize), right: Children) -> Children {
+        let (left_keys, right_keys) = (self.keys.len(), right.keys.len());
+        let keys =
+            Keys::collect(&[(&self.keys, 0..left_keys), (parent, at..at + 1), (&right.keys, 0..right_keys)]);
+        self.nodes.extend(right.nodes);
+        Children { keys, nodes: self.nodes }
     }
 
     /// Puts others in the place of some children, which are returned. With none a key beside them goes too.

@@ -7,8 +7,13 @@
 
 use crate::epoch::EpochPin;
 use crate::limits::ORDERED_DEPTH_MAX;
+use crate::memory::prefetch_value;
 use crate::ordered::node::Node;
 use crate::ordered::{KeyRange, OrderedKeys};
+
+/// Keys before the end of a leaf at which the next one's are asked for: some memory latencies ahead, and not at all by a
+/// short scan that ends before.
+const ASK_AHEAD_KEYS: usize = 24;
 
 /// See the file's head. Keys live as long as the pin.
 pub(crate) struct Walk<'p, 'r> {
@@ -34,8 +39,11 @@ impl<'p, 'r> Walk<'p, 'r> {
             let child = node.keys.partition_point(is_before);
             node = walk.push(node, child);
         }
-        walk.leaf = Some(node);
+        walk.enter(node);
         walk.at = node.keys.partition_point(is_before);
+        if walk.left(node) < ASK_AHEAD_KEYS {
+            walk.ask_ahead();
+        }
         walk
     }
 
@@ -46,11 +54,43 @@ impl<'p, 'r> Walk<'p, 'r> {
         node.children[child].load(self.pin).0
     }
 
+    /// Begins a leaf: asks for its keys, and for the node of the leaf after it.
+    fn enter(&mut self, leaf: &'p Node) {
+        self.leaf = Some(leaf);
+        if let Some(next) = self.next_leaf() {
+            prefetch_value(next);
+        }
+        leaf.keys.prefetch();
+    }
+
+    /// Asks for the keys of the leaf after this one.
+    fn ask_ahead(&self) {
+        if let Some(next) = self.next_leaf() {
+            next.keys.prefetch();
+        }
+    }
+
+    /// The leaf after this one if it hangs in the same branch; the first of another branch comes unasked for.
+    fn next_leaf(&self) -> Option<&'p Node> {
+        let (branch, child) = self.path[self.depth.checked_sub(1)?];
+        let next = if self.range.reverse { child.checked_sub(1)? } else { child + 1 };
+        branch?.children.get(next).map(|slot| slot.load(self.pin).0)
+    }
+
+    /// Keys of the leaf that are still to come.
+    #[inline]
+    fn left(&self, leaf: &Node) -> usize {
+        if self.range.reverse { self.at } else { leaf.keys.len().saturating_sub(self.at) }
+    }
+
     /// The next key of the range.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<&'p [u8]> {
         loop {
             let leaf = self.leaf?;
+            if self.left(leaf) == ASK_AHEAD_KEYS {
+                self.ask_ahead();
+            }
             let key = if !self.range.reverse && self.at < leaf.keys.len() {
                 self.at += 1;
                 leaf.keys.get(self.at - 1)
@@ -86,7 +126,10 @@ impl<'p, 'r> Walk<'p, 'r> {
             let child = if self.range.reverse { node.children.len() - 1 } else { 0 };
             node = self.push(node, child);
         }
-        self.leaf = Some(node);
+        self.enter(node);
         self.at = if self.range.reverse { node.keys.len() } else { 0 };
+        if self.left(node) < ASK_AHEAD_KEYS {
+            self.ask_ahead();
+        }
     }
 }
