@@ -48,6 +48,6 @@ pub use wire::{
     Actor, AuditEntry, Completion, CompletionError, Condition, ExtensionDescription, ExtensionEntry,
     ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, Keys, LimitChange,
     LogEntry, LogLines, Measured, PackageFile, Placement, Request, Right, SessionEntry, SessionLimits,
-    Standing, Statistic, Status, Subject, TableEntry, TableStatistics, TenantEntry, TenantLimitEntry,
-    TraceEntry, TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry, reply,
+    Standing, Statistic, Status, Subject, TableEntry, TableOptions, TableStatistics, TenantEntry,
+    TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry, reply,
 };

@@ -208,6 +208,11 @@ impl Store {
         (damaged_objects, damaged_segments)
     }
 
+    /// Limit of objects and indexes together, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.log.bytes()
+    }
+
     /// The store's figures at about this moment. Cost: a look at each segment and table.
     pub fn statistics(&self) -> Statistics {
         let (mut objects, mut object_bytes, mut index_slots, mut tables) = (0_u64, 0_u64, 0, 0);

@@ -29,6 +29,6 @@ pub use package::PackageFile;
 pub use request::AdminRequest;
 pub use server::{SessionEntry, Statistic};
 pub use standing::{Placement, Standing, VersionEntry};
-pub use table::{TableEntry, TableId, TableStatistics};
+pub use table::{TableEntry, TableId, TableOptions, TableStatistics};
 pub use tenant::{TenantCreated, TenantEntry};
 pub use trace::{TraceEntry, TracedCalls, TracedPoll, Traces};

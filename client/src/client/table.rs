@@ -1,8 +1,8 @@
 //! Tables of the tenant, what the server counts for it, and what it administered.
 
 use wire::{
-    AdminRequest, AuditEntry, SessionEntry, Statistic, Status, TableEntry, TableId, TableStatistics,
-    TenantLimitEntry,
+    AdminRequest, AuditEntry, SessionEntry, Statistic, Status, TableEntry, TableId, TableOptions,
+    TableStatistics, TenantLimitEntry,
 };
 
 use super::{Client, administer};
@@ -14,7 +14,7 @@ impl Client {
     /// # Errors
     /// `AlreadyExists`, another refusal, or no answer.
     pub fn table_create(&mut self, name: &str) -> Result<u32, Error> {
-        self.create(name, false)
+        self.table_create_with(name, TableOptions::default())
     }
 
     /// Creates an ordered table, whose keys can be scanned in their order; returns its id.
@@ -22,11 +22,17 @@ impl Client {
     /// # Errors
     /// As [`Client::table_create`].
     pub fn table_create_ordered(&mut self, name: &str) -> Result<u32, Error> {
-        self.create(name, true)
+        self.table_create_with(name, TableOptions { ordered: true, ..TableOptions::default() })
     }
 
-    fn create(&mut self, name: &str, ordered: bool) -> Result<u32, Error> {
-        let request = AdminRequest::TableCreate { name, ordered };
+    /// Creates a table with options, for instance one that evicts what is used least within `cache_bytes`; returns its
+    /// id. What was evicted is absent as if it had been deleted.
+    ///
+    /// # Errors
+    /// As [`Client::table_create`]; `OutOfRange` for a cache below 4,096 bytes or beyond the server's memory, `OverQuota`
+    /// for one beyond the tenant's `memory_bytes`.
+    pub fn table_create_with(&mut self, name: &str, options: TableOptions) -> Result<u32, Error> {
+        let request = AdminRequest::TableCreate { name, options };
         administer::<TableId>(&mut self.session, &request).map(|table| table.id)
     }
 

@@ -6,32 +6,33 @@ use super::object::value_of;
 use super::options::TableCommand;
 use super::output::{Answer, columns, thousands};
 use super::settings::Settings;
-use client::{Client, Cursor, PageSize};
+use client::{Client, Cursor, PageSize, TableOptions};
 use serde_json::json;
 
 /// Runs a command about tables.
 pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure> {
     let mut client = settings.connect()?;
     match command {
-        TableCommand::Create { name, ordered } => {
-            let id =
-                if ordered { client.table_create_ordered(&name)? } else { client.table_create(&name)? };
-            Ok(Answer::new(format!("created {name}"), json!({ "table": name, "id": id, "ordered": ordered })))
+        TableCommand::Create { name, ordered, cache: cache_bytes } => {
+            let id = client.table_create_with(&name, TableOptions { ordered, cache_bytes })?;
+            let value = json!({ "table": name, "id": id, "ordered": ordered, "cache_bytes": cache_bytes });
+            Ok(Answer::new(format!("created {name}"), value))
         }
         TableCommand::List => {
             let tables = client.table_list()?;
-            let heads = ["table", "id", "kind", "objects", "bytes", "index bytes"];
+            let heads = ["table", "id", "kind", "objects", "bytes", "index bytes", "cache", "evicted"];
             let mut rows = vec![heads.map(str::to_owned).to_vec()];
             rows.extend(tables.iter().map(|table| {
                 let kind = if table.ordered { "ordered" } else { "hash" };
                 let mut row = vec![table.name.clone(), table.id.to_string(), kind.to_owned()];
                 row.extend([table.objects, table.bytes, table.index_bytes].map(thousands));
+                row.extend(cache_of(table.cache_bytes, table.evicted));
                 row
             }));
             let values = tables.iter().map(|table| {
                 json!({
                     "table": table.name, "id": table.id, "ordered": table.ordered, "objects": table.objects, "bytes": table.bytes,
-                    "index_bytes": table.index_bytes,
+                    "index_bytes": table.index_bytes, "cache_bytes": table.cache_bytes, "evicted": table.evicted,
                 })
             });
             Ok(Answer::new(columns(&rows), values.collect()))
@@ -42,13 +43,14 @@ pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure
         }
         TableCommand::Stat { name } => {
             let found = client.table_stat(&name)?;
-            let heads = ["table", "objects", "bytes", "index bytes"].map(str::to_owned).to_vec();
+            let heads = ["table", "objects", "bytes", "index bytes", "cache", "evicted"].map(str::to_owned);
             let mut row = vec![name.clone()];
             row.extend([found.objects, found.bytes, found.index_bytes].map(thousands));
-            let text = columns(&[heads, row]);
+            row.extend(cache_of(found.cache_bytes, found.evicted));
+            let text = columns(&[heads.to_vec(), row]);
             let value = json!({
                 "table": name, "id": found.id, "objects": found.objects, "bytes": found.bytes,
-                "index_bytes": found.index_bytes,
+                "index_bytes": found.index_bytes, "cache_bytes": found.cache_bytes, "evicted": found.evicted,
             });
             Ok(Answer::new(text, value))
         }
@@ -57,6 +59,11 @@ pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure
         }
         TableCommand::Verify { name } => verify(&mut client, &name),
     }
+}
+
+/// What a table may take and has evicted, a dash for each where it evicts nothing.
+fn cache_of(cache_bytes: Option<u64>, evicted: u64) -> [String; 2] {
+    cache_bytes.map_or_else(|| ["-", "-"].map(str::to_owned), |bytes| [thousands(bytes), thousands(evicted)])
 }
 
 /// Prints objects until there are enough, and where to go on.

@@ -64,7 +64,7 @@ fn next_after(status: Status) -> Option<&'static str> {
         Status::AlreadyExists => "choose another name",
         Status::UnknownLimit | Status::OutOfRange => {
             "see names and ranges of limits with `splinter tenant limits NAME`; a time to live is from 1 ms to 139 \
-             years, and what is added is a finite number"
+             years, what is added a finite number, a cache from 4,096 bytes to the server's memory"
         }
         Status::NotOrdered => "create the table anew with `splinter table create NAME --ordered`",
         Status::OverBudget => "create the table anew with a larger `--cache`, or write less at once",

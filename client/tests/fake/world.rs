@@ -207,7 +207,7 @@ impl World {
     fn table_entries(&self) -> Vec<TableEntry> {
         let entry = |(name, &id): (&String, &u32)| {
             let (name, ordered, objects, bytes, index_bytes) = (name.clone(), false, 0, 0, 0);
-            TableEntry { id, name, ordered, objects, bytes, index_bytes }
+            TableEntry { id, name, ordered, objects, bytes, index_bytes, cache_bytes: None, evicted: 0 }
         };
         self.tables.iter().map(entry).collect()
     }
@@ -231,7 +231,15 @@ impl World {
             AdminRequest::TableStat { name } => match self.tables.get(*name) {
                 Some(&id) => {
                     let objects = self.objects.keys().filter(|(table, _)| *table == id).count() as u64;
-                    ok(TableStatistics { id, objects, bytes: 0, index_bytes: 0 }.encode())
+                    ok(TableStatistics {
+                        id,
+                        objects,
+                        bytes: 0,
+                        index_bytes: 0,
+                        cache_bytes: None,
+                        evicted: 0,
+                    }
+                    .encode())
                 }
                 None => (Status::UnknownTable, vec![]),
             },

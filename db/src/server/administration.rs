@@ -33,7 +33,7 @@ pub fn restore(control: &Control) -> Result<(), Refusal> {
     limits::restore(control)?;
     let (tenants, tables) = (control.metadata.tenants()?.len(), control.metadata.tables()?);
     for row in &tables {
-        control.publish_table(row.id, row.tenant, &row.name, row.ordered)?;
+        control.publish_table(row.id, row.tenant, &row.name, row.options)?;
     }
     let extensions = control.metadata.extensions()?;
     for row in &extensions {
@@ -129,7 +129,7 @@ fn serve_tenant(
 ) -> Result<Vec<u8>, Refusal> {
     let tenant = session.tenant;
     match request {
-        AdminRequest::TableCreate { name, ordered } => tables::create(control, session, name, *ordered),
+        AdminRequest::TableCreate { name, options } => tables::create(control, session, name, *options),
         AdminRequest::TableList => Ok(tables::list(control, tenant)),
         AdminRequest::TableDrop { name } => tables::drop(control, tenant, name),
         AdminRequest::TableStat { name } => tables::count(control, tenant, name),

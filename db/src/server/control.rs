@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use store::{Store, TableKind};
+use store::{Eviction, Store, TableKind, TableOptions};
 use wire::Status;
 use wire::reply::Throttled;
 
@@ -291,10 +291,19 @@ impl Control {
     ///
     /// # Errors
     /// That workers fail.
-    pub fn publish_table(&self, id: u32, tenant: TenantId, name: &str, ordered: bool) -> Result<(), Refusal> {
+    pub fn publish_table(
+        &self,
+        id: u32,
+        tenant: TenantId,
+        name: &str,
+        options: wire::TableOptions,
+    ) -> Result<(), Refusal> {
         let owner = self.accounts.of(tenant);
-        let kind = if ordered { TableKind::Ordered } else { TableKind::Hash };
-        let table = self.store.table_of_kind(id, kind, owner.quota(self.workers.len()));
+        let kind = if options.ordered { TableKind::Ordered } else { TableKind::Hash };
+        let s3_fifo = |budget_bytes| Eviction::S3Fifo { budget_bytes };
+        let eviction = options.cache_bytes.map_or(Eviction::Never, s3_fifo);
+        let options = TableOptions { kind, eviction, ..TableOptions::default() };
+        let table = self.store.table_with(id, options, owner.quota(self.workers.len()));
         let entry = Arc::new(TableEntry { id, tenant, name: name.into(), writable: true, owner, table });
         self.tell(&Change::TableCreated(Arc::clone(&entry)))?;
         lock(&self.tables).insert((tenant, name.to_owned()), entry);

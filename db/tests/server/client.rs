@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use net::{Batch, LoopbackPort, Outbox, Port, Stream};
 use wire::{
     AdminRequest, Body, CompletionError, OpenRequest, Opened, RecordHeader, Request, Requester,
-    RequesterConfig, Status, TableId, VersionRange,
+    RequesterConfig, Status, TableId, TableOptions, VersionRange,
 };
 
 use super::Site;
@@ -172,8 +172,10 @@ impl Client {
     }
 
     pub fn create_table(&mut self, name: &str) -> u32 {
-        let answer =
-            self.control.ask(&AdminRequest::TableCreate { name, ordered: false }).expect("a fresh name");
+        let answer = self
+            .control
+            .ask(&AdminRequest::TableCreate { name, options: TableOptions::default() })
+            .expect("a fresh name");
         TableId::decode(&answer).expect("an id").id
     }
 

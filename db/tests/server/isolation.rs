@@ -2,7 +2,7 @@
 
 use wire::{
     AdminRequest, Body, Condition, LimitChange, OpenRequest, Request, SessionEntry, Statistic, Status,
-    TenantCreated, opcode,
+    TableOptions, TenantCreated, opcode,
 };
 
 use super::client::{Client, ControlStream, Refused};
@@ -112,7 +112,8 @@ fn tenants_do_not_administer_tenants_nor_the_administrator_tables() {
         assert_eq!(ann.control.ask(&request).expect_err("a tenant asked").0, Status::NotPermitted);
     }
     let mut administrator = site.administrator();
-    let refused = administrator.ask(&AdminRequest::TableCreate { name: "t", ordered: false });
+    let refused =
+        administrator.ask(&AdminRequest::TableCreate { name: "t", options: TableOptions::default() });
     assert_eq!(refused.expect_err("no tenant").0, Status::NotPermitted);
     let refused = administrator.exchange(opcode::PING, 1, &[]);
     assert_eq!(refused.expect_err("no session").0, Status::UnknownOpcode);
@@ -281,7 +282,7 @@ fn a_dropped_table_is_unknown_and_its_name_is_free() {
     let (mut ann, table) = site.tenant_with_table("ann");
     let put = Request::Put { table, key: b"k", value: b"v", condition: Condition::Always };
     assert_eq!(ann.status(&put), Status::Ok);
-    let taken = ann.control.ask(&AdminRequest::TableCreate { name: "t", ordered: false });
+    let taken = ann.control.ask(&AdminRequest::TableCreate { name: "t", options: TableOptions::default() });
     assert_eq!(taken.expect_err("taken").0, Status::AlreadyExists);
     ann.control.ask(&AdminRequest::TableDrop { name: "t" }).expect("a table");
     assert_eq!(ann.status(&put), Status::UnknownTable);

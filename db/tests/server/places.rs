@@ -6,7 +6,9 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use db::config::StreamLimits;
-use wire::{AdminRequest, Body, OpenRequest, Opened, Request, Status, TenantCreated, TenantEntry};
+use wire::{
+    AdminRequest, Body, OpenRequest, Opened, Request, Status, TableOptions, TenantCreated, TenantEntry,
+};
 
 use super::Site;
 use super::client::{Client, ControlStream, Refused};
@@ -103,7 +105,9 @@ fn a_tenant_with_as_many_streams_as_it_may_is_told_so_and_disturbs_nobody() {
         assert_eq!(status, Status::LimitExceeded, "nor for a further stream of a session");
     }
     let (mut other, _) = open(&site, "bob", &bob).expect("a place of its own");
-    other.ask(&AdminRequest::TableCreate { name: "t", ordered: false }).expect("a fresh name");
+    other
+        .ask(&AdminRequest::TableCreate { name: "t", options: TableOptions::default() })
+        .expect("a fresh name");
     for (stream, _) in &mut held {
         stream.ask(&AdminRequest::TableList).expect("the stream was left in peace");
     }

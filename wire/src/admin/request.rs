@@ -7,7 +7,7 @@ mod decode;
 mod encode;
 
 use crate::opcode;
-use crate::{LimitChange, PackageFile, Placement, Right, Subject};
+use crate::{LimitChange, PackageFile, Placement, Right, Subject, TableOptions};
 
 /// A request of administration. The comment of each names the answer under `Ok`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,8 +45,8 @@ pub enum AdminRequest<'a> {
     TableCreate {
         /// Its name.
         name: &'a str,
-        /// Whether its keys can be scanned in their order.
-        ordered: bool,
+        /// How it is made.
+        options: TableOptions,
     },
     /// Lists the tables: a `Vec` of [`crate::TableEntry`].
     TableList,

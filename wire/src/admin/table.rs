@@ -22,6 +22,40 @@ impl Body for TableId {
     }
 }
 
+/// How a table is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TableOptions {
+    /// Whether its keys can be scanned in their order.
+    pub ordered: bool,
+    /// Bytes that its objects may take: within these the table evicts those that are used least (S3-FIFO). `None`: nothing
+    /// leaves by itself.
+    pub cache_bytes: Option<u64>,
+}
+
+impl TableOptions {
+    pub(crate) fn write(self, writer: &mut BodyWriter) {
+        writer.flag(self.ordered);
+        write_budget(writer, self.cache_bytes);
+    }
+
+    pub(crate) fn read(reader: &mut BodyReader<'_>) -> Result<TableOptions, Status> {
+        Ok(TableOptions { ordered: reader.flag()?, cache_bytes: read_budget(reader)? })
+    }
+}
+
+fn write_budget(writer: &mut BodyWriter, cache_bytes: Option<u64>) {
+    writer.flag(cache_bytes.is_some());
+    writer.u64(cache_bytes.unwrap_or_default());
+}
+
+fn read_budget(reader: &mut BodyReader<'_>) -> Result<Option<u64>, Status> {
+    match (reader.flag()?, reader.u64()?) {
+        (true, bytes) => Ok(Some(bytes)),
+        (false, 0) => Ok(None),
+        (false, _) => Err(Status::Malformed),
+    }
+}
+
 /// One table of the list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableEntry {
@@ -35,8 +69,12 @@ pub struct TableEntry {
     pub objects: u64,
     /// Bytes of memory of these objects, headers included.
     pub bytes: u64,
-    /// Bytes of memory of the index.
+    /// Bytes of memory of the index, and of the queues of a table that evicts.
     pub index_bytes: u64,
+    /// Bytes that its objects may take, where it evicts.
+    pub cache_bytes: Option<u64>,
+    /// Objects that it has evicted since the server began.
+    pub evicted: u64,
 }
 
 impl Body for TableEntry {
@@ -47,6 +85,8 @@ impl Body for TableEntry {
         writer.u64(self.objects);
         writer.u64(self.bytes);
         writer.u64(self.index_bytes);
+        write_budget(writer, self.cache_bytes);
+        writer.u64(self.evicted);
     }
 
     fn read(reader: &mut BodyReader<'_>) -> Result<TableEntry, Status> {
@@ -57,6 +97,8 @@ impl Body for TableEntry {
             objects: reader.u64()?,
             bytes: reader.u64()?,
             index_bytes: reader.u64()?,
+            cache_bytes: read_budget(reader)?,
+            evicted: reader.u64()?,
         })
     }
 }
@@ -70,8 +112,12 @@ pub struct TableStatistics {
     pub objects: u64,
     /// Bytes of memory of these objects, headers included.
     pub bytes: u64,
-    /// Bytes of memory of the index.
+    /// Bytes of memory of the index, and of the queues of a table that evicts.
     pub index_bytes: u64,
+    /// Bytes that its objects may take, where it evicts.
+    pub cache_bytes: Option<u64>,
+    /// Objects that it has evicted since the server began.
+    pub evicted: u64,
 }
 
 impl Body for TableStatistics {
@@ -80,6 +126,8 @@ impl Body for TableStatistics {
         writer.u64(self.objects);
         writer.u64(self.bytes);
         writer.u64(self.index_bytes);
+        write_budget(writer, self.cache_bytes);
+        writer.u64(self.evicted);
     }
 
     fn read(reader: &mut BodyReader<'_>) -> Result<TableStatistics, Status> {
@@ -88,6 +136,8 @@ impl Body for TableStatistics {
             objects: reader.u64()?,
             bytes: reader.u64()?,
             index_bytes: reader.u64()?,
+            cache_bytes: read_budget(reader)?,
+            evicted: reader.u64()?,
         })
     }
 }

@@ -5,8 +5,8 @@ use wire::{
     Actor, AdminRequest, AuditEntry, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
     ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured,
     OpenRequest, Opened, PackageFile, Placement, Right, SessionEntry, SessionLimits, Standing, Statistic,
-    Status, Subject, TableEntry, TableId, TableStatistics, TenantCreated, TenantEntry, TenantLimitEntry,
-    VersionDescription, VersionEntry, VersionRange, opcode,
+    Status, Subject, TableEntry, TableId, TableOptions, TableStatistics, TenantCreated, TenantEntry,
+    TenantLimitEntry, VersionDescription, VersionEntry, VersionRange, opcode,
 };
 
 pub fn admin_requests() -> Vec<AdminRequest<'static>> {
@@ -30,7 +30,8 @@ pub fn admin_requests() -> Vec<AdminRequest<'static>> {
         },
         AdminRequest::TenantLimitsSet { name, changes: Vec::new() },
         AdminRequest::TenantRotate { name },
-        AdminRequest::TableCreate { name, ordered: false },
+        AdminRequest::TableCreate { name, options: TableOptions::default() },
+        AdminRequest::TableCreate { name, options: TableOptions { ordered: true, cache_bytes: Some(0) } },
         AdminRequest::TableList,
         AdminRequest::TableDrop { name },
         AdminRequest::TableStat { name },
@@ -193,8 +194,9 @@ fn every_answer_survives_the_wire() {
     survives(TableId { id: 7 });
     let (objects, bytes) = (1, u64::MAX);
     let (name, ordered, index_bytes) = ("users".into(), true, 256);
-    survives(vec![TableEntry { id: 7, name, ordered, objects, bytes, index_bytes }; 3]);
-    survives(TableStatistics { id: 7, objects: 1, bytes: 2, index_bytes: 3 });
+    let (cache_bytes, evicted) = (Some(1 << 28), 99);
+    survives(vec![TableEntry { id: 7, name, ordered, objects, bytes, index_bytes, cache_bytes, evicted }; 3]);
+    survives(TableStatistics { id: 7, objects: 1, bytes: 2, index_bytes: 3, cache_bytes: None, evicted: 0 });
     survives(ExtensionInstalled {
         extension: 1,
         version: 2,
@@ -244,7 +246,9 @@ fn a_session_without_its_home_core_or_without_credits_is_refused() {
 #[test]
 fn names_that_may_not_be_used_are_refused_at_the_edge() {
     for name in ["", "../x", "a/b", &"n".repeat(10_240)] {
-        let body = AdminRequest::TableCreate { name, ordered: false }.encode().expect("it is small");
+        let body = AdminRequest::TableCreate { name, options: TableOptions::default() }
+            .encode()
+            .expect("it is small");
         assert_eq!(AdminRequest::decode(opcode::TABLE_CREATE, &body), Err(Status::NameInvalid));
     }
     assert_eq!(AdminRequest::decode(opcode::TABLE_CREATE, &[1, 0, 0xff]), Err(Status::NameInvalid));

@@ -49,6 +49,11 @@ impl FromStr for Setting {
     }
 }
 
+/// Bytes, with or without one of [`UNITS`].
+pub fn bytes_of(text: &str) -> Option<u64> {
+    amount(text, true).filter(|_| text != "unlimited")
+}
+
 fn amount(text: &str, of_bytes: bool) -> Option<u64> {
     if text == "unlimited" {
         return Some(UNLIMITED);

@@ -4,6 +4,14 @@
 
 use clap::Subcommand;
 
+use super::limits::bytes_of;
+
+/// Bytes, with or without a unit.
+fn size(text: &str) -> Result<u64, String> {
+    let wrong = || "write bytes, or with a unit: 256MiB".to_owned();
+    bytes_of(text).ok_or_else(wrong)
+}
+
 /// Tables.
 #[derive(Debug, Subcommand)]
 pub enum TableCommand {
@@ -14,6 +22,9 @@ pub enum TableCommand {
         /// Keep its keys in their order, so that they can be scanned; costs memory, and time of each new key.
         #[arg(long)]
         ordered: bool,
+        /// Keep its objects within so many bytes, by evicting those that are used least (S3-FIFO): for instance 256MiB.
+        #[arg(long, value_name = "SIZE", value_parser = size)]
+        cache: Option<u64>,
     },
     /// List the tables with what they hold.
     List,

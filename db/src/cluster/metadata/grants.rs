@@ -213,8 +213,8 @@ mod tests {
             .map(|name| metadata.tenant_create(name, secret).expect("room"))
             .collect();
         let [ann, bob, eve] = tenants[..] else { panic!("three") };
-        let table = metadata.table_create(ann, "t", false).expect("room");
-        metadata.table_create(eve, "t", false).expect("room");
+        let table = metadata.table_create(ann, "t", wire::TableOptions::default()).expect("room");
+        metadata.table_create(eve, "t", wire::TableOptions::default()).expect("room");
         metadata.extension_install(ann, "t", Placement::Current, 5, b"").expect("room");
         let grant = |owner, to, right| metadata.grant_create(owner, "t", to, right, 5);
         let first = grant(ann, bob, Right::Read).expect("a table");

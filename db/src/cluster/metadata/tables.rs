@@ -1,7 +1,7 @@
 //! Records of tables: (tenant, name) to number and kind.
 
 use serde::{Deserialize, Serialize};
-use wire::Subject;
+use wire::{Subject, TableOptions};
 
 use super::encoding::{padded, parts, tenant_of};
 use super::{Metadata, MetadataError, Transaction, grants, next_u32, tenants};
@@ -16,6 +16,9 @@ struct Value {
     id: u32,
     #[serde(default)]
     ordered: bool,
+    /// Its budget in bytes, where it evicts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cache_bytes: Option<u64>,
 }
 
 /// A table as it is stored.
@@ -27,19 +30,21 @@ pub struct TableRow {
     pub tenant: TenantId,
     /// Unique name among the tables of the tenant.
     pub name: String,
-    /// Whether its keys can be scanned in their order.
-    pub ordered: bool,
+    /// How it was made.
+    pub options: TableOptions,
 }
 
 impl TableRow {
     fn of(key: &str, value: &Value) -> Result<Self, RecordsError> {
         let [tenant, name] = parts(key, TABLES)?;
         let (tenant, name) = (tenant_of(tenant)?, name.to_owned());
-        Ok(Self { id: value.id, tenant, name, ordered: value.ordered })
+        let options = TableOptions { ordered: value.ordered, cache_bytes: value.cache_bytes };
+        Ok(Self { id: value.id, tenant, name, options })
     }
 
     pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
-        transaction.put(&key_of(self.tenant, &self.name), &Value { id: self.id, ordered: self.ordered })
+        let TableOptions { ordered, cache_bytes } = self.options;
+        transaction.put(&key_of(self.tenant, &self.name), &Value { id: self.id, ordered, cache_bytes })
     }
 }
 
@@ -68,7 +73,12 @@ impl Metadata {
     ///
     /// # Errors
     /// `NotFound` when the tenant is gone, `AlreadyExists`, `LimitExceeded`, or that it cannot be stored.
-    pub fn table_create(&self, tenant: TenantId, name: &str, ordered: bool) -> Result<u32, MetadataError> {
+    pub fn table_create(
+        &self,
+        tenant: TenantId,
+        name: &str,
+        options: TableOptions,
+    ) -> Result<u32, MetadataError> {
         self.write(|transaction| {
             tenants::check(transaction, tenant)?;
             if exists(transaction, tenant, name)? {
@@ -78,7 +88,7 @@ impl Metadata {
                 return Err(MetadataError::LimitExceeded);
             }
             let id = next_u32(transaction, "table")?;
-            TableRow { id, tenant, name: name.to_owned(), ordered }.store(transaction)?;
+            TableRow { id, tenant, name: name.to_owned(), options }.store(transaction)?;
             Ok(id)
         })
     }

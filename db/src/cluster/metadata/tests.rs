@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use redb::backends::InMemoryBackend;
 use redb::{Builder, StorageBackend};
-use wire::Placement;
+use wire::{Placement, TableOptions};
 
 use super::{Metadata, MetadataError, Standing, StandingError};
 use crate::cluster::records::RecordsError;
@@ -22,7 +22,7 @@ fn everything_survives_a_restart() {
     let path = directory.path().join("metadata.redb");
     let metadata = Metadata::open(&path).expect("a fresh file");
     let ann = metadata.tenant_create("ann", SECRET).expect("room");
-    let table = metadata.table_create(ann, "graph", false).expect("room");
+    let table = metadata.table_create(ann, "graph", TableOptions::default()).expect("room");
     let first = metadata.extension_install(ann, "tao", Placement::Current, 5, b"source").expect("room");
     let second = metadata.extension_install(ann, "tao", Placement::Canary(10), 6, b"newer").expect("room");
     assert_eq!((second.id, second.newest), (first.id, 2));
@@ -80,13 +80,16 @@ fn names_are_unique_and_numbers_are_not_reused() {
     let ann = metadata.tenant_create("ann", SECRET).expect("room");
     let bob = metadata.tenant_create("bob", SECRET).expect("room");
     assert_eq!(metadata.tenant_create("ann", SECRET), Err(MetadataError::AlreadyExists));
-    let first = metadata.table_create(ann, "graph", false).expect("room");
-    let second = metadata.table_create(bob, "graph", false).expect("the name is bob's own");
+    let first = metadata.table_create(ann, "graph", TableOptions::default()).expect("room");
+    let second = metadata.table_create(bob, "graph", TableOptions::default()).expect("the name is bob's own");
     assert_ne!(first, second);
-    assert_eq!(metadata.table_create(ann, "graph", false), Err(MetadataError::AlreadyExists));
+    assert_eq!(
+        metadata.table_create(ann, "graph", TableOptions::default()),
+        Err(MetadataError::AlreadyExists)
+    );
     assert_eq!(metadata.table_drop(ann, "graph"), Ok(first));
     assert_eq!(metadata.table_drop(ann, "graph"), Err(MetadataError::NotFound));
-    let third = metadata.table_create(ann, "graph", false).expect("room");
+    let third = metadata.table_create(ann, "graph", TableOptions::default()).expect("room");
     assert!(third > second);
 }
 
@@ -97,7 +100,7 @@ fn a_dropped_tenant_takes_its_things_and_nothing_else() {
     let ann = metadata.tenant_create("ann", SECRET).expect("room");
     let bob = metadata.tenant_create("bob", SECRET).expect("room");
     for tenant in [ann, bob] {
-        metadata.table_create(tenant, "t", false).expect("room");
+        metadata.table_create(tenant, "t", TableOptions::default()).expect("room");
         metadata.extension_install(tenant, "e", Placement::Current, 5, b"").expect("room");
     }
     assert_eq!(metadata.tenant_drop("ann"), Ok(ann));

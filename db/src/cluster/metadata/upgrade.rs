@@ -4,7 +4,7 @@
 //! version of each extension, whose package ended before the placement.
 
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
-use wire::{AuditEntry, Body, Right};
+use wire::{AuditEntry, Body, Right, TableOptions};
 
 use super::audit::{self, AuditRow};
 use super::extensions::{ExtensionRow, StoredVersion};
@@ -107,7 +107,9 @@ fn tables(file: &WriteTransaction, records: &mut Transaction<'_>) -> Result<(), 
         let (key, id) = entry?;
         let ((tenant, name), id) = (key.value(), id.value());
         let (tenant, name, ordered) = (TenantId(tenant), name.to_owned(), ordered.get(id)?.is_some());
-        TableRow { id, tenant, name, ordered }.store(records)?;
+        // Of that format no table evicts.
+        let options = TableOptions { ordered, cache_bytes: None };
+        TableRow { id, tenant, name, options }.store(records)?;
     }
     Ok(())
 }

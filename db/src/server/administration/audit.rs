@@ -37,8 +37,9 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
         AdminRequest::TenantDrop { name } => format!("tenant drop {name}"),
         AdminRequest::TenantRotate { name } => format!("tenant rotate {name}"),
         AdminRequest::TenantLimitsSet { name, changes } => limits::act_of(name, changes),
-        AdminRequest::TableCreate { name, ordered } => {
-            format!("table create {name}{}", if *ordered { " --ordered" } else { "" })
+        AdminRequest::TableCreate { name, options } => {
+            let cache = options.cache_bytes.map_or_else(String::new, |bytes| format!(" --cache {bytes}"));
+            format!("table create {name}{}{cache}", if options.ordered { " --ordered" } else { "" })
         }
         AdminRequest::TableDrop { name } => format!("table drop {name}"),
         AdminRequest::ExtensionInstall { name, placement, .. } => match placement {

@@ -1,18 +1,20 @@
 //! Tables of one tenant: create, list, drop, count, find.
 
-use wire::{Body, Status, Subject, TableEntry, TableId, TableStatistics};
+use store::{CACHE_BUDGET_BYTES_MIN, Eviction};
+use wire::{Body, Status, Subject, TableEntry, TableId, TableOptions, TableStatistics};
 
 use super::grants;
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal, lock};
 use crate::session::Session;
 use crate::tenant::TenantId;
+use crate::tenant::limit::TenantLimit;
 
 pub(super) fn create(
     control: &Control,
     session: &Session,
     name: &str,
-    ordered: bool,
+    options: TableOptions,
 ) -> Result<Vec<u8>, Refusal> {
     let tenant = session.tenant;
     let _changing = lock(&control.changing);
@@ -20,9 +22,40 @@ pub(super) fn create(
         // The tenant may have been dropped while this waited.
         return Err(Status::BadToken.into());
     }
-    let id = control.metadata.table_create(tenant, name, ordered)?;
-    control.publish_table(id, tenant, name, ordered)?;
+    if let Some(bytes) = options.cache_bytes {
+        admit_budget(control, tenant, bytes)?;
+    }
+    let id = control.metadata.table_create(tenant, name, options)?;
+    control.publish_table(id, tenant, name, options)?;
     Ok(TableId { id }.encode())
+}
+
+/// Refuses a budget in which nothing fits, or that could never be filled.
+fn admit_budget(control: &Control, tenant: TenantId, bytes: u64) -> Result<(), Refusal> {
+    let memory_bytes = control.store.memory_bytes();
+    if !(CACHE_BUDGET_BYTES_MIN..=memory_bytes).contains(&bytes) {
+        let text =
+            format!("a cache may have {CACHE_BUDGET_BYTES_MIN} to {memory_bytes} bytes here, not {bytes}");
+        return Err(Refusal::new(Status::OutOfRange, text));
+    }
+    let limit = TenantLimit::MemoryBytes;
+    let most = control.accounts.of(tenant).limit(limit);
+    if bytes > most {
+        let text = format!(
+            "{}: a cache of {bytes} bytes is beyond the {most} that the tenant may have",
+            limit.name()
+        );
+        return Err(Refusal::new(Status::OverQuota, text));
+    }
+    Ok(())
+}
+
+/// The budget of a table that evicts.
+fn budget_of(table: &store::Table) -> Option<u64> {
+    match table.eviction() {
+        Eviction::Never => None,
+        Eviction::S3Fifo { budget_bytes } => Some(budget_bytes),
+    }
 }
 
 pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
@@ -34,6 +67,8 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
         objects: entry.table.objects(),
         bytes: entry.table.bytes(),
         index_bytes: entry.table.index_bytes(),
+        cache_bytes: budget_of(&entry.table),
+        evicted: entry.table.evicted(),
     });
     entries.collect::<Vec<_>>().encode()
 }
@@ -53,8 +88,16 @@ pub(super) fn drop(control: &Control, tenant: TenantId, name: &str) -> Result<Ve
 
 pub(super) fn count(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
     let entry = control.table(tenant, name).ok_or_else(|| unknown(name))?;
-    let (objects, bytes) = (entry.table.objects(), entry.table.bytes());
-    Ok(TableStatistics { id: entry.id, objects, bytes, index_bytes: entry.table.index_bytes() }.encode())
+    let table = &entry.table;
+    let statistics = TableStatistics {
+        id: entry.id,
+        objects: table.objects(),
+        bytes: table.bytes(),
+        index_bytes: table.index_bytes(),
+        cache_bytes: budget_of(table),
+        evicted: table.evicted(),
+    };
+    Ok(statistics.encode())
 }
 
 pub(super) fn open(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {

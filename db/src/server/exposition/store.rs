@@ -40,6 +40,11 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
             store.cleaner.damaged_objects,
         ),
         ("objects_expired", "Objects that were removed because they had expired.", store.objects_expired),
+        (
+            "objects_evicted",
+            "Objects that tables evicted to keep within their budgets.",
+            store.objects_evicted,
+        ),
         ("relocated_bytes", "Bytes that the cleaner has copied.", store.bytes_relocated),
     ];
     for (name, help, value) in counters {

@@ -46,6 +46,14 @@ impl Tables {
                 text.sample(&[("tenant", tenant), ("table", &entry.name)], value(&entry.table))?;
             }
         }
+        text.family(
+            "splinter_table_objects_evicted_total",
+            Kind::Counter,
+            "Objects that the table has evicted.",
+        )?;
+        for (tenant, entry) in &self.rows {
+            text.sample(&[("tenant", tenant), ("table", &entry.name)], entry.table.evicted())?;
+        }
         Ok(())
     }
 }

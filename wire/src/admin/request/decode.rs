@@ -8,7 +8,7 @@ use crate::admin::package::read_files;
 use crate::body::BodyReader;
 use crate::opcode;
 use crate::status::Status;
-use crate::{Body, Placement, Right, Subject};
+use crate::{Body, Placement, Right, Subject, TableOptions};
 
 impl<'a> AdminRequest<'a> {
     /// Reads a body.
@@ -28,7 +28,7 @@ impl<'a> AdminRequest<'a> {
             }
             opcode::TENANT_ROTATE => AdminRequest::TenantRotate { name: reader.name()? },
             opcode::TABLE_CREATE => {
-                AdminRequest::TableCreate { name: reader.name()?, ordered: reader.flag()? }
+                AdminRequest::TableCreate { name: reader.name()?, options: TableOptions::read(&mut reader)? }
             }
             opcode::TABLE_LIST => AdminRequest::TableList,
             opcode::TABLE_DROP => AdminRequest::TableDrop { name: reader.name()? },

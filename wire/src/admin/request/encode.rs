@@ -33,9 +33,9 @@ impl AdminRequest<'_> {
             | AdminRequest::ExtensionPromote { name }
             | AdminRequest::ExtensionTracesEnd { name }
             | AdminRequest::ExtensionResolve { name } => writer.text(name),
-            AdminRequest::TableCreate { name, ordered } => {
+            AdminRequest::TableCreate { name, options } => {
                 writer.text(name);
-                writer.flag(*ordered);
+                options.write(&mut writer);
             }
             AdminRequest::TenantLimits { name } => writer.text(name.unwrap_or_default()),
             AdminRequest::TenantLimitsSet { name, changes } => {

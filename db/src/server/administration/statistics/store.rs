@@ -21,6 +21,7 @@ pub(super) fn of(control: &Control) -> Vec<Statistic> {
         statistic("store_objects", store.objects),
         statistic("store_object_bytes", store.object_bytes),
         statistic("store_objects_expired", store.objects_expired),
+        statistic("store_objects_evicted", store.objects_evicted),
         statistic("store_tables", store.tables),
         statistic("store_index_bytes", store.index_bytes),
         statistic("store_index_slots", store.index_slots),
