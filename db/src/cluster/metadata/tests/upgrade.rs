@@ -124,7 +124,7 @@ fn a_file_of_the_second_layout_is_brought_over() {
     assert_eq!(metadata.audit_read(Some(ann), 0, 10).expect("rows")[0].sequence, 2);
     // Numbers go on where they were.
     assert_eq!(metadata.tenant_create("eve", tenants[0].secret), Ok(TenantId(3)));
-    assert_eq!(metadata.table_create(ann, "more", false), Ok(12));
+    assert_eq!(metadata.table_create(ann, "more", wire::TableOptions::default()), Ok(12));
     let installed = metadata.extension_install(bob, "tao", Placement::Current, 5, b"").expect("room");
     assert_eq!(installed.id, 9);
     assert_eq!(metadata.reserve_client_ids().expect("room").start, 65_537);
