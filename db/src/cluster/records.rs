@@ -3,17 +3,19 @@
 //! The seam below the metadata. Every commit has a [`Revision`], one higher than any before; a record carries that of
 //! the commit that wrote it. Who wants to change something reads at one revision, decides, and commits under
 //! [`Condition`]s that say what must still hold; the commit happens whole or not at all, and is on disk when it
-//! returns. There are two: [`Embedded`], a file of this server's alone, and etcd, which several servers share.
+//! returns. There are two: [`Embedded`], a file of this server's alone, and [`Etcd`], which several servers share.
 //!
 //! Keys are paths of printable ASCII, as in `catalog/tables/0000000001/graph`. Values are opaque here. Called by
 //! control threads alone; every call returns within a bounded time.
 
 mod embedded;
 mod error;
+mod etcd;
 mod watch;
 
 pub use embedded::{Embedded, Opener, Upgrade};
 pub use error::RecordsError;
+pub use etcd::{Etcd, EtcdAddress};
 pub use watch::{Event, Watch, WatchEnd, WatchSource};
 
 use std::time::{Duration, Instant};

@@ -24,4 +24,51 @@ pub const CHANGE_TURN_MS: u64 = 10_000;
 /// Grants to a tenant that is gone which one commit takes away: an etcd takes 128 parts in one.
 pub const GRANTS_SWEPT_AT_ONCE: usize = 64;
 
+/// What one request to etcd may take, in milliseconds: an etcd that has a leader answers within a few.
+pub const ETCD_ATTEMPT_MS: u64 = 1_000;
+
+/// How long a call is tried again that etcd does not answer, in milliseconds: longer than the members of an etcd take
+/// to elect a leader.
+pub const ETCD_CALL_MS: u64 = 3_000;
+
+/// How long to find out what became of a commit whose answer was lost, in milliseconds.
+pub const ETCD_RESOLVE_MS: u64 = 3_000;
+
+/// What etcd is given to accept a connection, in milliseconds.
+pub const ETCD_CONNECT_MS: u64 = 1_000;
+
+/// Between two attempts, and between two looks whether etcd is there again, in milliseconds.
+pub const ETCD_LOOK_MS: u64 = 100;
+
+/// Between two pings of a connection, in milliseconds: an etcd closes those that ping more often than every 5 s.
+pub const ETCD_PING_MS: u64 = 6_000;
+
+/// After this without an answer to a ping a connection is given up, in milliseconds.
+pub const ETCD_PING_TIMEOUT_MS: u64 = 2_000;
+
+/// Bytes of an answer of etcd: a page of records, or several pieces of packages.
+pub const ETCD_ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Records that one request reads.
+pub const ETCD_PAGE_RECORDS: usize = 1_000;
+
+/// Single keys that one request reads: an etcd takes 128 parts in one.
+pub const ETCD_READS_AT_ONCE: usize = 64;
+
+/// Conditions or changes of one commit: what an etcd takes, less the mark and those that it takes away.
+pub const ETCD_PARTS_MAX: usize = 112;
+
+/// Marks of earlier commits that one commit takes away.
+pub const ETCD_MARKS_SETTLED_AT_ONCE: usize = 8;
+
+/// For how long a mark of a commit stays that nobody takes away, in milliseconds: much longer than its resolution takes.
+pub const ETCD_MARKS_TTL_MS: u64 = 600_000;
+
+/// For how long a large value waits for its commit, in milliseconds.
+pub const ETCD_STAGE_TTL_MS: u64 = 60_000;
+
+const _: () = assert!(ETCD_PARTS_MAX + ETCD_MARKS_SETTLED_AT_ONCE < 128 && ETCD_READS_AT_ONCE < 128);
+const _: () = assert!(ETCD_MARKS_TTL_MS / 2 > 10 * (ETCD_CALL_MS + ETCD_RESOLVE_MS));
+const _: () = assert!(ETCD_STAGE_TTL_MS > 4 * ETCD_CALL_MS);
+const _: () = assert!(GRANTS_SWEPT_AT_ONCE < ETCD_PARTS_MAX);
 const _: () = assert!(RECORD_STAGED_BYTES < PACKAGE_CHUNK_BYTES && PACKAGE_CHUNK_BYTES < 3 << 19);

@@ -36,6 +36,7 @@ pub const CRATES: &[Crate] = &[
         ours: &["wire", "net", "store", "sandstorm", "builder"],
         outside: &[
             "clap",
+            "etcd-client",
             "getrandom",
             "httparse",
             "libc",
@@ -45,6 +46,7 @@ pub const CRATES: &[Crate] = &[
             "serde",
             "serde_json",
             "sha2",
+            "tokio",
             "tracing",
             "tracing-subscriber",
         ],

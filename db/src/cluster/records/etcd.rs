@@ -1,0 +1,265 @@
+//! Records in etcd, which the servers of a cluster share.
+//!
+//! One thread, `etcd`, runs a small runtime with the client; control threads hand it their calls and wait, never longer
+//! than the limits say. While etcd does not answer, one call in a while finds that out and all others are refused at
+//! once, until a look in the background finds it there again: so nobody queues behind it.
+//!
+//! ```text
+//!   control thread ── call ──▶ etcd thread: reading | committing | leasing      (one task a call)
+//!                  ◀─ answer ─             watching                             (one task a watch)
+//!                                          looking, while etcd does not answer
+//! ```
+//! A commit carries a mark of its own, so that what became of it can be found out when its answer is lost. See
+//! `committing`. Keys stand below `/splinter/CLUSTER/`.
+
+mod committing;
+mod failure;
+mod leasing;
+mod reading;
+mod watching;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use etcd_client::{Client, ConnectOptions, KvClient};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use self::leasing::Leases;
+use super::{
+    Change, Committed, Condition, Held, LeaseId, Query, Reading, Records, RecordsError, Revision, Watch,
+};
+use crate::limits::{
+    ETCD_ANSWER_BYTES_MAX, ETCD_ATTEMPT_MS, ETCD_CALL_MS, ETCD_CONNECT_MS, ETCD_LOOK_MS, ETCD_PING_MS,
+    ETCD_PING_TIMEOUT_MS, ETCD_RESOLVE_MS,
+};
+
+/// Where an etcd is, and which cluster's records in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdAddress {
+    /// Its members, as `host:port`.
+    pub members: Vec<String>,
+    /// Name of the cluster: several can share an etcd.
+    pub cluster: String,
+}
+
+impl fmt::Display for EtcdAddress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "etcd://{}/{}", self.members.join(","), self.cluster)
+    }
+}
+
+/// See the file's head.
+pub struct Etcd {
+    shared: Arc<Shared>,
+    runtime: Handle,
+    thread: Option<JoinHandle<()>>,
+    /// The thread ends when this is dropped.
+    stop: Option<oneshot::Sender<()>>,
+}
+
+/// What all tasks have.
+struct Shared {
+    client: Client,
+    /// What all keys begin with.
+    root: String,
+    /// Etcd did not answer, and nobody has seen it since.
+    missing: AtomicBool,
+    leases: Leases,
+    /// Marks of commits whose outcome is known: the next commit takes them away.
+    settled: Mutex<Vec<String>>,
+}
+
+impl Etcd {
+    /// Connects, and looks whether etcd answers.
+    ///
+    /// # Errors
+    /// `Unavailable` when none of its members answers in time.
+    pub fn open(address: &EtcdAddress) -> Result<Self, RecordsError> {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (started, starting) = sync_channel(1);
+        let wanted = address.clone();
+        let thread = thread::Builder::new().name("etcd".to_owned()).spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build();
+            let connected =
+                runtime.map_err(|error| RecordsError::Unavailable(error.to_string())).and_then(|runtime| {
+                    let client = runtime.block_on(connect(&wanted))?;
+                    Ok((runtime, client))
+                });
+            match connected {
+                Ok((runtime, client)) => {
+                    let handle = runtime.handle().clone();
+                    let told = started.send(Ok((handle, client)));
+                    // Ends when it is told to, or when who told it is gone.
+                    if told.is_ok() {
+                        let _ = runtime.block_on(stopped);
+                    }
+                    runtime.shutdown_background();
+                }
+                Err(error) => drop(started.send(Err(error))),
+            }
+        });
+        let thread = thread.map_err(|error| RecordsError::Unavailable(error.to_string()))?;
+        let ended = |_| RecordsError::Unavailable("the thread that talks to etcd has ended".to_owned());
+        let (runtime, client) = starting.recv().map_err(ended)??;
+        let root = format!("/splinter/{}/", address.cluster);
+        let shared = Shared {
+            client,
+            root,
+            missing: AtomicBool::new(false),
+            leases: Leases::default(),
+            settled: Mutex::default(),
+        };
+        let etcd = Self { shared: Arc::new(shared), runtime, thread: Some(thread), stop: Some(stop) };
+        etcd.read(&[], None).map_err(|error| match error {
+            RecordsError::Unavailable(text) => RecordsError::Unavailable(format!("{address}: {text}")),
+            other => other,
+        })?;
+        Ok(etcd)
+    }
+
+    /// Runs a call on the thread of etcd and waits for it. What comes to nothing in time is `late`.
+    fn call<T, F>(&self, most_ms: u64, late: fn(String) -> RecordsError, work: F) -> Result<T, RecordsError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, RecordsError>> + Send + 'static,
+    {
+        if self.shared.missing.load(Ordering::Relaxed) {
+            return Err(RecordsError::Unavailable("etcd does not answer at present".to_owned()));
+        }
+        let (answer, answered) = sync_channel(1);
+        self.runtime.spawn(async move {
+            // Who called may have given up.
+            let _ = answer.send(work.await);
+        });
+        // Every call ends by itself; the second more is for a machine that is slow to say so.
+        let result = answered.recv_timeout(Duration::from_millis(most_ms + 1000)).unwrap_or_else(|error| {
+            Err(match error {
+                RecvTimeoutError::Timeout => late("etcd does not answer".to_owned()),
+                RecvTimeoutError::Disconnected => late("the call was given up".to_owned()),
+            })
+        });
+        if let Err(RecordsError::Unavailable(text) | RecordsError::Uncertain(text)) = &result {
+            self.miss(text);
+        }
+        result
+    }
+
+    /// Refuses all calls until etcd is seen again.
+    fn miss(&self, why: &str) {
+        if self.shared.missing.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        tracing::warn!(why, "etcd does not answer: nothing of the metadata can be changed until it does");
+        let shared = Arc::clone(&self.shared);
+        self.runtime.spawn(async move {
+            while reading::attempt(&shared, &[], None).await.is_err() {
+                sleep(Duration::from_millis(ETCD_LOOK_MS)).await;
+            }
+            shared.missing.store(false, Ordering::Relaxed);
+            tracing::info!("etcd answers again");
+        });
+    }
+}
+
+impl Shared {
+    fn kv(&self) -> KvClient {
+        self.client.kv_client().max_decoding_message_size(ETCD_ANSWER_BYTES_MAX)
+    }
+
+    fn key(&self, key: &str) -> String {
+        format!("{}{key}", self.root)
+    }
+}
+
+impl Records for Etcd {
+    fn read(&self, queries: &[Query], at: Option<Revision>) -> Result<Reading, RecordsError> {
+        let (shared, queries) = (Arc::clone(&self.shared), queries.to_vec());
+        let most_ms = ETCD_CALL_MS + queries.len() as u64 * ETCD_ATTEMPT_MS;
+        self.call(
+            most_ms,
+            RecordsError::Unavailable,
+            async move { reading::read(&shared, &queries, at).await },
+        )
+    }
+
+    fn commit(&self, conditions: &[Condition], changes: &[Change]) -> Result<Committed, RecordsError> {
+        let shared = Arc::clone(&self.shared);
+        let (conditions, changes) = (conditions.to_vec(), changes.to_vec());
+        self.call(2 * ETCD_CALL_MS + ETCD_RESOLVE_MS, RecordsError::Uncertain, async move {
+            committing::commit(&shared, &conditions, &changes).await
+        })
+    }
+
+    fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, RecordsError> {
+        let (source, watch) = Watch::pair();
+        let (shared, prefix) = (Arc::clone(&self.shared), self.shared.key(prefix));
+        self.runtime.spawn(async move { watching::follow(&shared, &prefix, after, &source).await });
+        Ok(watch)
+    }
+
+    fn lease_grant(&self, ttl: Duration) -> Result<Held, RecordsError> {
+        let shared = Arc::clone(&self.shared);
+        self.call(ETCD_CALL_MS, RecordsError::Unavailable, async move {
+            shared.leases.grant(&shared.client, ttl).await
+        })
+    }
+
+    fn lease_keep(&self, lease: LeaseId) -> Result<Held, RecordsError> {
+        let shared = Arc::clone(&self.shared);
+        self.call(ETCD_CALL_MS, RecordsError::Unavailable, async move {
+            shared.leases.keep(&shared.client, lease).await
+        })
+    }
+
+    fn lease_revoke(&self, lease: LeaseId) -> Result<(), RecordsError> {
+        let shared = Arc::clone(&self.shared);
+        self.call(ETCD_CALL_MS, RecordsError::Unavailable, async move {
+            shared.leases.revoke(&shared.client, lease).await
+        })
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Etcd {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Etcd").field("root", &self.shared.root).finish_non_exhaustive()
+    }
+}
+
+/// A client of the members. It connects when it is first used, and again whenever it has to.
+async fn connect(address: &EtcdAddress) -> Result<Client, RecordsError> {
+    let options = ConnectOptions::new()
+        .with_connect_timeout(Duration::from_millis(ETCD_CONNECT_MS))
+        .with_keep_alive(Duration::from_millis(ETCD_PING_MS), Duration::from_millis(ETCD_PING_TIMEOUT_MS))
+        .with_keep_alive_while_idle(true)
+        .with_require_leader(true);
+    Client::connect(&address.members, Some(options))
+        .await
+        .map_err(|error| RecordsError::Unavailable(format!("{address}: {error}")))
+}
+
+/// Waits for an answer as long as one attempt may take.
+async fn within_an_attempt<T>(
+    answer: impl Future<Output = Result<T, etcd_client::Error>>,
+) -> Result<T, failure::Failure> {
+    match timeout(Duration::from_millis(ETCD_ATTEMPT_MS), answer).await {
+        Ok(answered) => answered.map_err(|error| failure::Failure::of(&error)),
+        Err(_) => Err(failure::Failure::Lost("no answer in time".to_owned())),
+    }
+}

@@ -1,0 +1,241 @@
+//! Commits in etcd that happen once, whatever becomes of their answers.
+//!
+//! ```text
+//!   stage     large values, each alone, under a lease of a minute        (more than a request may hold)
+//!   commit    if all conditions hold and there is no mark: changes, mark
+//!   resolve   answer lost: if there is no mark: mark it void
+//!               void   -> it did not happen and cannot any more: try again under another mark
+//!               a mark -> it happened, with the commit that wrote the mark
+//! ```
+//! A mark is a record `commits/NUMBER` with a number that is drawn by chance. It goes with a lease that is held for much
+//! longer than a commit and its resolution take; if that ever fails, the commit is `Uncertain`. The next commit takes
+//! the marks away of those whose outcome is known.
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use etcd_client::{Compare, CompareOp, DeleteOptions, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse};
+use tokio::time::sleep;
+
+use super::super::{Change, Committed, Condition, LeaseId, RecordsError, Revision, Span};
+use super::failure::Failure;
+use super::{Shared, within_an_attempt};
+use crate::limits::{
+    ETCD_CALL_MS, ETCD_LOOK_MS, ETCD_MARKS_SETTLED_AT_ONCE, ETCD_PARTS_MAX, ETCD_RESOLVE_MS,
+    ETCD_STAGE_TTL_MS, RECORD_STAGED_BYTES,
+};
+use crate::tenant::secret::random_token;
+
+/// What a mark says of a commit that happened, and of one that cannot any more.
+const DONE: &str = "done";
+const VOID: &str = "void";
+
+/// What became of a commit whose answer was lost.
+enum Resolved {
+    Happened(Revision),
+    Void,
+}
+
+/// See the file's head.
+pub(super) async fn commit(
+    shared: &Shared,
+    conditions: &[Condition],
+    changes: &[Change],
+) -> Result<Committed, RecordsError> {
+    let parts = conditions.len().max(changes.len());
+    if parts > ETCD_PARTS_MAX {
+        return Err(RecordsError::TooLarge(format!("{parts} parts of {ETCD_PARTS_MAX}")));
+    }
+    let staged = stage(shared, changes).await?;
+    let result = commit_staged(shared, conditions, changes).await;
+    if let Some(lease) = staged {
+        // What the commit took has the lease no more; what it did not take goes with it.
+        let _ = shared.leases.revoke(&shared.client, lease).await;
+    }
+    result
+}
+
+/// Brings large values to their keys, before anybody looks there.
+async fn stage(shared: &Shared, changes: &[Change]) -> Result<Option<LeaseId>, RecordsError> {
+    let mut lease = None;
+    for change in changes {
+        let Change::Put { key, value, .. } = change else { continue };
+        if value.len() <= RECORD_STAGED_BYTES {
+            continue;
+        }
+        let ttl = Duration::from_millis(ETCD_STAGE_TTL_MS);
+        let held = match lease {
+            Some(held) => held,
+            None => shared.leases.grant(&shared.client, ttl).await?.lease,
+        };
+        lease = Some(held);
+        let key = shared.key(key);
+        // A request that comes late must not take back what the commit has taken: it finds the key there.
+        let absent = Compare::create_revision(key.clone(), CompareOp::Equal, 0);
+        let put = TxnOp::put(key, value.clone(), Some(PutOptions::new().with_lease(held.0)));
+        let transaction = Txn::new().when([absent]).and_then([put]);
+        let deadline = Instant::now() + Duration::from_millis(ETCD_CALL_MS);
+        loop {
+            let mut kv = shared.kv();
+            match within_an_attempt(kv.txn(transaction.clone())).await {
+                Ok(_) => break,
+                Err(Failure::Refused(error)) => return Err(error),
+                Err(Failure::Lost(why)) if Instant::now() >= deadline => {
+                    return Err(RecordsError::Unavailable(why));
+                }
+                Err(Failure::Lost(_)) => sleep(Duration::from_millis(ETCD_LOOK_MS)).await,
+            }
+        }
+    }
+    Ok(lease)
+}
+
+async fn commit_staged(
+    shared: &Shared,
+    conditions: &[Condition],
+    changes: &[Change],
+) -> Result<Committed, RecordsError> {
+    let deadline = Instant::now() + Duration::from_millis(ETCD_CALL_MS);
+    loop {
+        let lease = shared.leases.for_marks(&shared.client).await?;
+        let number = random_token().map_err(|error| RecordsError::Storage(error.to_string()))?;
+        let mark = shared.key(&format!("commits/{number:016x}"));
+        let settled = take_settled(shared);
+        let transaction = transaction(shared, conditions, changes, &settled, (&mark, lease));
+        let mut kv = shared.kv();
+        let why = match within_an_attempt(kv.txn(transaction)).await {
+            Ok(answer) => return Ok(outcome(shared, mark, &settled, &answer)),
+            Err(Failure::Refused(RecordsError::LeaseGone)) if Instant::now() < deadline => {
+                put_back(shared, settled);
+                shared.leases.lose_marks();
+                lease_of_changes(shared, changes).await?;
+                continue;
+            }
+            Err(Failure::Refused(error)) => {
+                put_back(shared, settled);
+                return Err(error);
+            }
+            Err(Failure::Lost(why)) => why,
+        };
+        // Those of the commit that may have happened: they go with their lease at the latest.
+        drop(settled);
+        match resolve(shared, &mark, lease).await? {
+            Resolved::Happened(revision) => return Ok(Committed::At(revision)),
+            Resolved::Void if Instant::now() >= deadline => return Err(RecordsError::Unavailable(why)),
+            Resolved::Void => {}
+        }
+    }
+}
+
+/// Etcd says that a lease is gone: that of a record, or that of the mark. The first is for the caller to know.
+async fn lease_of_changes(shared: &Shared, changes: &[Change]) -> Result<(), RecordsError> {
+    for change in changes {
+        if let Change::Put { lease: Some(lease), .. } = change {
+            shared.leases.keep(&shared.client, *lease).await?;
+        }
+    }
+    Ok(())
+}
+
+fn transaction(
+    shared: &Shared,
+    conditions: &[Condition],
+    changes: &[Change],
+    settled: &[String],
+    (mark, lease): (&str, LeaseId),
+) -> Txn {
+    let mut compares: Vec<Compare> = conditions.iter().map(|condition| compare(shared, condition)).collect();
+    compares.push(Compare::create_revision(mark, CompareOp::Equal, 0));
+    let mut operations: Vec<TxnOp> = changes.iter().map(|change| operation(shared, change)).collect();
+    operations.extend(settled.iter().map(|mark| TxnOp::delete(mark.clone(), None)));
+    operations.push(TxnOp::put(mark, DONE, Some(PutOptions::new().with_lease(lease.0))));
+    Txn::new().when(compares).and_then(operations).or_else([TxnOp::get(mark, None)])
+}
+
+fn compare(shared: &Shared, condition: &Condition) -> Compare {
+    match condition {
+        Condition::Absent(key) => Compare::create_revision(shared.key(key), CompareOp::Equal, 0),
+        Condition::Is(key, revision) => {
+            Compare::mod_revision(shared.key(key), CompareOp::Equal, revision.0 as i64)
+        }
+        Condition::NoneNewer(span, revision) => {
+            let newer = revision.0 as i64 + 1;
+            let compare = Compare::mod_revision(shared.key(&span.from), CompareOp::Less, newer);
+            if span.is_one() { compare } else { compare.with_range(shared.key(&span.to)) }
+        }
+    }
+}
+
+fn operation(shared: &Shared, change: &Change) -> TxnOp {
+    match change {
+        Change::Put { key, value, lease } => {
+            let options = PutOptions::new().with_lease(lease.map_or(0, |lease| lease.0));
+            if value.len() > RECORD_STAGED_BYTES {
+                return TxnOp::put(shared.key(key), "", Some(options.with_ignore_value()));
+            }
+            TxnOp::put(shared.key(key), value.clone(), Some(options))
+        }
+        Change::Delete(key) => TxnOp::delete(shared.key(key), None),
+        Change::DeletePrefix(prefix) => {
+            let Span { from, to } = Span::prefix(&shared.key(prefix));
+            TxnOp::delete(from, Some(DeleteOptions::new().with_range(to)))
+        }
+    }
+}
+
+/// What an answer says.
+fn outcome(shared: &Shared, mark: String, settled: &[String], answer: &TxnResponse) -> Committed {
+    if answer.succeeded() {
+        put_back(shared, vec![mark]);
+        return Committed::At(Revision(answer.header().map_or(0, |header| header.revision() as u64)));
+    }
+    put_back(shared, settled.to_vec());
+    match found(answer) {
+        // The network brought it twice, and the first one happened.
+        Some((revision, true)) => Committed::At(revision),
+        _ => Committed::Conflict,
+    }
+}
+
+/// The mark that an answer shows: when it was written, and whether it says that the commit happened.
+fn found(answer: &TxnResponse) -> Option<(Revision, bool)> {
+    let Some(TxnOpResponse::Get(found)) = answer.op_responses().pop() else { return None };
+    let mark = found.kvs().first()?;
+    Some((Revision(mark.mod_revision() as u64), mark.value() == DONE.as_bytes()))
+}
+
+/// Finds out whether a commit happened whose answer was lost, and sees to it that it does not happen any more if not.
+async fn resolve(shared: &Shared, mark: &str, lease: LeaseId) -> Result<Resolved, RecordsError> {
+    let deadline = Instant::now() + Duration::from_millis(ETCD_RESOLVE_MS);
+    loop {
+        let absent = Compare::create_revision(mark, CompareOp::Equal, 0);
+        let void = TxnOp::put(mark, VOID, Some(PutOptions::new().with_lease(lease.0)));
+        let transaction = Txn::new().when([absent]).and_then([void]).or_else([TxnOp::get(mark, None)]);
+        let mut kv = shared.kv();
+        match within_an_attempt(kv.txn(transaction)).await {
+            Ok(answer) if answer.succeeded() => return Ok(Resolved::Void),
+            Ok(answer) => {
+                return match found(&answer) {
+                    Some((revision, true)) => Ok(Resolved::Happened(revision)),
+                    Some((_, false)) => Ok(Resolved::Void),
+                    None => Err(RecordsError::Uncertain("the mark of the commit has gone".to_owned())),
+                };
+            }
+            Err(Failure::Refused(error)) => return Err(RecordsError::Uncertain(error.to_string())),
+            Err(Failure::Lost(why)) if Instant::now() >= deadline => {
+                return Err(RecordsError::Uncertain(why));
+            }
+            Err(Failure::Lost(_)) => sleep(Duration::from_millis(ETCD_LOOK_MS)).await,
+        }
+    }
+}
+
+fn take_settled(shared: &Shared) -> Vec<String> {
+    let mut settled = shared.settled.lock().unwrap_or_else(PoisonError::into_inner);
+    let left = settled.len().saturating_sub(ETCD_MARKS_SETTLED_AT_ONCE);
+    settled.split_off(left)
+}
+
+fn put_back(shared: &Shared, mut marks: Vec<String>) {
+    shared.settled.lock().unwrap_or_else(PoisonError::into_inner).append(&mut marks);
+}

@@ -1,0 +1,97 @@
+//! Leases in etcd, as long as this server's own clock says that they are held.
+//!
+//! A lease is counted from before the request that gave or kept it was sent, and for no longer than was asked for: so
+//! whoever holds it stops before etcd gives it to anybody else, whatever happens to the network. The clock is the
+//! machine's monotonic one, which goes on while the process is stopped.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use etcd_client::Client;
+
+use super::super::{Held, LeaseId, RecordsError};
+use super::failure::Failure;
+use super::within_an_attempt;
+use crate::limits::ETCD_MARKS_TTL_MS;
+
+/// The leases of this server.
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    /// For how long each one was asked for.
+    ttls: Mutex<HashMap<LeaseId, Duration>>,
+    /// That of the marks of commits.
+    marks: Mutex<Option<Held>>,
+}
+
+impl Leases {
+    pub(super) async fn grant(&self, client: &Client, ttl: Duration) -> Result<Held, RecordsError> {
+        let sent = Instant::now();
+        let seconds = ttl.as_millis().div_ceil(1000) as i64;
+        let mut leases = client.lease_client();
+        let granted = within_an_attempt(leases.grant(seconds, None)).await.map_err(unavailable)?;
+        let lease = LeaseId(granted.id());
+        self.ttls.lock().unwrap_or_else(PoisonError::into_inner).insert(lease, ttl);
+        Ok(Held { lease, until: sent + ttl })
+    }
+
+    pub(super) async fn keep(&self, client: &Client, lease: LeaseId) -> Result<Held, RecordsError> {
+        let ttl = self.ttls.lock().unwrap_or_else(PoisonError::into_inner).get(&lease).copied();
+        let ttl = ttl.ok_or(RecordsError::LeaseGone)?;
+        let sent = Instant::now();
+        let mut leases = client.lease_client();
+        match within_an_attempt(leases.keep_alive(lease.0)).await {
+            Ok(_) => Ok(Held { lease, until: sent + ttl }),
+            Err(failure) => {
+                let error = unavailable(failure);
+                if error == RecordsError::LeaseGone {
+                    self.forget(lease);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) async fn revoke(&self, client: &Client, lease: LeaseId) -> Result<(), RecordsError> {
+        let mut leases = client.lease_client();
+        let revoked = within_an_attempt(leases.revoke(lease.0)).await;
+        self.forget(lease);
+        match revoked.map_err(unavailable) {
+            Ok(_) | Err(RecordsError::LeaseGone) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn forget(&self, lease: LeaseId) {
+        self.ttls.lock().unwrap_or_else(PoisonError::into_inner).remove(&lease);
+    }
+
+    /// A lease for the mark of a commit that is about to be made: held for longer than it takes to find out what became
+    /// of it.
+    pub(super) async fn for_marks(&self, client: &Client) -> Result<LeaseId, RecordsError> {
+        let ttl = Duration::from_millis(ETCD_MARKS_TTL_MS);
+        let held = *self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = match held {
+            Some(held) if held.until > Instant::now() + ttl / 2 => return Ok(held.lease),
+            Some(held) => match self.keep(client, held.lease).await {
+                Err(RecordsError::LeaseGone) => self.grant(client, ttl).await?,
+                other => other?,
+            },
+            None => self.grant(client, ttl).await?,
+        };
+        *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
+        Ok(held.lease)
+    }
+
+    /// The lease of the marks is over: the next commit has another one.
+    pub(super) fn lose_marks(&self) {
+        *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+fn unavailable(failure: Failure) -> RecordsError {
+    match failure {
+        Failure::Refused(error) => error,
+        Failure::Lost(why) => RecordsError::Unavailable(why),
+    }
+}

@@ -1,0 +1,68 @@
+//! Watching in etcd: every event once and in order, over any number of connections.
+//!
+//! A watch remembers the last commit that it has shown, and asks for what comes behind it whenever the stream breaks. Etcd
+//! shows all of a commit in one piece. When what is asked for was compacted, there may be a gap, and the watch says so.
+//! What etcd says of its progress without events is not relied on: before 3.4.25 it may be ahead of them.
+
+use std::time::Duration;
+
+use etcd_client::{EventType, WatchOptions, WatchResponse};
+use tokio::time::sleep;
+
+use super::super::{Event, Revision, WatchSource};
+use super::{Shared, within_an_attempt};
+use crate::limits::{ETCD_ANSWER_BYTES_MAX, ETCD_LOOK_MS};
+
+/// Whether a watch goes on.
+enum Next {
+    On,
+    Anew,
+    Ended,
+}
+
+/// Shows what happens below a prefix after a commit, until nobody wants to see it or there is a gap.
+pub(super) async fn follow(shared: &Shared, prefix: &str, after: Revision, source: &WatchSource) {
+    let mut after = after;
+    loop {
+        let options = WatchOptions::new().with_prefix().with_start_revision(after.0 as i64 + 1);
+        let mut client = shared.client.watch_client().max_decoding_message_size(ETCD_ANSWER_BYTES_MAX);
+        if let Ok(mut stream) = within_an_attempt(client.watch(prefix, Some(options))).await {
+            while let Ok(Some(response)) = stream.message().await {
+                match show(shared, &response, &mut after, source) {
+                    Next::On => {}
+                    Next::Anew => break,
+                    Next::Ended => return,
+                }
+            }
+        }
+        sleep(Duration::from_millis(ETCD_LOOK_MS)).await;
+    }
+}
+
+fn show(shared: &Shared, response: &WatchResponse, after: &mut Revision, source: &WatchSource) -> Next {
+    if response.compact_revision() > 0 {
+        source.lose();
+        return Next::Ended;
+    }
+    if response.canceled() {
+        return Next::Anew;
+    }
+    for commit in response.events().chunk_by(|one, other| revision_of(one) == revision_of(other)) {
+        let revision = commit.first().map(revision_of).unwrap_or_default();
+        let changes = commit.iter().filter_map(|event| {
+            let kv = event.kv()?;
+            let key = std::str::from_utf8(kv.key()).ok()?.strip_prefix(&shared.root)?.to_owned();
+            let value = (event.event_type() == EventType::Put).then(|| kv.value().to_vec());
+            Some((key, value))
+        });
+        if !source.show(Event { revision, changes: changes.collect() }) {
+            return Next::Ended;
+        }
+        *after = revision;
+    }
+    Next::On
+}
+
+fn revision_of(event: &etcd_client::Event) -> Revision {
+    Revision(event.kv().map_or(0, |kv| kv.mod_revision() as u64))
+}

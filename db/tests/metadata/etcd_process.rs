@@ -1,0 +1,127 @@
+//! An etcd of a test's own: started with ports that are free, in a fresh directory, killed with the test.
+
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use db::cluster::records::{Etcd, EtcdAddress};
+use tempfile::TempDir;
+
+/// How often ports are tried, and how often a fresh etcd is asked whether it is there.
+const TRIES: usize = 100;
+
+pub struct EtcdProcess {
+    child: Child,
+    directory: TempDir,
+    ports: [u16; 2],
+}
+
+impl EtcdProcess {
+    pub fn start() -> Self {
+        for _ in 0..TRIES {
+            let directory = tempfile::tempdir().expect("a directory");
+            let ports = free_ports();
+            let child = spawn(&directory, ports);
+            let mut process = Self { child, directory, ports };
+            if process.comes_up() {
+                return process;
+            }
+        }
+        panic!("etcd does not start");
+    }
+
+    /// How a server finds it.
+    pub fn address(&self) -> EtcdAddress {
+        address(self.ports[0])
+    }
+
+    pub fn port(&self) -> u16 {
+        self.ports[0]
+    }
+
+    pub fn client(&self) -> Etcd {
+        Etcd::open(&self.address()).expect("etcd answers")
+    }
+
+    /// Kills it where it stands.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("ours to kill");
+        self.child.wait().expect("ours to wait for");
+    }
+
+    /// Starts it again over what is on its disk.
+    pub fn restart(&mut self) {
+        for _ in 0..TRIES {
+            self.child = spawn(&self.directory, self.ports);
+            if self.comes_up() {
+                return;
+            }
+        }
+        panic!("etcd does not start again");
+    }
+
+    /// Lets it stand still, connections and all.
+    pub fn pause(&self) {
+        self.signal(libc::SIGSTOP);
+    }
+
+    pub fn resume(&self) {
+        self.signal(libc::SIGCONT);
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: the process is a child of this one that was not waited for, so the number is its own.
+        let sent = unsafe { libc::kill(self.child.id() as i32, signal) };
+        assert_eq!(sent, 0, "ours to signal");
+    }
+
+    /// Whether it answers; false when it has ended, for example because a port was taken meanwhile.
+    fn comes_up(&mut self) -> bool {
+        loop {
+            if Etcd::open(&self.address()).is_ok() {
+                return true;
+            }
+            if self.child.try_wait().expect("ours to wait for").is_some() {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for EtcdProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn address(port: u16) -> EtcdAddress {
+    EtcdAddress { members: vec![format!("127.0.0.1:{port}")], cluster: "test".to_owned() }
+}
+
+fn free_ports() -> [u16; 2] {
+    let listeners = [(); 2].map(|()| TcpListener::bind(("127.0.0.1", 0)).expect("a port"));
+    listeners.map(|listener| listener.local_addr().expect("its address").port())
+}
+
+fn spawn(directory: &TempDir, [clients, peers]: [u16; 2]) -> Child {
+    let (clients, peers) = (format!("http://127.0.0.1:{clients}"), format!("http://127.0.0.1:{peers}"));
+    let mut command = Command::new("etcd");
+    command.arg("--data-dir").arg(directory.path().join("etcd"));
+    command.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
+    command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
+    command.args(["--initial-cluster", &format!("default={peers}"), "--log-level", "error"]);
+    command.args(["--heartbeat-interval", "50", "--election-timeout", "500"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    // SAFETY: between fork and exec only a system call is made. Whatever ends the thread of the test ends etcd too.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        });
+    }
+    command.spawn().expect("etcd is installed: scripts/setup does that")
+}

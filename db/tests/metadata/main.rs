@@ -1,0 +1,51 @@
+//! The metadata and the records below it, over a file and over a real etcd: the same claims hold for both. What only
+//! etcd can do to a server, dying, standing still, losing an answer, has claims of its own.
+//!
+//! Each test that needs an etcd starts its own, in a directory of its own, and ends it.
+
+mod etcd_process;
+mod outage;
+mod place;
+mod proxy;
+mod rules;
+mod suite;
+
+macro_rules! on_both {
+    ($suite:ident: $($claim:ident),+ $(,)?) => {
+        mod $suite {
+            mod over_a_file {
+                $(#[test]
+                fn $claim() {
+                    crate::$suite::$claim(&crate::place::Place::file());
+                })+
+            }
+            mod over_etcd {
+                $(#[test]
+                fn $claim() {
+                    crate::$suite::$claim(&crate::place::Place::etcd());
+                })+
+            }
+        }
+    };
+}
+
+mod claims {
+    on_both!(suite:
+        a_commit_happens_when_all_conditions_hold_and_else_not_at_all,
+        a_span_is_the_same_until_somebody_writes_in_it,
+        queries_are_answered_as_of_one_commit,
+        spans_are_read_from_either_end_in_pages,
+        a_watch_shows_the_commits_behind_its_beginning_in_order,
+        a_lease_that_is_not_kept_takes_its_records_along,
+        a_lease_that_is_revoked_takes_its_records_along,
+        large_values_are_stored_whole,
+    );
+    on_both!(rules:
+        numbers_of_two_who_change_at_once_are_given_once,
+        a_limit_holds_against_two_who_change_at_once,
+        a_tenant_that_another_one_dropped_gets_nothing_more,
+        what_one_installs_the_other_one_reads,
+        grants_to_a_tenant_that_is_gone_are_swept_however_many,
+        acts_are_read_by_all_and_by_their_tenant,
+    );
+}

@@ -1,0 +1,89 @@
+//! Where records are kept in a test, and what opens them: several at once, as several servers do, where that is allowed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use db::cluster::metadata::Metadata;
+use db::cluster::records::{
+    Change, Committed, Condition, Embedded, Held, LeaseId, Query, Reading, Records, RecordsError, Revision,
+    Watch,
+};
+use tempfile::TempDir;
+
+use super::etcd_process::EtcdProcess;
+
+pub enum Place {
+    /// One server alone has it open: both clients are the same.
+    File {
+        file: Arc<Embedded>,
+        _directory: TempDir,
+    },
+    Etcd(Box<EtcdProcess>),
+}
+
+impl Place {
+    pub fn file() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = Embedded::open(&directory.path().join("records.redb"), |version, _| {
+            Err(RecordsError::UnknownFormat(version))
+        });
+        Self::File { file: Arc::new(file.expect("a fresh file")), _directory: directory }
+    }
+
+    pub fn etcd() -> Self {
+        Self::Etcd(Box::new(EtcdProcess::start()))
+    }
+
+    /// What one server has.
+    pub fn client(&self) -> Arc<dyn Records> {
+        match self {
+            Self::File { file, .. } => Arc::clone(file) as Arc<dyn Records>,
+            Self::Etcd(etcd) => Arc::new(etcd.client()),
+        }
+    }
+
+    pub fn metadata(&self) -> Metadata {
+        Metadata::over(Box::new(Shared(self.client()))).expect("records of this format")
+    }
+}
+
+/// Records that several have.
+pub struct Shared(pub Arc<dyn Records>);
+
+impl Records for Shared {
+    fn read(&self, queries: &[Query], at: Option<Revision>) -> Result<Reading, RecordsError> {
+        self.0.read(queries, at)
+    }
+    fn commit(&self, conditions: &[Condition], changes: &[Change]) -> Result<Committed, RecordsError> {
+        self.0.commit(conditions, changes)
+    }
+    fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, RecordsError> {
+        self.0.watch(prefix, after)
+    }
+    fn lease_grant(&self, ttl: Duration) -> Result<Held, RecordsError> {
+        self.0.lease_grant(ttl)
+    }
+    fn lease_keep(&self, lease: LeaseId) -> Result<Held, RecordsError> {
+        self.0.lease_keep(lease)
+    }
+    fn lease_revoke(&self, lease: LeaseId) -> Result<(), RecordsError> {
+        self.0.lease_revoke(lease)
+    }
+}
+
+/// Commits without conditions.
+pub fn write(records: &dyn Records, changes: &[Change]) -> Revision {
+    match records.commit(&[], changes).expect("records answer") {
+        Committed::At(revision) => revision,
+        Committed::Conflict => panic!("there is no condition"),
+    }
+}
+
+/// The keys and values of a query.
+pub fn pairs(records: &dyn Records, query: Query) -> Vec<(String, String)> {
+    let reading = records.read(&[query], None).expect("records answer");
+    let pair = |record: &db::cluster::records::Record| {
+        (record.key.clone(), String::from_utf8(record.value.clone()).expect("text"))
+    };
+    reading.found[0].iter().map(pair).collect()
+}

@@ -1,0 +1,96 @@
+//! A way to an etcd that loses what it carries when the test says so.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// What becomes of bytes.
+const CARRY: u8 = 0;
+const LOSE_REQUESTS: u8 = 1;
+const LOSE_ANSWERS: u8 = 2;
+
+#[derive(Default)]
+struct State {
+    mode: AtomicU8,
+    lost: AtomicUsize,
+    open: Mutex<Vec<TcpStream>>,
+}
+
+pub struct Proxy {
+    port: u16,
+    state: Arc<State>,
+}
+
+impl Proxy {
+    /// Listens on a port of its own and carries to `target`.
+    pub fn start(target: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let port = listener.local_addr().expect("its address").port();
+        let state = Arc::new(State::default());
+        let shared = Arc::clone(&state);
+        // The thread ends with the process of the test.
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", target)) else { continue };
+                carry(&client, &server, LOSE_REQUESTS, &shared);
+                carry(&server, &client, LOSE_ANSWERS, &shared);
+                shared.open.lock().expect("no panic").extend([client, server]);
+            }
+        });
+        Self { port, state }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Requests still get there, answers do not come back.
+    pub fn lose_answers(&self) {
+        self.set(LOSE_ANSWERS);
+    }
+
+    /// Requests do not get there.
+    pub fn lose_requests(&self) {
+        self.set(LOSE_REQUESTS);
+    }
+
+    fn set(&self, mode: u8) {
+        self.state.lost.store(0, Ordering::SeqCst);
+        self.state.mode.store(mode, Ordering::SeqCst);
+    }
+
+    /// Waits until something of so many bytes was lost.
+    pub fn has_lost(&self, bytes: usize) {
+        while self.state.lost.load(Ordering::SeqCst) < bytes {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Breaks all connections; those that come next lose nothing.
+    pub fn heal(&self) {
+        let mut open = self.state.open.lock().expect("no panic");
+        for stream in open.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        self.state.mode.store(CARRY, Ordering::SeqCst);
+    }
+}
+
+fn carry(from: &TcpStream, to: &TcpStream, losing: u8, state: &Arc<State>) {
+    let (mut from, mut to) = (from.try_clone().expect("a stream"), to.try_clone().expect("a stream"));
+    let state = Arc::clone(state);
+    thread::spawn(move || {
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(bytes @ 1..) = from.read(&mut buffer) {
+            if state.mode.load(Ordering::SeqCst) == losing {
+                state.lost.fetch_add(bytes, Ordering::SeqCst);
+            } else if to.write_all(&buffer[..bytes]).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Both);
+    });
+}

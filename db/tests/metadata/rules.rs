@@ -1,0 +1,138 @@
+//! What holds of the metadata when several servers change it, wherever it is kept.
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use db::cluster::metadata::{Metadata, MetadataError};
+use db::tenant::TenantId;
+use db::tenant::secret::SecretHash;
+use wire::{Actor, Placement, Right, TableOptions};
+
+use super::place::Place;
+
+const SECRET: SecretHash = SecretHash { salt: [1; 16], digest: [2; 32] };
+
+/// Does something `times` times in each of two threads of two servers, all at once.
+fn crowd<T: Send>(servers: &[Metadata], times: usize, act: impl Fn(&Metadata, usize) -> T + Sync) -> Vec<T> {
+    thread::scope(|scope| {
+        let act = &act;
+        let threads: Vec<_> = (0..2 * servers.len())
+            .map(|number| {
+                let server = &servers[number % servers.len()];
+                scope.spawn(move || {
+                    (0..times).map(|time| act(server, number * times + time)).collect::<Vec<T>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    })
+}
+
+pub fn numbers_of_two_who_change_at_once_are_given_once(place: &Place) {
+    let servers = [place.metadata(), place.metadata()];
+    let ann = servers[0].tenant_create("ann", SECRET).expect("room");
+    let act = |server: &Metadata, number: usize| {
+        server
+            .audit_append(Some(ann), 5, Actor::Server, format!("act {number}"), 0)
+            .expect("it is made in the end")
+    };
+    let given = crowd(&servers, 10, act);
+    assert_eq!(given.len(), 40);
+    let given: BTreeSet<u64> = given.into_iter().collect();
+    assert_eq!(given, (1..=40).collect(), "none twice and none left out");
+    let acts = servers[1].audit_read(Some(ann), 0, 100).expect("records answer");
+    assert_eq!(acts.iter().map(|act| act.act.as_str()).collect::<BTreeSet<_>>().len(), 40);
+}
+
+pub fn a_limit_holds_against_two_who_change_at_once(place: &Place) {
+    let servers = [place.metadata(), place.metadata()];
+    let ann = servers[0].tenant_create("ann", SECRET).expect("room");
+    let most = db::limits::EXTENSIONS_PER_TENANT_MAX;
+    for number in 0..most - 3 {
+        let name = format!("first{number}");
+        servers[number % 2].extension_install(ann, &name, Placement::Current, 5, b"x").expect("room");
+    }
+    let installed = crowd(&servers, 3, |server, number| {
+        server.extension_install(ann, &format!("then{number}"), Placement::Current, 5, b"x")
+    });
+    let (given, refused): (Vec<_>, Vec<_>) = installed.into_iter().partition(Result::is_ok);
+    assert!(refused.iter().all(|error| *error == Err(MetadataError::LimitExceeded)), "{refused:?}");
+    assert_eq!((given.len(), refused.len()), (3, 9));
+    assert_eq!(servers[1].extensions_of(ann).expect("records answer").len(), most);
+}
+
+pub fn a_tenant_that_another_one_dropped_gets_nothing_more(place: &Place) {
+    let (one, other) = (place.metadata(), place.metadata());
+    let ann = one.tenant_create("ann", SECRET).expect("room");
+    let bob = other.tenant_create("bob", SECRET).expect("room");
+    assert_eq!(other.tenant_create("ann", SECRET), Err(MetadataError::AlreadyExists));
+    let ordered = TableOptions { ordered: true, ..TableOptions::default() };
+    one.table_create(ann, "t", ordered).expect("room");
+    other.table_create(bob, "t", TableOptions::default()).expect("room");
+    other.tenant_drop("ann").expect("a tenant");
+    assert_eq!(one.tenant_find("ann"), Ok(None));
+    assert_eq!(one.table_create(ann, "u", ordered), Err(MetadataError::NotFound));
+    let installed = one.extension_install(ann, "e", Placement::Current, 5, b"x");
+    assert_eq!(installed, Err(MetadataError::NotFound));
+    assert_eq!(one.grant_create(bob, "t", ann, Right::Read, 5), Err(MetadataError::NotFound));
+    let tables = one.tables().expect("records answer");
+    assert!(tables.len() == 1 && tables[0].tenant == bob);
+    assert!(one.tenant_create("ann", SECRET).expect("the name is free") > bob);
+}
+
+pub fn what_one_installs_the_other_one_reads(place: &Place) {
+    let (one, other) = (place.metadata(), place.metadata());
+    let ann = one.tenant_create("ann", SECRET).expect("room");
+    let package: Vec<u8> = (0..1_900_000_u32).map(|number| (number >> 3) as u8).collect();
+    let first = one.extension_install(ann, "tao", Placement::Current, 5, &package).expect("room");
+    let second = other.extension_install(ann, "tao", Placement::Current, 6, b"new").expect("room");
+    assert_eq!((second.id, second.newest), (first.id, 2));
+    let stored = other.extension_version(ann, "tao", 1).expect("kept");
+    assert!(stored.package == package && stored.installed_ms == 5);
+    let removed = other.extension_change(ann, "tao", |standing| standing.remove(1)).expect("kept");
+    assert_eq!(removed.standing.kept, [2]);
+    assert_eq!(one.extension_find(ann, "tao"), Ok(Some(removed)));
+    assert_eq!(one.extension_version(ann, "tao", 1), Err(MetadataError::NotFound));
+    assert_eq!(one.extension_version(ann, "tao", 2).expect("kept").package, b"new");
+}
+
+pub fn grants_to_a_tenant_that_is_gone_are_swept_however_many(place: &Place) {
+    let metadata = place.metadata();
+    let ann = metadata.tenant_create("ann", SECRET).expect("room");
+    metadata.tenant_create("bob", SECRET).expect("room");
+    let eve = metadata.tenant_create("eve", SECRET).expect("room");
+    let bob = metadata.tenant_find("bob").expect("records answer").expect("a tenant").id;
+    let most = 2 * db::limits::GRANTS_SWEPT_AT_ONCE + 3;
+    for number in 0..most {
+        let name = format!("t{number}");
+        metadata.table_create(ann, &name, TableOptions::default()).expect("room");
+        metadata.grant_create(ann, &name, bob, Right::Read, 5).expect("room");
+    }
+    let left = metadata.grant_create(ann, "t0", eve, Right::Write, 5).expect("room");
+    assert_eq!(metadata.tenant_drop("bob"), Ok(bob));
+    assert_eq!(metadata.grants().expect("records answer"), [left]);
+    let span = db::cluster::records::Span::prefix("catalog/grants/");
+    let kept = metadata.records().read(&[db::cluster::records::Query::all(span)], None);
+    assert_eq!(kept.expect("records answer").found[0].len(), 1);
+}
+
+pub fn acts_are_read_by_all_and_by_their_tenant(place: &Place) {
+    let (one, other) = (place.metadata(), place.metadata());
+    let tenant = |number: u64| (!number.is_multiple_of(3)).then_some(TenantId((number % 3) as u32));
+    for number in 1..=90 {
+        let actor = Actor::Tenant { name: "ann".to_owned(), client_id: number, peer: "[::1]:7".to_owned() };
+        let given = one.audit_append(tenant(number), number, actor, format!("act {number}"), 7);
+        assert_eq!(given, Ok(number));
+    }
+    let read = |of, after, count| -> Vec<u64> {
+        let acts = other.audit_read(of, after, count).expect("records answer");
+        assert!(acts.iter().all(|act| act.at_ms == act.sequence && act.outcome == 7));
+        acts.iter().map(|act| act.sequence).collect()
+    };
+    assert_eq!(read(None, 0, 1_000), (1..=90).collect::<Vec<_>>());
+    assert_eq!(read(None, 0, 2), [89, 90]);
+    assert_eq!(read(None, 80, 3), [81, 82, 83]);
+    assert_eq!(read(Some(TenantId(1)), 0, 3), [82, 85, 88]);
+    assert_eq!(read(Some(TenantId(2)), 40, 2), [41, 44]);
+    assert_eq!(read(Some(TenantId(1)), 0, 1_000).len(), 30);
+}
