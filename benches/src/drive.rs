@@ -125,11 +125,10 @@ impl<'a, S: Source> Drive<'a, S> {
 
     /// Runs for `warmup` seconds, forgets what was seen, and measures; returns the seconds that were measured.
     pub fn warm_up_and_measure(&mut self, warmup: f64, seconds: f64) -> Result<f64, String> {
-        let warmup_ns = (warmup * 1e9) as u64;
-        self.until(warmup_ns)?;
+        self.until(self.now_ns() + (warmup * 1e9) as u64)?;
         self.measure.clear();
         let measured_from = self.now_ns();
-        self.until(warmup_ns + (seconds * 1e9) as u64)?;
+        self.until(measured_from + (seconds * 1e9) as u64)?;
         Ok((self.now_ns() - measured_from) as f64 / 1e9)
     }
 

@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::dataset::Dataset;
 use crate::drive::Drive;
 use crate::fleet::Fleet;
-use crate::machine;
+use crate::machine::{self, ServerThreads};
 use crate::measure::{Figures, Measure};
 use crate::report::{self, Report, Spread};
 use peer::Peer;
@@ -31,7 +31,7 @@ const TARGET_TIMES: f64 = 3.0;
 
 /// What stands under the table.
 const NOTE: &str = "times: scans a second of ours by those of Redis; target 3.0. Redis: ZRANGEBYLEX zset [KEY + LIMIT 0 N over \
-                    members that are key and value.";
+                    members that are key and value. cpu: time that the server's threads ran for each scan; our worker runs on while it looks for work.";
 
 /// How the bench is run.
 #[derive(Args, Clone, Debug, Serialize)]
@@ -98,7 +98,16 @@ struct Row<'a> {
     load: &'a str,
     side: &'static str,
     #[serde(flatten)]
+    measured: &'a Measured,
+}
+
+/// What one side did under one load.
+#[derive(Clone, Debug, Serialize)]
+struct Measured {
+    #[serde(flatten)]
     figures: Figures,
+    /// Time that the server's threads ran for each scan; a worker of ours that looks for work counts as running.
+    server_cpu_us: Option<f64>,
 }
 
 /// The medians of a load.
@@ -108,9 +117,11 @@ struct Summary {
     splinter_per_second: Spread,
     splinter_us_p50: Spread,
     splinter_us_p99: Spread,
+    splinter_cpu_us: Spread,
     redis_per_second: Option<Spread>,
     redis_us_p50: Option<Spread>,
     redis_us_p99: Option<Spread>,
+    redis_cpu_us: Option<Spread>,
     times: Option<f64>,
     meets_target: Option<bool>,
 }
@@ -128,41 +139,39 @@ pub fn run(settings: &ScanSettings) -> Result<(), String> {
     if let Some(theirs) = &theirs {
         peer::load(theirs.address(), &mut data()?)?;
     }
-    let mut rows: Vec<Vec<(Figures, Option<Figures>)>> = LOADS.iter().map(|_| Vec::new()).collect();
+    let mut rows: Vec<Vec<(Measured, Option<Measured>)>> = LOADS.iter().map(|_| Vec::new()).collect();
     for run in 0..settings.runs {
         for (load, rows) in LOADS.iter().zip(&mut rows) {
             let mut fleet = Fleet::open(&access, load.clients, load.clients > 1)?;
             let scans = Scans::new(table, settings, data()?, run);
-            let figures = measure_ours(&mut fleet, scans, load.outstanding, settings)?;
-            report.line(
-                Some(run),
-                settings,
-                &Row { load: load.name, side: "splinter", figures: figures.clone() },
-            )?;
+            let mine = measure_ours(&ours, &mut fleet, scans, load.outstanding, settings)?;
+            report.line(Some(run), settings, &Row { load: load.name, side: "splinter", measured: &mine })?;
             let beside = theirs.as_ref().map(|theirs| measure_theirs(theirs, load, settings, data()?, run));
             let beside = beside.transpose()?;
-            if let Some(figures) = &beside {
-                let figures = figures.clone();
-                report.line(Some(run), settings, &Row { load: load.name, side: "redis", figures })?;
+            if let Some(measured) = &beside {
+                report.line(Some(run), settings, &Row { load: load.name, side: "redis", measured })?;
             }
-            rows.push((figures, beside));
+            rows.push((mine, beside));
         }
     }
     show(&rows, settings, theirs.is_some(), &mut report)
 }
 
 fn measure_ours(
+    ours: &Ours,
     fleet: &mut Fleet,
     scans: Scans,
     outstanding: usize,
     settings: &ScanSettings,
-) -> Result<Figures, String> {
+) -> Result<Measured, String> {
     let mut drive = Drive::new(fleet, scans, outstanding, Instant::now());
-    let seconds = drive.warm_up_and_measure(settings.warmup(), settings.seconds)?;
-    let figures = drive.measure.figures(seconds);
+    drive.warm_up_and_measure(0.0, settings.warmup())?;
+    let running = Running::begin(ours.threads());
+    let seconds = drive.warm_up_and_measure(0.0, settings.seconds)?;
+    let measured = running.end(drive.measure.figures(seconds));
     drive.drain()?;
-    let wrong = &figures.errors;
-    if wrong.is_empty() { Ok(figures) } else { Err(format!("scans of ours went wrong: {wrong:?}")) }
+    let wrong = &measured.figures.errors;
+    if wrong.is_empty() { Ok(measured) } else { Err(format!("scans of ours went wrong: {wrong:?}")) }
 }
 
 fn measure_theirs(
@@ -171,18 +180,43 @@ fn measure_theirs(
     settings: &ScanSettings,
     data: Dataset,
     run: usize,
-) -> Result<Figures, String> {
+) -> Result<Measured, String> {
     let scans = Scans::new(0, settings, data, run);
     let mut peer = Peer::connect(theirs.address(), load.clients, load.outstanding, scans)?;
     let mut measure = Measure::new();
     peer.until(settings.warmup(), &mut measure)?;
     measure.clear();
+    let running = Running::begin(theirs.threads());
     let seconds = peer.until(settings.seconds, &mut measure)?;
-    Ok(measure.figures(seconds))
+    Ok(running.end(measure.figures(seconds)))
+}
+
+/// A server's threads since a measurement began.
+struct Running {
+    threads: Option<ServerThreads>,
+    before_ns: Option<u64>,
+}
+
+impl Running {
+    fn begin(threads: Option<ServerThreads>) -> Self {
+        let before_ns = threads.as_ref().map(Self::ran_ns);
+        Self { threads, before_ns }
+    }
+
+    fn ran_ns(threads: &ServerThreads) -> u64 {
+        threads.workers().ran_ns + threads.others().ran_ns
+    }
+
+    fn end(self, figures: Figures) -> Measured {
+        let after_ns = self.threads.as_ref().map(Self::ran_ns);
+        let ran_ns = self.before_ns.zip(after_ns).map(|(before, after)| after.saturating_sub(before));
+        let scans = figures.requests.max(1) as f64;
+        Measured { server_cpu_us: ran_ns.map(|ns| ns as f64 / 1000.0 / scans), figures }
+    }
 }
 
 fn show(
-    rows: &[Vec<(Figures, Option<Figures>)>],
+    rows: &[Vec<(Measured, Option<Measured>)>],
     settings: &ScanSettings,
     beside: bool,
     report: &mut Report,
@@ -196,11 +230,12 @@ fn show(
             &summary.splinter_per_second,
             &summary.splinter_us_p50,
             &summary.splinter_us_p99,
+            &summary.splinter_cpu_us,
         ));
-        if let (Some(rate), Some(p50), Some(p99)) =
-            (&summary.redis_per_second, &summary.redis_us_p50, &summary.redis_us_p99)
+        if let (Some(rate), Some(p50), Some(p99), Some(cpu)) =
+            (&summary.redis_per_second, &summary.redis_us_p50, &summary.redis_us_p99, &summary.redis_cpu_us)
         {
-            cells.extend(cells_of(rate, p50, p99));
+            cells.extend(cells_of(rate, p50, p99, cpu));
             cells.push(format!("{:.2}", summary.times.unwrap_or(0.0)));
         }
         lines.push(cells);
@@ -214,8 +249,8 @@ fn show(
         settings.runs,
         settings.seconds
     );
-    let ours = ["", "scans/s", "least-most", "p50 us", "p99 us"];
-    let theirs = ["Redis/s", "least-most", "p50 us", "p99 us", "times"];
+    let ours = ["", "scans/s", "least-most", "p50 us", "p99 us", "cpu us"];
+    let theirs = ["Redis/s", "least-most", "p50 us", "p99 us", "cpu us", "times"];
     let heads: Vec<&str> = ours.into_iter().chain(theirs.into_iter().filter(|_| beside)).collect();
     report::print(&title, &heads, &lines);
     match beside {
@@ -225,33 +260,37 @@ fn show(
     Ok(())
 }
 
-fn cells_of(rate: &Spread, p50: &Spread, p99: &Spread) -> [String; 4] {
+fn cells_of(rate: &Spread, p50: &Spread, p99: &Spread, cpu: &Spread) -> [String; 5] {
     [
         format!("{:.0}", rate.median),
         format!("{:.0}-{:.0}", rate.least, rate.most),
         format!("{:.1}", p50.median),
         format!("{:.1}", p99.median),
+        format!("{:.1}", cpu.median),
     ]
 }
 
 impl Summary {
-    fn of(load: &'static str, rows: &[(Figures, Option<Figures>)]) -> Self {
-        let ours = |figure: fn(&Figures) -> f64| Spread::of(rows.iter().map(|(ours, _)| figure(ours)));
-        let theirs = |figure: fn(&Figures) -> f64| {
+    fn of(load: &'static str, rows: &[(Measured, Option<Measured>)]) -> Self {
+        let ours = |figure: fn(&Measured) -> f64| Spread::of(rows.iter().map(|(ours, _)| figure(ours)));
+        let theirs = |figure: fn(&Measured) -> f64| {
             let figures: Vec<f64> =
                 rows.iter().filter_map(|(_, theirs)| theirs.as_ref().map(figure)).collect();
             (!figures.is_empty()).then(|| Spread::of(figures))
         };
-        let rate: fn(&Figures) -> f64 = |figures| figures.requests_per_second;
+        let rate: fn(&Measured) -> f64 = |measured| measured.figures.requests_per_second;
+        let cpu: fn(&Measured) -> f64 = |measured| measured.server_cpu_us.unwrap_or(0.0);
         let times = theirs(rate).map(|theirs| ours(rate).median / theirs.median);
         Self {
             load,
             splinter_per_second: ours(rate),
-            splinter_us_p50: ours(|figures| figures.latency_us_p50),
-            splinter_us_p99: ours(|figures| figures.latency_us_p99),
+            splinter_us_p50: ours(|measured| measured.figures.latency_us_p50),
+            splinter_us_p99: ours(|measured| measured.figures.latency_us_p99),
+            splinter_cpu_us: ours(cpu),
             redis_per_second: theirs(rate),
-            redis_us_p50: theirs(|figures| figures.latency_us_p50),
-            redis_us_p99: theirs(|figures| figures.latency_us_p99),
+            redis_us_p50: theirs(|measured| measured.figures.latency_us_p50),
+            redis_us_p99: theirs(|measured| measured.figures.latency_us_p99),
+            redis_cpu_us: theirs(cpu),
             times,
             meets_target: times.map(|times| times >= TARGET_TIMES),
         }

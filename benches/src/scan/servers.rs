@@ -12,6 +12,7 @@ use super::ScanSettings;
 use super::requests::shuffled;
 use crate::dataset::Dataset;
 use crate::fleet::Fleet;
+use crate::machine::ServerThreads;
 use crate::options::{Access, secret};
 
 /// How long a server may take to come up.
@@ -46,7 +47,7 @@ impl Drop for Folder {
 
 /// Our server.
 pub(super) struct Ours {
-    _process: Process,
+    process: Process,
     folder: Folder,
     address: SocketAddr,
 }
@@ -72,7 +73,12 @@ impl Ours {
         let mut process =
             Process(child.map_err(|error| format!("cannot start {}: {error}", program.display()))?);
         let address = wait_for(&mut process, "our server", || address_in(&ready))?;
-        Ok(Self { _process: process, folder, address })
+        Ok(Self { process, folder, address })
+    }
+
+    /// Its threads, to see how long they run.
+    pub(super) fn threads(&self) -> Option<ServerThreads> {
+        ServerThreads::of(self.process.0.id())
     }
 
     /// Makes a tenant with an ordered table and loads the data; how to open sessions, and the table.
@@ -124,7 +130,7 @@ fn take_answers(
 
 /// A Redis of this run, or one that was there.
 pub(super) struct Theirs {
-    _process: Option<Process>,
+    process: Option<Process>,
     address: SocketAddr,
 }
 
@@ -132,7 +138,7 @@ impl Theirs {
     /// Starts `redis`, or takes the one at that address; `None` where there is no such program.
     pub(super) fn start(redis: &str) -> Result<Option<Self>, String> {
         if let Ok(address) = redis.parse() {
-            return Ok(Some(Self { _process: None, address }));
+            return Ok(Some(Self { process: None, address }));
         }
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let address = free.map_err(|error| format!("no free port: {error}"))?;
@@ -149,7 +155,12 @@ impl Theirs {
         };
         let mut process = Process(child);
         wait_for(&mut process, redis, || TcpStream::connect(address).ok())?;
-        Ok(Some(Self { _process: Some(process), address }))
+        Ok(Some(Self { process: Some(process), address }))
+    }
+
+    /// Its threads, of one that was started here.
+    pub(super) fn threads(&self) -> Option<ServerThreads> {
+        self.process.as_ref().and_then(|process| ServerThreads::of(process.0.id()))
     }
 
     /// Where it listens.
