@@ -4,7 +4,7 @@
 //! process of its own ([`child`]): sides take turns, none inherits the heap of another, and all of them get huge pages
 //! (ours by itself, the maps' heap through the C library). [`footprint`] says how many bytes an object takes,
 //! [`growth`] how long a request waits while the index grows, [`utilization`] and [`changing`] what happens when memory
-//! gets full.
+//! gets full, [`tail`] how long a get takes meanwhile.
 
 pub mod changing;
 pub mod child;
@@ -15,6 +15,7 @@ pub mod rate;
 pub mod settings;
 pub mod side;
 pub mod table;
+pub mod tail;
 pub mod utilization;
 
 use clap::ValueEnum;
@@ -41,6 +42,7 @@ pub fn run(settings: &StoreSettings) -> Result<(), String> {
             Part::Growth => growth::run(settings, &mut report)?,
             Part::Utilization => utilization::run(settings, &mut report)?,
             Part::Changing => changing::run(settings, &mut report)?,
+            Part::Tail => tail::run(settings, &mut report)?,
         }
     }
     Ok(())

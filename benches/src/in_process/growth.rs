@@ -23,6 +23,9 @@ const TARGET_US: f64 = 100.0;
 /// What is looked at closer: whether the thread had its core all the time.
 const LONG_NS: u64 = 20_000;
 
+/// The longest that is told apart.
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
+
 /// Puts for each get.
 const PUTS_PER_GET: u64 = 8;
 
@@ -50,7 +53,8 @@ struct Timed {
 
 impl Timed {
     fn new(request: &'static str) -> Result<Self, String> {
-        let latency_ns = Histogram::new(3).map_err(|error| error.to_string())?;
+        let latency_ns =
+            Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).map_err(|error| error.to_string())?;
         Ok(Self { request, latency_ns, disturbed: 0, delayed_ns: machine::own_delay_ns() })
     }
 

@@ -72,6 +72,8 @@ pub enum Part {
     Growth,
     /// Writes a second over the utilization of memory, as a plot.
     Utilization,
+    /// How long a get takes while the cleaner runs flat out.
+    Tail,
     /// Memory under changing workloads, as a plot.
     Changing,
 }

@@ -125,6 +125,17 @@ impl Splinter {
         Ok(Self { kind, store, table })
     }
 
+    /// A store of objects whose log is live by so many percent when all are written: so much memory and no more, in small
+    /// segments, so that there are as many as a large server has.
+    pub fn full(objects: u64, live_percent: u64) -> Result<Self, String> {
+        let log_bytes = objects as usize * OBJECT_LOG_BYTES * 100 / live_percent as usize;
+        let memory_bytes = log_bytes + objects as usize * INDEX_BYTES_SETTLED;
+        let config = Config { memory_bytes, segment_bytes: FULL_SEGMENT_BYTES, ..Config::default() };
+        let store = Store::new(config).map_err(|error| error.to_string())?;
+        let table = store.table(1);
+        Ok(Self { kind: Kind::Objects, store, table })
+    }
+
     /// The store itself.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
@@ -138,6 +149,12 @@ impl Splinter {
 
 /// What the index takes of the limit while it grows, at most.
 const INDEX_BYTES_PER_OBJECT: usize = 20;
+
+/// What the index may take for an object at its emptiest, in bytes.
+const INDEX_BYTES_SETTLED: usize = 17;
+
+/// Bytes of a segment of a store that is full.
+const FULL_SEGMENT_BYTES: usize = 1 << 20;
 
 impl Side for Splinter {
     fn worker(&self, core: usize) -> Box<dyn Worker + '_> {
@@ -176,8 +193,20 @@ impl<'a> ObjectWorker<'a> {
         Self { core, table, batch: Vec::new() }
     }
 
+    /// Its core.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
     /// As [`Worker::write`], where there may not be memory for all.
     pub fn try_write(&mut self, numbers: &[u64]) -> Result<(), WriteError> {
+        let refused = self.put_all(numbers)?;
+        self.core.step();
+        self.put_later(&refused)
+    }
+
+    /// Puts a batch without a step of background work; returns the numbers that were told to come again.
+    pub fn put_all(&mut self, numbers: &[u64]) -> Result<Vec<u64>, WriteError> {
         let (core, table) = (&self.core, self.table);
         let pinned = core.pin();
         Self::begin(&mut self.batch, &pinned, table, numbers);
@@ -189,15 +218,30 @@ impl<'a> ObjectWorker<'a> {
                 put => drop(put?),
             }
         }
-        drop(pinned);
-        core.step();
-        for number in refused {
+        Ok(refused)
+    }
+
+    /// Puts what was told to come again.
+    pub fn put_later(&self, refused: &[u64]) -> Result<(), WriteError> {
+        let (core, table) = (&self.core, self.table);
+        for &number in refused {
             let key = key_of(number);
             until_there_is_memory(core, || {
                 core.pin().put(table, store::hash(&key), &key, &value_of(number), Condition::Always)
             })?;
         }
         Ok(())
+    }
+
+    /// Reads a batch without a step of background work; returns how many were there, and as they were written.
+    pub fn get_all(&mut self, numbers: &[u64]) -> usize {
+        let pinned = self.core.pin();
+        Self::begin(&mut self.batch, &pinned, self.table, numbers);
+        self.batch.iter().for_each(|(hash, _)| pinned.prefetch_object(self.table, *hash));
+        let found = |(number, (hash, key)): &(&u64, &(u64, Key))| {
+            pinned.get(self.table, *hash, key).is_some_and(|object| copy_out(object.value(), **number))
+        };
+        numbers.iter().zip(&self.batch).filter(found).count()
     }
 
     /// Keys and hashes of a batch; then asks for the buckets.
@@ -213,14 +257,7 @@ impl<'a> ObjectWorker<'a> {
 
 impl Worker for ObjectWorker<'_> {
     fn read(&mut self, numbers: &[u64]) -> usize {
-        let pinned = self.core.pin();
-        Self::begin(&mut self.batch, &pinned, self.table, numbers);
-        self.batch.iter().for_each(|(hash, _)| pinned.prefetch_object(self.table, *hash));
-        let found = |(number, (hash, key)): &(&u64, &(u64, Key))| {
-            pinned.get(self.table, *hash, key).is_some_and(|object| copy_out(object.value(), **number))
-        };
-        let found = numbers.iter().zip(&self.batch).filter(found).count();
-        drop(pinned);
+        let found = self.get_all(numbers);
         self.core.step();
         found
     }

@@ -6,10 +6,9 @@
 //! everywhere, then measured. Keys are drawn uniformly and by Zipf's law with 0.99.
 
 use serde::Serialize;
-use store::{Config, Store};
 
 use crate::in_process::settings::StoreSettings;
-use crate::in_process::side::{OBJECT_LOG_BYTES, ObjectWorker, touch_all};
+use crate::in_process::side::{OBJECT_LOG_BYTES, ObjectWorker, Splinter, touch_all};
 use crate::machine;
 use crate::plot::series::{self, Axes, Series};
 use crate::popularity::Popularity;
@@ -20,12 +19,6 @@ const POPULARITIES: [(&str, f64); 2] = [("uniform", 0.0), ("zipf 0.99", 0.99)];
 
 /// What a popularity should keep of its writes at 50 %, in percent, at (80 %, 90 %).
 const TARGETS: [(f64, f64); 2] = [(70.0, 35.0), (80.0, 60.0)];
-
-/// Bytes of a segment: small ones, so that there are as many as a large server has.
-const SEGMENT_BYTES: usize = 1 << 20;
-
-/// What the index may take for an object at its emptiest, in bytes.
-const INDEX_BYTES: u64 = 17;
 
 /// Keys that are drawn before, and then used in a circle.
 const DRAWN: usize = 1 << 22;
@@ -84,14 +77,11 @@ fn measure(
     percent: u64,
 ) -> Result<Option<Point>, String> {
     let objects = settings.memory_objects;
-    let log_bytes = (objects as usize * OBJECT_LOG_BYTES) as u64 * 100 / percent;
-    let index_bytes = INDEX_BYTES * objects;
-    let memory_bytes = (log_bytes + index_bytes) as usize;
-    let config = Config { memory_bytes, segment_bytes: SEGMENT_BYTES, ..Config::default() };
-    let store = Store::new(config).map_err(|error| error.to_string())?;
-    touch_all(&store)?;
-    let (core, table) = (store.core(0), store.table(1));
-    let mut worker = ObjectWorker::new(core, &table);
+    let side = Splinter::full(objects, percent)?;
+    let store = side.store();
+    let memory_bytes = store.statistics().memory_bytes as usize;
+    touch_all(store)?;
+    let mut worker = ObjectWorker::new(store.core(0), side.table());
     let mut batch = [0; BATCH];
     // As many writes or a few more, of the numbers that come next; false where the store is full.
     let mut write = |count: usize, next: &mut dyn FnMut() -> u64| {
