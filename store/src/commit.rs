@@ -214,6 +214,7 @@ impl Pinned<'_> {
     ) {
         for (at, write) in writes.iter().enumerate() {
             if let Some(staged) = &staged[at] {
+                write.table.count_version(self.core.index, version);
                 self.publish_one(set, first + at, write, staged);
             }
         }
@@ -249,7 +250,7 @@ impl Pinned<'_> {
         let (_, bucket) = set.bucket_mut(at);
         let found = bucket.find(write.hash, |location| self.with_location(location, write.key));
         if let Some((place, (location, object))) = found {
-            write.table.remember_version(version);
+            write.table.remember_removal(write.key, version);
             let mark = bucket.remove(place);
             self.leave(write.table, write.key);
             self.bury(write.table, location, &object, mark);

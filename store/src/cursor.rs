@@ -21,7 +21,7 @@ pub const CURSOR_BYTES: usize = 24;
 const SECOND_SEED: u64 = 0x5345_434f_4e44;
 
 /// The place of a key in the order of an enumeration.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Position {
     pub(crate) hash: u64,
     pub(crate) second: u64,

@@ -127,7 +127,7 @@ impl Pinned<'_> {
     }
 
     /// What is to be said of an entry; `None` where it has expired.
-    fn listed<'p>(&'p self, placed: &Placed) -> Option<Listed<'p>> {
+    pub(crate) fn listed<'p>(&'p self, placed: &Placed) -> Option<Listed<'p>> {
         let found = placed.location.map(|location| self.core.store.log.object(location, &self.pin));
         let object = found.filter(Object::verify);
         if object.as_ref().is_some_and(|object| self.is_expired(object)) {
@@ -138,7 +138,7 @@ impl Pinned<'_> {
 
     /// Hands what follows `from` to `accept`, all keys of one place at once, until that refuses, the table ends or
     /// enough buckets were read. Returns where to go on.
-    fn walk(
+    pub(crate) fn walk(
         &self,
         table: &Table,
         from: Cursor,

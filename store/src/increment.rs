@@ -9,6 +9,7 @@ use crate::log::Staged;
 use crate::object::{NEVER_MS, object_bytes};
 use crate::pinned::Pinned;
 use crate::table::Table;
+use crate::write::{hold_against_quota, next_version};
 
 /// What became of an addition.
 enum Added {
@@ -101,7 +102,10 @@ impl Pinned<'_> {
         }
         let number = sum(before).ok_or(WriteError::Overflow)?;
         self.core.store.log.restage(staged, key, &number, expires_ms);
-        let version = self.publish_locked(table, (hash, key), staged, bucket, found)?;
+        let before = found.as_ref().map(|(_, (_, object))| object);
+        hold_against_quota(table, key, u64::from(staged.bytes()), before)?;
+        let version = next_version(table, before);
+        self.publish_locked(table, (hash, key), staged, bucket, found, version)?;
         Ok(Added::Sum(version, number))
     }
 }

@@ -14,6 +14,7 @@
 //! Who calls it: the server's workers, one [`Core`] each; control threads create and retire tables.
 //! See docs/formats.md for the bytes.
 
+mod arrival;
 mod background;
 mod cache;
 mod checksum;
@@ -47,6 +48,7 @@ mod segment;
 mod store;
 mod sync;
 mod table;
+mod transfer;
 mod write;
 
 #[cfg(all(test, not(loom)))]
@@ -73,6 +75,7 @@ pub use crate::store::cleaning::CleanerStatistics;
 pub use crate::store::core::Core;
 pub use crate::store::{Config, Statistics, Store};
 pub use crate::table::{Table, TableKind, TableOptions};
+pub use crate::transfer::Arriving;
 
 /// The hash of a key (xxh3, 64 bits): its high bits choose the bucket, its low 16 bits are the tag.
 #[inline]

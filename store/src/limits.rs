@@ -38,6 +38,8 @@ pub const CHAIN_BUCKETS_MAX: usize = 8;
 pub const CHAIN_BUCKETS_HARD_MAX: usize = 64;
 /// Buckets of a new table: 256 bytes, since most tables of a thousand tenants are small.
 pub const BUCKETS_INITIAL: u64 = 4;
+/// Objects that one step removes from a table of which a part is elsewhere now.
+pub const DISCARDED_PER_STEP: usize = 64;
 /// Hashes of the narrowest range that a table can have: more than the largest index has buckets.
 pub const HASH_RANGE_WIDTH_MIN: u64 = 1 << 32;
 /// Mean objects per bucket at which the index grows, as a fraction: at 5.2 of 7 one bucket in six overflows.

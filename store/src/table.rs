@@ -6,8 +6,9 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use crate::arrival::Arrival;
 use crate::cache::{Cache, Eviction};
 use crate::hash_range::HashRange;
 use crate::index::Index;
@@ -26,6 +27,8 @@ struct Shard {
     /// Inserts and removals.
     changes: AtomicU64,
     expiring: AtomicU64,
+    /// The highest version that it has given.
+    newest_version: AtomicU64,
 }
 
 /// What a table can do besides finding an object by its key.
@@ -57,6 +60,8 @@ pub struct Table {
     pub(crate) ordered: Option<OrderedKeys>,
     /// Of a table that evicts.
     pub(crate) cache: Option<Box<Cache>>,
+    /// Of a table whose objects arrive from another store, or have arrived.
+    pub(crate) arrival: OnceLock<Arrival>,
     retired: AtomicBool,
     version_high_water: AtomicU64,
     /// Makes its cursors known from those of others.
@@ -96,6 +101,7 @@ impl Table {
             ordered,
             cache,
             index: Index::new(options.hashes, BUCKETS_INITIAL, index_bytes)?,
+            arrival: OnceLock::new(),
             retired: AtomicBool::new(false),
             version_high_water: AtomicU64::new(0),
             cursor_seed: RandomState::new().hash_one(id),
@@ -273,6 +279,30 @@ impl Table {
     }
 
     /// For the owner of the key's bucket, before the key disappears.
+    #[inline]
+    pub(crate) fn remember_removal(&self, key: &[u8], version: u64) {
+        self.remember_version(version);
+        if let Some(arrival) = self.arrival.get() {
+            arrival.note_removal(key);
+        }
+    }
+
+    /// Counts a version that a key got by a write of `core`.
+    #[inline]
+    pub(crate) fn count_version(&self, core: usize, version: u64) {
+        let newest = &self.shards[core].newest_version;
+        if newest.load(Ordering::Relaxed) < version {
+            newest.store(version, Ordering::Relaxed);
+        }
+    }
+
+    /// No object has or had a higher version, when no write is under way.
+    pub(crate) fn newest_version(&self) -> u64 {
+        let written = self.shards.iter().map(|shard| shard.newest_version.load(Ordering::Relaxed)).max();
+        written.unwrap_or(0).max(self.version_high_water.load(Ordering::Acquire))
+    }
+
+    /// No key that is absent gets this version or one below.
     #[inline]
     pub(crate) fn remember_version(&self, version: u64) {
         if self.version_high_water.load(Ordering::Relaxed) < version {

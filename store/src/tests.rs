@@ -18,6 +18,7 @@ mod retirement;
 mod shrinking;
 mod soak;
 mod speed;
+mod transfer;
 mod utilization;
 mod versions;
 mod zipf;

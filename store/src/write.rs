@@ -94,7 +94,7 @@ impl Pinned<'_> {
         location: Location,
         object: &Object<'_>,
     ) {
-        table.remember_version(object.version());
+        table.remember_removal(object.key(), object.version());
         let mark = bucket.remove(place);
         self.leave(table, object.key());
         drop(bucket);
@@ -184,11 +184,14 @@ impl Pinned<'_> {
     ) -> Result<u64, WriteError> {
         let bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
-        refuse_unless(condition, self.visible_version(found.as_ref().map(|(_, (_, object))| object)))?;
-        self.publish_locked(table, (hash, key), staged, bucket, found)
+        let before = found.as_ref().map(|(_, (_, object))| object);
+        refuse_unless(condition, self.visible_version(before))?;
+        let version = next_version(table, before);
+        hold_against_quota(table, key, u64::from(staged.bytes()), before)?;
+        self.publish_locked(table, (hash, key), staged, bucket, found, version)
     }
 
-    /// Publishes a staged object in place of what was found; ends the lock.
+    /// Publishes a staged object in place of what was found, with that version; ends the lock.
     #[inline]
     pub(crate) fn publish_locked(
         &self,
@@ -197,22 +200,18 @@ impl Pinned<'_> {
         staged: &Staged,
         mut bucket: LockedBucket<'_>,
         found: Option<(SlotPlace, (Location, Object<'_>))>,
+        version: u64,
     ) -> Result<u64, WriteError> {
         let log = &self.core.store.log;
         let bytes = u64::from(staged.bytes());
-        let (version, old_bytes, expired_before) = match &found {
-            Some((_, (_, object))) => (object.version() + 1, object.log_bytes() as u64, object.expires()),
-            None => (table.version_of_new(), 0, false),
-        };
         if version > VERSION_MAX {
             return Err(WriteError::Overflow);
         }
-        let tree_bytes = if found.is_none() { table.bytes_in_tree(key) } else { 0 };
-        if !table.quota().admits(bytes + tree_bytes, old_bytes) {
-            return Err(WriteError::OverQuota);
-        }
+        let expired_before = found.as_ref().is_some_and(|(_, (_, object))| object.expires());
         log.seal(staged, version);
-        if let Some((place, (location, _))) = found {
+        table.count_version(self.core.index, version);
+        if let Some((place, (location, object))) = found {
+            let old_bytes = object.log_bytes() as u64;
             bucket.replace(place, hash, staged.location);
             self.count_replaced(table, &bucket, (place, staged.location), bytes, old_bytes);
             drop(bucket);
@@ -317,6 +316,27 @@ impl Pinned<'_> {
         }
         Ok(due || growing)
     }
+}
+
+/// The version of what is written in the place of `before`.
+#[inline]
+pub(crate) fn next_version(table: &Table, before: Option<&Object<'_>>) -> u64 {
+    before.map_or_else(|| table.version_of_new(), |object| object.version() + 1)
+}
+
+/// Refuses `bytes` in the place of `before` where the table may not take them.
+#[inline]
+pub(crate) fn hold_against_quota(
+    table: &Table,
+    key: &[u8],
+    bytes: u64,
+    before: Option<&Object<'_>>,
+) -> Result<(), WriteError> {
+    let (tree_bytes, old_bytes) = match before {
+        Some(object) => (0, object.log_bytes() as u64),
+        None => (table.bytes_in_tree(key), 0),
+    };
+    if table.quota().admits(bytes + tree_bytes, old_bytes) { Ok(()) } else { Err(WriteError::OverQuota) }
 }
 
 #[inline]

@@ -221,9 +221,9 @@ impl Store {
         let is_it = |location| (location == entry.location).then_some(());
         let Some(mut bucket) = table.index.lock(&pinned.pin, entry.hash) else { return };
         let Some((place, ())) = bucket.find(entry.hash, is_it) else { return };
-        table.remember_version(entry.version.min(DAMAGED_VERSION_MAX));
-        let mark = bucket.remove(place);
         let object = self.log.object(entry.location, &pinned.pin);
+        table.remember_removal(object.key(), entry.version.min(DAMAGED_VERSION_MAX));
+        let mark = bucket.remove(place);
         pinned.leave(table, object.key());
         drop(bucket);
         pinned.bury(table, entry.location, &object, mark);

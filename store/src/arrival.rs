@@ -1,0 +1,189 @@
+//! What is known of a table whose objects come from another store while it is in use already.
+//!
+//! ```text
+//!   hashes of the table:  [ partition 0        │ partition 1        │ ... ]
+//!                           arrived │ on the way  arrived │ on the way
+//!                                   └ next             └ next
+//! ```
+//! Partitions arrive side by side, each in the order of the hashes, so one number says what of it is there. A key of what
+//! has arrived that is absent is absent; of the rest nothing is known but what was written here. A key that is removed
+//! here before its object arrives must stay removed: it is noted, under the lock of its bucket, until its partition
+//! is there.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::cursor::Position;
+use crate::hash_range::HashRange;
+use crate::sync::{AtomicBool, AtomicU64, Exclusive, Ordering};
+
+/// Keys by their hashes, which nobody has to hash again.
+#[derive(Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("positions are two numbers");
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // The first hash has the partition in its high bits; the second is as good in all of them.
+        self.0 = number;
+    }
+}
+
+/// A part of the hashes that arrives in their order.
+struct Partition {
+    hashes: HashRange,
+    /// Hashes below have arrived, as long as not all have.
+    next: AtomicU64,
+    complete: AtomicBool,
+    removed: Exclusive<HashSet<Position, BuildHasherDefault<AsIs>>>,
+}
+
+impl Partition {
+    fn has_arrived(&self, hash: u64) -> bool {
+        hash < self.next.load(Ordering::Acquire) || self.complete.load(Ordering::Acquire)
+    }
+}
+
+/// See the file's head.
+pub(crate) struct Arrival {
+    partitions: Box<[Partition]>,
+}
+
+impl Arrival {
+    /// Nothing of `hashes` has arrived; they come in `count` partitions of equal width, or as many as there can be.
+    pub(crate) fn new(hashes: HashRange, count: usize) -> Arrival {
+        let count = (1..=count.max(1)).rev().find_map(|count| partitions(hashes, count));
+        Arrival { partitions: count.expect("one partition has all hashes").into() }
+    }
+
+    /// The hashes of each partition.
+    pub(crate) fn partitions(&self) -> impl ExactSizeIterator<Item = HashRange> {
+        self.partitions.iter().map(|partition| partition.hashes)
+    }
+
+    fn partition_of(&self, hash: u64) -> Option<&Partition> {
+        self.partitions.iter().find(|partition| partition.hashes.contains(hash))
+    }
+
+    /// Whether what another store had of `hash` is here.
+    pub(crate) fn has_arrived(&self, hash: u64) -> bool {
+        self.partition_of(hash).is_none_or(|partition| partition.has_arrived(hash))
+    }
+
+    /// Everything of a partition up to `last` is here.
+    pub(crate) fn advance(&self, partition: usize, last: u64) {
+        let partition = &self.partitions[partition];
+        assert!(partition.hashes.contains(last), "a partition arrives within its bounds");
+        if last < partition.hashes.last() {
+            partition.next.store(last + 1, Ordering::Release);
+        } else {
+            partition.complete.store(true, Ordering::Release);
+            *partition.removed.lock() = HashSet::default();
+        }
+    }
+
+    /// Whether all is here.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.partitions.iter().all(|partition| partition.complete.load(Ordering::Acquire))
+    }
+
+    /// For the owner of the key's bucket, before the key disappears.
+    #[cold]
+    pub(crate) fn note_removal(&self, key: &[u8]) {
+        let position = Position::of(key);
+        if let Some(partition) = self.partition_of(position.hash)
+            && !partition.has_arrived(position.hash)
+        {
+            partition.removed.lock().insert(position);
+        }
+    }
+
+    /// For the owner of the key's bucket: whether what arrives of it is of the past, since it has arrived before or was
+    /// removed here.
+    pub(crate) fn is_late(&self, key: &[u8], hash: u64) -> bool {
+        self.has_arrived(hash) || self.was_removed(key)
+    }
+
+    /// For the owner of the key's bucket: whether it was removed here before it has arrived.
+    pub(crate) fn was_removed(&self, key: &[u8]) -> bool {
+        let position = Position::of(key);
+        self.partition_of(position.hash).is_some_and(|partition| partition.removed.lock().contains(&position))
+    }
+
+    /// Keys that are noted as removed.
+    #[cfg(test)]
+    pub(crate) fn removed(&self) -> usize {
+        self.partitions.iter().map(|partition| partition.removed.lock().len()).sum()
+    }
+}
+
+/// `count` partitions, `None` where they would be too narrow.
+fn partitions(hashes: HashRange, count: usize) -> Option<Vec<Partition>> {
+    let bound = |at: usize| {
+        let offset = hashes.width() * at as u128 / count as u128;
+        (u128::from(hashes.first()) + offset) as u64
+    };
+    let partition = |at: usize| {
+        let last = if at + 1 == count { hashes.last() } else { bound(at + 1) - 1 };
+        let hashes = HashRange::new(bound(at), last)?;
+        let next = AtomicU64::new(hashes.first());
+        let (complete, removed) = (AtomicBool::new(false), Exclusive::new(HashSet::default()));
+        Some(Partition { hashes, next, complete, removed })
+    };
+    (0..count).map(partition).collect()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Arrival;
+    use crate::hash_range::HashRange;
+    use crate::limits::HASH_RANGE_WIDTH_MIN;
+
+    #[test]
+    fn partitions_have_every_hash_once() {
+        let range = |first, last| HashRange::new(first, last).expect("wide enough");
+        let narrow = range(7, 7 + HASH_RANGE_WIDTH_MIN);
+        for (hashes, asked, given) in [(HashRange::ALL, 8, 8), (range(3, u64::MAX / 3), 7, 7), (narrow, 8, 1)]
+        {
+            let arrival = Arrival::new(hashes, asked);
+            let partitions: Vec<_> = arrival.partitions().collect();
+            assert_eq!(partitions.len(), given);
+            assert_eq!(
+                (partitions[0].first(), partitions[given - 1].last()),
+                (hashes.first(), hashes.last())
+            );
+            assert!(partitions.windows(2).all(|pair| pair[0].last() + 1 == pair[1].first()));
+        }
+    }
+
+    #[test]
+    fn what_has_arrived_is_told_by_partition() {
+        let arrival = Arrival::new(HashRange::ALL, 4);
+        let quarter = 1 << 62;
+        assert!(![0, quarter, u64::MAX].into_iter().any(|hash| arrival.has_arrived(hash)));
+        arrival.advance(0, 99);
+        arrival.advance(3, u64::MAX);
+        assert!(arrival.has_arrived(99) && !arrival.has_arrived(100));
+        assert!(arrival.has_arrived(u64::MAX) && !arrival.has_arrived(quarter) && !arrival.is_complete());
+        (0..3).for_each(|at| arrival.advance(at, (at as u64 + 1) * quarter - 1));
+        assert!(arrival.is_complete() && arrival.has_arrived(quarter));
+    }
+
+    #[test]
+    fn what_was_removed_is_known_until_its_partition_is_there() {
+        let arrival = Arrival::new(HashRange::ALL, 1);
+        arrival.note_removal(b"key");
+        assert!(arrival.was_removed(b"key") && !arrival.was_removed(b"other"));
+        assert_eq!(arrival.removed(), 1);
+        arrival.advance(0, u64::MAX);
+        arrival.note_removal(b"other");
+        assert!(!arrival.was_removed(b"key") && !arrival.was_removed(b"other"));
+    }
+}

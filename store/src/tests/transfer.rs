@@ -1,0 +1,257 @@
+//! A table that moves from one store to another while the other one is in use.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{each_seed, settle, steps, store};
+use crate::{
+    Arriving, Condition, Core, Cursor, HashRange, NEVER_MS, Quota, Store, Table, TableOptions, WriteError,
+    hash,
+};
+
+const KEYS: u32 = 2_000;
+const PARTITIONS: usize = 8;
+
+fn table_of(store: &Store, id: u32, hashes: HashRange) -> Arc<Table> {
+    let quota = Arc::new(Quota::new(1, u64::MAX));
+    store.table_with(id, TableOptions { hashes, ..TableOptions::default() }, &quota)
+}
+
+/// An object as it travels: key, value, version, expiry.
+type Carried = (Vec<u8>, Vec<u8>, u64, u64);
+
+fn arriving((key, value, version, expires_ms): &Carried) -> Arriving<'_> {
+    Arriving { key, hash: hash(key), value, version: *version, expires_ms: *expires_ms }
+}
+
+/// One pull: some objects of a partition, and where the next one goes on.
+fn pull(core: &Core, table: &Table, from: Cursor, last: u64, most: usize) -> (Vec<Carried>, Option<Cursor>) {
+    let (pinned, mut carried) = (core.pin(), Vec::new());
+    let take = |at: u64, object: &crate::Object<'_>| {
+        assert_eq!(at, hash(object.key()));
+        if carried.len() == most {
+            return false;
+        }
+        let (key, value) = (object.key().to_vec(), object.value().to_vec());
+        carried.push((key, value, object.version(), object.expires_ms()));
+        true
+    };
+    let next = pinned.gather(table, from, last, take).expect("the table is there");
+    (carried, next)
+}
+
+/// A replay that waits for the cleaner, as who replays would.
+fn replay(core: &Core, table: &Table, object: &Carried) -> bool {
+    loop {
+        let replayed = core.pin().replay(table, &arriving(object));
+        core.step();
+        match replayed {
+            Err(WriteError::Retry { .. }) => {}
+            replayed => return replayed.expect("there is memory"),
+        }
+    }
+}
+
+struct World {
+    source: (Core, Arc<Table>),
+    target: (Core, Arc<Table>),
+    /// What should be in the table, and the newest version that each key ever had.
+    model: BTreeMap<Vec<u8>, Vec<u8>>,
+    versions: BTreeMap<Vec<u8>, u64>,
+    random: fastrand::Rng,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (from, to) = (store(4 << 20, 32 << 10, 1), store(4 << 20, 32 << 10, 1));
+        let (core, table) = (from.core(0), table_of(&from, 1, HashRange::ALL));
+        let moved = HashRange::new(u64::MAX / 5, u64::MAX / 5 * 4).expect("wide enough");
+        let (mut model, mut versions) = (BTreeMap::new(), BTreeMap::new());
+        for _ in 0..2 * KEYS {
+            let key = random.u32(0..KEYS).to_le_bytes().to_vec();
+            if random.u8(0..5) == 0 {
+                core.pin().delete(&table, hash(&key), &key, Condition::Always).expect("deletes pass");
+                model.remove(&key);
+                continue;
+            }
+            let value = random.u64(..).to_le_bytes().to_vec();
+            let put = core.pin().put(&table, hash(&key), &key, &value, Condition::Always);
+            versions.insert(key.clone(), put.expect("there is memory"));
+            model.insert(key, value);
+            core.step();
+        }
+        let other = table_of(&to, 7, moved);
+        other.expect_arrivals(PARTITIONS, table.version_ceiling());
+        World { source: (core, table), target: (to.core(0), other), model, versions, random }
+    }
+
+    fn moved(&self, key: &[u8]) -> bool {
+        self.target.1.hashes().contains(hash(key))
+    }
+
+    /// A write at the target, which asks for a record that it needs first.
+    fn write(&mut self) {
+        let key = loop {
+            let key = self.random.u32(0..KEYS).to_le_bytes().to_vec();
+            if self.moved(&key) {
+                break key;
+            }
+        };
+        let at = hash(&key);
+        if self.random.bool() {
+            self.ask_for(at);
+        }
+        let (core, table) = &self.target;
+        let known = table.has_arrived(at) || core.pin().get(table, at, &key).is_some();
+        match self.random.u8(0..4) {
+            0 if known => {
+                let deleted = core.pin().delete(table, at, &key, Condition::Always);
+                let before = deleted.expect("deletes pass");
+                assert_eq!(before.is_some(), self.model.remove(&key).is_some());
+            }
+            1 if known => assert_eq!(
+                core.pin().get(table, at, &key).map(|object| object.value().to_vec()).as_ref(),
+                self.model.get(&key)
+            ),
+            _ => {
+                let value = self.random.u64(..).to_le_bytes().to_vec();
+                let put = core.pin().put(table, at, &key, &value, Condition::Always);
+                let version = put.expect("there is memory");
+                let before = self.versions.insert(key.clone(), version);
+                assert!(before.is_none_or(|before| before < version), "versions grow over the move");
+                self.model.insert(key, value);
+            }
+        }
+        core.step();
+    }
+
+    /// A priority pull.
+    fn ask_for(&self, at: u64) {
+        let ((core, table), (to, other)) = (&self.source, &self.target);
+        core.pin().gather_hash(table, at, |object| {
+            let carried = (object.key().to_vec(), object.value().to_vec(), object.version(), NEVER_MS);
+            replay(to, other, &carried);
+        });
+    }
+}
+
+fn run(seed: u64, writes: usize) {
+    let mut world = World::new(seed);
+    let partitions = world.target.1.partitions();
+    assert_eq!(partitions.len(), PARTITIONS);
+    let mut cursors: Vec<_> = partitions.iter().map(|part| Some(Cursor::before(part.first()))).collect();
+    let mut late: Vec<Carried> = Vec::new();
+    while cursors.iter().any(Option::is_some) {
+        (0..writes).for_each(|_| world.write());
+        let at = world.random.usize(0..PARTITIONS);
+        let Some(from) = cursors[at] else { continue };
+        let (carried, next) =
+            pull(&world.source.0, &world.source.1, from, partitions[at].last(), world.random.usize(1..40));
+        for object in &carried {
+            assert!(partitions[at].contains(hash(&object.0)), "of its partition");
+            replay(&world.target.0, &world.target.1, object);
+        }
+        // A copy of a pull does no harm whenever it comes.
+        if world.random.u8(0..3) == 0 {
+            late.extend(carried);
+        }
+        let (core, table) = &world.target;
+        for object in late.extract_if(.., |_| world.random.bool()) {
+            replay(core, table, &object);
+        }
+        match next.map(|next| next.done_to()) {
+            None => world.target.1.arrived(at, partitions[at].last()),
+            Some(Some(done)) if partitions[at].contains(done) => world.target.1.arrived(at, done),
+            Some(_) => {}
+        }
+        cursors[at] = next;
+    }
+    assert!(world.target.1.is_complete());
+    compare(&world);
+    let mut from = Some(Cursor::before(world.target.1.hashes().first()));
+    while let Some(cursor) = from {
+        let (core, table) = &world.source;
+        from = core.pin().discard(table, cursor, world.target.1.hashes().last()).expect("the table is there");
+        core.step();
+    }
+    settle(&world.source.0);
+    let stayed = world.model.keys().filter(|key| !world.moved(key)).count() as u64;
+    assert_eq!(world.source.1.objects(), stayed, "what has moved is gone, and nothing else");
+    compare(&world);
+}
+
+/// Every key is where it should be, with its value.
+fn compare(world: &World) {
+    for number in 0..KEYS {
+        let key = number.to_le_bytes();
+        let (core, table) = if world.moved(&key) { &world.target } else { &world.source };
+        let found = core.pin().get(table, hash(&key), &key).map(|object| object.value().to_vec());
+        assert_eq!(found.as_ref(), world.model.get(&key[..]));
+    }
+    let moved = world.model.keys().filter(|key| world.moved(key)).count() as u64;
+    assert_eq!(world.target.1.objects(), moved);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long for Miri")]
+fn what_moves_is_as_written_whatever_is_written_meanwhile() {
+    each_seed("what_moves_is_as_written_whatever_is_written_meanwhile", |seed| {
+        run(seed, steps((seed % 24) as usize));
+    });
+}
+
+#[test]
+fn a_removed_key_stays_removed_when_its_object_arrives_late_and_however_it_went() {
+    let (from, to) = (store(1 << 20, 32 << 10, 1), store(1 << 20, 32 << 10, 1));
+    let (source, table) = (from.core(0), from.table(1));
+    let (target, other) = (to.core(0), table_of(&to, 1, HashRange::ALL));
+    let keys: [&[u8]; 3] = [b"deleted", b"expired", b"committed"];
+    for key in keys {
+        source.pin().put(&table, hash(key), key, b"old", Condition::Always).expect("there is memory");
+    }
+    other.expect_arrivals(1, table.version_ceiling());
+    to.advance_clock(1_000);
+    for key in keys {
+        let put = target.pin().put_until(&other, hash(key), key, b"new", 2_000, Condition::Always);
+        assert!(put.expect("there is memory") > 1);
+    }
+    target.pin().delete(&other, hash(keys[0]), keys[0], Condition::Always).expect("deletes pass");
+    let delete =
+        crate::Write { table: &other, hash: hash(keys[2]), key: keys[2], value: None, expires_ms: 0 };
+    target.pin().commit(&[], &[delete]).expect("nothing was read");
+    to.advance_clock(10_000_000);
+    settle(&target);
+    assert_eq!(other.objects(), 0);
+    let (carried, next) = pull(&source, &table, Cursor::START, u64::MAX, 10);
+    assert_eq!((carried.len(), next), (3, None));
+    for object in &carried {
+        assert_eq!(
+            target.pin().replay(&other, &arriving(object)),
+            Ok(false),
+            "{:?} is of the past",
+            object.0
+        );
+    }
+    assert!(keys.iter().all(|key| other.was_removed(key)) && other.objects() == 0);
+}
+
+#[test]
+fn a_transfer_keeps_versions_and_expiries_and_takes_no_heed_of_quotas() {
+    let (from, to) = (store(1 << 20, 32 << 10, 1), store(1 << 20, 32 << 10, 1));
+    let (source, table) = (from.core(0), from.table(1));
+    let full = Arc::new(Quota::new(1, 10));
+    let (target, other) = (to.core(0), to.table_with(1, TableOptions::default(), &full));
+    for _ in 0..5 {
+        let put = source.pin().put_until(&table, hash(b"key"), b"key", b"value", 77, Condition::Always);
+        put.expect("there is memory");
+    }
+    assert_eq!(table.version_ceiling(), 5);
+    let (carried, _) = pull(&source, &table, Cursor::START, u64::MAX, 10);
+    other.expect_arrivals(1, table.version_ceiling());
+    assert_eq!(target.pin().replay(&other, &arriving(&carried[0])), Ok(true));
+    assert_eq!(target.pin().replay(&other, &arriving(&carried[0])), Ok(false), "once");
+    let pinned = target.pin();
+    let object = pinned.get(&other, hash(b"key"), b"key").expect("it has come");
+    assert_eq!((object.version(), object.expires_ms(), object.value()), (5, 77, &b"value"[..]));
+}

@@ -1,0 +1,204 @@
+//! Objects on their way from one store to another.
+//!
+//! ```text
+//!   source                                             target
+//!   gather: in the order of the hashes, by cursor ──►  replay: unless what is here is newer, or was removed here
+//!   gather_hash: all objects of one hash ───────────►
+//!   discard: when all have arrived
+//! ```
+//! Versions come along: a target begins above every version of its source ([`Table::expect_arrivals`]), so whatever is
+//! written there is newer than whatever arrives, in whatever order, once or more often.
+
+use crate::arrival::Arrival;
+use crate::cursor::{Cursor, Placed, Position};
+use crate::enumerate::Gone;
+use crate::error::WriteError;
+use crate::hash_range::HashRange;
+use crate::index::Location;
+use crate::limits::DISCARDED_PER_STEP;
+use crate::object::{NEVER_MS, Object, object_bytes};
+use crate::pinned::Pinned;
+use crate::table::Table;
+
+/// An object that arrives.
+#[derive(Clone, Copy, Debug)]
+pub struct Arriving<'a> {
+    /// Its key.
+    pub key: &'a [u8],
+    /// The key's hash.
+    pub hash: u64,
+    /// Its value.
+    pub value: &'a [u8],
+    /// Its version at the source.
+    pub version: u64,
+    /// When it expires, [`NEVER_MS`] where it does not.
+    pub expires_ms: u64,
+}
+
+impl Cursor {
+    /// Before all objects of `hash` and those behind it.
+    #[must_use]
+    pub fn before(hash: u64) -> Cursor {
+        Cursor { done: hash.checked_sub(1).map(Position::last_of) }
+    }
+
+    /// The last hash of which everything is done, if there is one.
+    #[must_use]
+    pub fn done_to(&self) -> Option<u64> {
+        match self.done? {
+            Position { hash, second: u64::MAX } => Some(hash),
+            Position { hash, .. } => hash.checked_sub(1),
+        }
+    }
+}
+
+impl Table {
+    /// Makes it one whose objects arrive from another store, in so many partitions at most, where no version is above
+    /// `version`. Before anybody uses it.
+    ///
+    /// # Panics
+    /// When it was called before.
+    pub fn expect_arrivals(&self, partitions: usize, version: u64) {
+        self.remember_version(version);
+        let expected = self.arrival.set(Arrival::new(self.hashes(), partitions));
+        assert!(expected.is_ok(), "a table arrives once");
+    }
+
+    /// The highest version that any of its objects has or had: what [`Table::expect_arrivals`] wants to know of a table
+    /// that nobody writes to any more.
+    #[must_use]
+    pub fn version_ceiling(&self) -> u64 {
+        self.newest_version()
+    }
+
+    /// Whether what another store had of `hash` is here: always, where nothing arrives.
+    #[inline]
+    #[must_use]
+    pub fn has_arrived(&self, hash: u64) -> bool {
+        self.arrival.get().is_none_or(|arrival| arrival.has_arrived(hash))
+    }
+
+    /// Whether `key`, whose object may not have arrived, was removed here.
+    #[must_use]
+    pub fn was_removed(&self, key: &[u8]) -> bool {
+        self.arrival.get().is_some_and(|arrival| arrival.was_removed(key))
+    }
+
+    /// The hashes of each partition in which objects arrive; none where nothing does.
+    #[must_use]
+    pub fn partitions(&self) -> Vec<HashRange> {
+        self.arrival.get().map(|arrival| arrival.partitions().collect()).unwrap_or_default()
+    }
+
+    /// Everything of a partition up to `last` is here. Called by one thread for a partition, in order.
+    ///
+    /// # Panics
+    /// For a partition that is none, and a hash beyond it.
+    pub fn arrived(&self, partition: usize, last: u64) {
+        self.arrival.get().expect("arrivals are expected").advance(partition, last);
+    }
+
+    /// Whether all objects are here.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.arrival.get().is_none_or(Arrival::is_complete)
+    }
+}
+
+impl Pinned<'_> {
+    /// Hands the objects behind `from` and up to the hash `last` to `take`, in the order of their hashes, until it
+    /// refuses one or a bounded number of buckets was read. What was refused comes first the next time. Corrupted objects
+    /// are left out. Returns where to go on; `None` where that was all.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn gather<'p>(
+        &'p self,
+        table: &Table,
+        from: Cursor,
+        last: u64,
+        mut take: impl FnMut(u64, &Object<'p>) -> bool,
+    ) -> Result<Option<Cursor>, Gone> {
+        let mut ended = false;
+        let next = self.walk(table, from, |group| {
+            ended |= group[0].position.hash > last;
+            // Whoever refuses the second of a group gets the first again.
+            !ended && self.sound(group).all(|(hash, object)| take(hash, &object))
+        })?;
+        let ended = ended || next.is_some_and(|next| next.done_to().is_some_and(|done| done >= last));
+        Ok(next.filter(|_| !ended))
+    }
+
+    /// Hands all objects of one hash to `take`.
+    pub fn gather_hash<'p>(&'p self, table: &Table, hash: u64, mut take: impl FnMut(&Object<'p>)) {
+        self.assert_own(table);
+        let log = &self.core.store.log;
+        table.index.find(&self.pin, hash, |location| {
+            let object = log.object_within(location, &self.pin)?;
+            if crate::hash(object.key()) == hash && object.verify() && !self.is_expired(&object) {
+                take(&object);
+            }
+            None::<()>
+        });
+    }
+
+    fn sound<'s, 'p>(&'p self, group: &'s [Placed]) -> impl Iterator<Item = (u64, Object<'p>)> + use<'s, 'p> {
+        group.iter().filter_map(|placed| Some((placed.hash, self.listed(placed)?.object?)))
+    }
+
+    /// Stores an object that arrives, unless what is here is as new, the key was removed here, or its hash has arrived. Returns whether it was
+    /// stored. No quota refuses it: it was admitted where it comes from.
+    ///
+    /// # Errors
+    /// As those of a put.
+    pub fn replay(&self, table: &Table, arriving: &Arriving<'_>) -> Result<bool, WriteError> {
+        let Arriving { key, hash, value, expires_ms, .. } = *arriving;
+        self.admit(table, key, value.len(), expires_ms)?;
+        self.make_room(table, (hash, key), object_bytes(key.len(), value.len(), expires_ms != NEVER_MS))?;
+        let staged = self.stage(table, key, value, expires_ms)?;
+        let bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
+        let found = bucket.find(hash, |location| self.with_location(location, key));
+        let is_newer = found.as_ref().is_none_or(|(_, (_, object))| object.version() < arriving.version);
+        let is_late = table.arrival.get().is_some_and(|arrival| arrival.is_late(key, hash));
+        if !is_newer || is_late {
+            drop(bucket);
+            self.unstage(&staged);
+            return Ok(false);
+        }
+        let published = self.publish_locked(table, (hash, key), &staged, bucket, found, arriving.version);
+        published.map(|_| true).map_err(|error| {
+            self.unstage(&staged);
+            self.refused(table, hash, error)
+        })
+    }
+
+    /// Removes objects behind `from` and up to the hash `last`, a bounded number of them. Returns where to go on; `None`
+    /// where none is left.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn discard(&self, table: &Table, from: Cursor, last: u64) -> Result<Option<Cursor>, Gone> {
+        let mut chosen: [Option<(u64, Location)>; DISCARDED_PER_STEP] = [None; DISCARDED_PER_STEP];
+        let (mut count, mut ended) = (0, false);
+        let next = self.walk(table, from, |group| {
+            ended |= group[0].position.hash > last;
+            if ended || count + group.len() > chosen.len() {
+                return false;
+            }
+            for (hash, location) in group.iter().filter_map(|placed| Some((placed.hash, placed.location?))) {
+                chosen[count] = Some((hash, location));
+                count += 1;
+            }
+            true
+        })?;
+        for (hash, location) in chosen.into_iter().flatten() {
+            let bucket = table.index.lock(&self.pin, hash).ok_or(Gone)?;
+            if let Some((place, ())) = bucket.find(hash, |at| (at == location).then_some(())) {
+                let object = self.core.store.log.object(location, &self.pin);
+                self.take_out(table, bucket, place, location, &object);
+            }
+        }
+        let ended = ended || next.is_some_and(|next| next.done_to().is_some_and(|done| done >= last));
+        Ok(next.filter(|_| !ended))
+    }
+}
