@@ -13,8 +13,8 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::cursor::Position;
 use crate::hash_range::HashRange;
+use crate::position::Position;
 use crate::sync::{AtomicBool, AtomicU64, Exclusive, Ordering};
 
 /// Keys by their hashes, which nobody has to hash again.

@@ -13,31 +13,11 @@ use std::fmt;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::index::Location;
+use crate::position::Position;
 use crate::table::Table;
 
 /// Bytes of a cursor outside of the store: hash, second hash, seal; u64 each, little-endian.
 pub const CURSOR_BYTES: usize = 24;
-/// Makes the second hash another than the first.
-const SECOND_SEED: u64 = 0x5345_434f_4e44;
-
-/// The place of a key in the order of an enumeration.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub(crate) struct Position {
-    pub(crate) hash: u64,
-    pub(crate) second: u64,
-}
-
-impl Position {
-    /// That of a key.
-    pub(crate) fn of(key: &[u8]) -> Position {
-        Position { hash: crate::hash(key), second: xxh3_64_with_seed(key, SECOND_SEED) }
-    }
-
-    /// The last one of a hash.
-    pub(crate) fn last_of(hash: u64) -> Position {
-        Position { hash, second: u64::MAX }
-    }
-}
 
 /// An entry of a bucket with its place. One that cannot be an object of its bucket comes last and has no location.
 #[derive(Clone, Copy, Debug)]

@@ -7,12 +7,13 @@
 //!
 //! What is met is held against its checksum: a corrupted object is reported and not returned.
 
-use crate::cursor::{Cursor, Placed, Position};
+use crate::cursor::{Cursor, Placed};
 use crate::index::Location;
 use crate::index::walk::Reach;
 use crate::limits::{VERIFY_BYTES_PER_STEP, VERIFY_CORRUPTED_PER_STEP, WALK_BUCKETS_PER_STEP};
 use crate::object::Object;
 use crate::pinned::Pinned;
+use crate::position::Position;
 use crate::scratch::Scratch;
 use crate::table::Table;
 

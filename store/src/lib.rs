@@ -38,6 +38,7 @@ mod memory;
 mod object;
 mod ordered;
 mod pinned;
+mod position;
 mod quota;
 mod read;
 mod reclaim;

@@ -10,7 +10,7 @@
 //! written there is newer than whatever arrives, in whatever order, once or more often.
 
 use crate::arrival::Arrival;
-use crate::cursor::{Cursor, Placed, Position};
+use crate::cursor::{Cursor, Placed};
 use crate::enumerate::Gone;
 use crate::error::WriteError;
 use crate::hash_range::HashRange;
@@ -18,6 +18,7 @@ use crate::index::Location;
 use crate::limits::DISCARDED_PER_STEP;
 use crate::object::{NEVER_MS, Object, object_bytes};
 use crate::pinned::Pinned;
+use crate::position::Position;
 use crate::table::Table;
 
 /// An object that arrives.
