@@ -1,7 +1,7 @@
 //! Many writes at once: each is a request of its own, packed with the others into few frames.
 //!
 //! They are not one unit: each is done or refused by itself, executed at most once, and has a result of its own. For
-//! all or nothing there are extensions.
+//! all or nothing there are extensions. See "Many writes are many requests" in docs/notes.md.
 
 use wire::{Completion, Condition, Request, Status, reply};
 

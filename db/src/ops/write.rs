@@ -68,6 +68,13 @@ impl Outcome {
     }
 }
 
+/// Second step of a batch: asks for what a put or a delete will touch of the object of a key of so many bytes, whose
+/// bucket should be there by now.
+#[inline]
+pub fn prefetch_replaced(pin: &Pinned<'_>, entry: &TableEntry, hash: u64, key_bytes: usize) {
+    pin.prefetch_replaced(&entry.table, hash, key_bytes);
+}
+
 /// Writes an object.
 #[inline]
 #[must_use]

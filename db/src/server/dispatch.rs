@@ -32,7 +32,7 @@ use super::refusal::RefusalLimit;
 use crate::extension::invocation::Invocations;
 use crate::limits::{CHUNK_REQUESTS, INVOCATIONS_PER_TURN};
 use crate::metrics::{Counter, WorkerMetrics};
-use crate::ops::{WorkerEnvironment, read};
+use crate::ops::{WorkerEnvironment, read, write};
 use crate::session::{Origin, Route, Session};
 use crate::tenant::ledger::{Entry, Page};
 use crate::tenant::limit::TenantLimit;
@@ -198,9 +198,15 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         let pending = &mut chunk.pending[..std::mem::take(&mut chunk.filled)];
         let places = pending.iter_mut().flatten().map(|it| (&mut it.located, it.session, &it.request));
         chunk.tables.locate_all(&self.environment, places);
-        for Located { entry, hash } in pending.iter().flatten().map(|pending| pending.located) {
+        for pending in pending.iter().flatten() {
+            let Located { entry, hash } = pending.located;
             if let Some(entry) = entry {
-                read::prefetch_object(self.environment.pin, entry, hash);
+                match pending.request {
+                    Request::Put { key, .. } | Request::PutFor { key, .. } | Request::Delete { key, .. } => {
+                        write::prefetch_replaced(self.environment.pin, entry, hash, key.len());
+                    }
+                    _ => read::prefetch_object(self.environment.pin, entry, hash),
+                }
             }
         }
         let requests = pending.iter().flatten().map(|pending| &pending.request);
