@@ -30,7 +30,7 @@ impl Core {
                 1 => store.clean_step(&self.pin()),
                 2 => store.growth_step(&self.pin()),
                 3 => store.expiry_step(&self.pin()),
-                4 => store.eviction_step(&self.pin()),
+                4 => store.is_evicting() && store.eviction_step(&self.pin()),
                 _ => store.retire_step(&self.pin()),
             };
             if worked {

@@ -47,8 +47,9 @@ enum Outcome {
 }
 
 impl Pinned<'_> {
-    /// Notes a use of an object that was found in a table with a budget.
-    #[inline]
+    /// Notes a use of the object of `key` in a table with a budget, if there is one.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn note_use(&self, table: &Table, hash: u64, key: &[u8]) {
         table.index.note_use(&self.pin, hash, |location| self.object_of(location, key).is_some());
     }
@@ -302,7 +303,10 @@ impl Pinned<'_> {
 impl Store {
     /// Goes on making room that was reserved in some table. Returns whether it did.
     pub(crate) fn eviction_step(&self, pinned: &Pinned<'_>) -> bool {
-        let id = self.backlog.evicting.try_lock().and_then(|mut evicting| evicting.pop_front());
+        let Some(mut evicting) = self.backlog.evicting.try_lock() else { return false };
+        let id = evicting.pop_front();
+        self.backlog.is_evicting.store(!evicting.is_empty(), Ordering::Relaxed);
+        drop(evicting);
         let Some(id) = id else { return false };
         let Some(table) = self.directory.listing(&pinned.pin).get(id) else { return true };
         let Some(cache) = table.cache.as_deref().filter(|_| !table.is_retired()) else { return true };

@@ -201,7 +201,6 @@ impl Index {
     }
 
     /// Notes a use of the object of `hash` that `is_it` knows by its location. In vain where a writer is at it.
-    #[inline(never)]
     pub(crate) fn note_use(&self, pin: &EpochPin<'_>, hash: u64, is_it: impl Fn(Location) -> bool) {
         let Some((generation, position)) = self.owner(pin, hash) else { return };
         let mut bucket = generation.bucket(position);

@@ -150,7 +150,7 @@ impl Bucket {
         let entry = self.slots[slot].load(Ordering::Relaxed);
         if location_of(entry) == Some(location) && entry & USES_MASK != USES_MASK {
             let used = entry + USE_UNIT;
-            // Publishes nothing: whoever reads the entry relies on what its writer has released.
+            // Whatever a writer stores comes behind this: an exchange follows the very value that it has compared.
             let _ = self.slots[slot].compare_exchange(entry, used, Ordering::AcqRel, Ordering::Relaxed);
         }
     }

@@ -246,3 +246,21 @@ fn loom_readers_of_two_buckets_do_not_see_half_a_commit() {
         reader.join().expect("the reader does not panic");
     });
 }
+
+/// A use is counted in whichever generation has the entry, or lost; the entry is found either way.
+#[test]
+fn loom_a_use_while_the_index_grows_loses_nothing() {
+    explore(|| {
+        let bed = Bed::new();
+        let local = bed.local(0);
+        bed.insert(&local.pin(), HASH, FIRST);
+        let reader = beside(&bed, |bed, pin| bed.index.note_use(pin, HASH, |_| true));
+        bed.grow(&local.pin());
+        reader.join().expect("the reader does not panic");
+        let pin = local.pin();
+        let bucket = bed.index.lock(&pin, HASH).expect("the index is there");
+        let found = bucket.find_marked(HASH, |mark, location| Some((mark.uses(), location.offset())));
+        let (_, (uses, offset)) = found.expect("it is there");
+        assert!(uses <= 1 && offset == FIRST);
+    });
+}

@@ -11,7 +11,7 @@ use crate::object::NEVER_MS;
 use crate::segment::SegmentId;
 use crate::store::Store;
 use crate::store::candidates::Candidates;
-use crate::sync::Exclusive;
+use crate::sync::{AtomicBool, Exclusive, Ordering};
 use crate::table::Table;
 
 /// Indexes and tables that wait for work.
@@ -20,6 +20,8 @@ pub(crate) struct Backlog {
     pub(crate) growing: Exclusive<VecDeque<u32>>,
     /// Ids of tables in which room is reserved for a large write.
     pub(crate) evicting: Exclusive<VecDeque<u32>>,
+    /// Whether there are any, for who asks without the lock.
+    pub(crate) is_evicting: AtomicBool,
     /// Tables that are being taken apart; held by whoever takes one apart.
     pub(crate) retiring: Exclusive<VecDeque<Arc<Table>>>,
     /// Tables with objects that expire; `expiry.rs` does the work.
@@ -110,6 +112,7 @@ impl Backlog {
         Backlog {
             growing: Exclusive::new(VecDeque::new()),
             evicting: Exclusive::new(VecDeque::new()),
+            is_evicting: AtomicBool::new(false),
             retiring: Exclusive::new(VecDeque::new()),
             expiring: Exclusive::new(VecDeque::new()),
         }
@@ -161,6 +164,12 @@ impl Store {
         if !evicting.contains(&table.id()) {
             evicting.push_back(table.id());
         }
+        self.backlog.is_evicting.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether room is reserved in some table.
+    pub(crate) fn is_evicting(&self) -> bool {
+        self.backlog.is_evicting.load(Ordering::Relaxed)
     }
 
     /// Notes that a table has objects that expire.
