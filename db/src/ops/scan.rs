@@ -7,13 +7,9 @@ use std::ops::ControlFlow;
 
 use store::{KeyRange, Object, PageLimits, Pinned};
 use wire::Status;
-use wire::limits::ENUMERATE_OBJECTS_MAX;
 
 use crate::limits::SCAN_KEYS_EXAMINED_MAX;
 use crate::tablet::TableEntry;
-
-/// Room for the objects of a step.
-pub type Found<'p> = [Option<Object<'p>>; ENUMERATE_OBJECTS_MAX];
 
 /// How far a step came.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +35,8 @@ pub fn seal(entry: &TableEntry, range: &wire::KeyRange<'_>) -> [u8; SEAL_BYTES] 
     store::hash(&bytes).to_le_bytes()
 }
 
-/// Fills the front of `found` with objects of the range behind the cursor, in order.
+/// Fills the front of `found`, which has room for as many as there may be, with objects of the range behind the cursor,
+/// in order.
 ///
 /// # Errors
 /// `CursorInvalid`, `NotOrdered`.
@@ -49,7 +46,7 @@ pub fn scan<'p>(
     range: &wire::KeyRange<'_>,
     cursor: &[u8],
     limits: PageLimits,
-    found: &mut Found<'p>,
+    found: &mut [Option<Object<'p>>],
 ) -> Result<Step<'p>, Status> {
     let wire::KeyRange { from, to, prefix, reverse } = *range;
     let whole = KeyRange { from, to, prefix, after: None, reverse };

@@ -3,7 +3,8 @@
 //! What is found points into the store and is copied once, into the reply. A page that does not fit a datagram is
 //! asked for again over the stream, as any answer is.
 
-use store::{Listed, PageLimits};
+use store::{Listed, Object, PageLimits};
+use wire::limits::ENUMERATE_OBJECTS_MAX;
 use wire::reply::{self, Listing, Scanned, Verified};
 use wire::{Request, Status};
 
@@ -13,6 +14,9 @@ use crate::ops::WorkerEnvironment;
 use crate::ops::enumerate::{self, Found};
 use crate::ops::scan;
 use crate::tablet::TableEntry;
+
+/// Objects of a scan up to which the room for them is a quarter of what the first cache has; beyond, it fills that.
+const SCAN_OBJECTS_FEW: usize = 128;
 
 /// Runs `request`, which is an enumeration or a verification. `entry` is its table, already found to be the tenant's.
 pub fn execute(
@@ -36,7 +40,14 @@ pub fn execute(
         (Request::Scan { range, cursor, keys_only, objects_max, bytes_max, .. }, Some(entry)) => {
             metrics.count(Counter::Scans);
             let limits = PageLimits { objects: objects_max.into(), bytes: bytes_max as usize, keys_only };
-            answer_scan(environment, entry, (&range, cursor), limits, place)
+            match limits.objects {
+                ..=SCAN_OBJECTS_FEW => {
+                    answer_scan::<SCAN_OBJECTS_FEW>(environment, entry, (&range, cursor), limits, place)
+                }
+                _ => {
+                    answer_scan::<ENUMERATE_OBJECTS_MAX>(environment, entry, (&range, cursor), limits, place)
+                }
+            }
         }
         _ => unreachable!("the caller takes other requests elsewhere"),
     };
@@ -52,7 +63,7 @@ fn answer_page(
     limits: PageLimits,
     place: &mut impl ReplyPlace,
 ) -> Result<(), Status> {
-    let mut found: Found<'_> = [const { None }; wire::limits::ENUMERATE_OBJECTS_MAX];
+    let mut found: Found<'_> = [const { None }; ENUMERATE_OBJECTS_MAX];
     let (page, next) = enumerate::enumerate(environment.pin, entry, cursor, limits, &mut found)?;
     let found = found[..page.count].iter().flatten();
     let listed = found.map(|listed| listed_of(listed, limits.keys_only));
@@ -73,14 +84,15 @@ fn answer_page(
     Ok(())
 }
 
-fn answer_scan(
+/// `OBJECTS` is the room for what is found.
+fn answer_scan<const OBJECTS: usize>(
     environment: &WorkerEnvironment<'_>,
     entry: &TableEntry,
     (range, cursor): (&wire::KeyRange<'_>, &[u8]),
     limits: PageLimits,
     place: &mut impl ReplyPlace,
 ) -> Result<(), Status> {
-    let mut found: scan::Found<'_> = [const { None }; wire::limits::ENUMERATE_OBJECTS_MAX];
+    let mut found = [const { None::<Object<'_>> }; OBJECTS];
     let step = scan::scan(environment.pin, entry, range, cursor, limits, &mut found)?;
     let objects_bytes = step.count * reply::Listed::HEAD_BYTES + step.bytes;
     let seal = scan::seal(entry, range);
