@@ -235,7 +235,7 @@ impl Pinned<'_> {
             Some((place, (location, object))) => {
                 bucket.replace(place, write.hash, staged.location);
                 let old_bytes = object.log_bytes();
-                self.core.store.log.bury(location, old_bytes as u32);
+                self.core.store.log.bury(self.core.index, location, old_bytes as u32);
                 self.count_replaced(write.table, bucket, (place, staged.location), bytes, old_bytes as u64);
             }
             None => {

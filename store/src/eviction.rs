@@ -178,9 +178,9 @@ impl Pinned<'_> {
             self.prefetch_bucket(table, hash);
         }
         if let Some(hash) = queue.peek(CACHE_AHEAD) {
-            table
-                .index
-                .candidates(&self.pin, hash, |location| self.core.store.log.prefetch_replaced(location, 0));
+            table.index.candidates(&self.pin, hash, |location| {
+                self.core.store.log.prefetch_replaced(self.core.index, location, 0)
+            });
         }
     }
 

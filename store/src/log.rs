@@ -76,7 +76,7 @@ pub(crate) struct Log {
 
 impl Log {
     /// A log of `count` windows of `window_bytes` (a power of two), each at most a segment.
-    pub(crate) fn new(window_bytes: usize, count: u32, huge_pages: bool) -> io::Result<Log> {
+    pub(crate) fn new(window_bytes: usize, count: u32, cores: usize, huge_pages: bool) -> io::Result<Log> {
         assert!(window_bytes.is_power_of_two());
         let bytes = window_bytes * count as usize;
         let mapping = Mapping::new(bytes + LENGTHS_BYTES_MAX, if huge_pages { bytes } else { 0 })?;
@@ -85,7 +85,7 @@ impl Log {
             mapping,
             window_bytes,
             seglet_shift: seglet_bytes.trailing_zeros(),
-            segments: Segments::new(count, (window_bytes / seglet_bytes) as u32),
+            segments: Segments::new(count, (window_bytes / seglet_bytes) as u32, cores),
             opened: AtomicU64::new(0),
             clock: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
@@ -232,14 +232,14 @@ impl Log {
     }
 
     /// Takes a staged object back: for good if it is the last behind `head`, else it is buried where it lies.
-    pub(crate) fn unstage(&self, head: &mut Head, staged: &Staged) {
+    pub(crate) fn unstage(&self, core: usize, head: &mut Head, staged: &Staged) {
         let offset = staged.location.offset();
         let bytes = staged.bytes() as usize;
         // Another segment's header would lie between the end of the last one and this head.
         if head.segment.is_some() && offset + bytes == head.offset {
             head.offset = offset;
         } else {
-            self.bury(staged.location, bytes as u32);
+            self.bury(core, staged.location, bytes as u32);
         }
     }
 
@@ -261,10 +261,10 @@ impl Log {
         Ok(Location::from_offset(offset))
     }
 
-    /// Counts the `bytes` at `location` as unreachable.
+    /// For that core: counts the `bytes` at `location` as unreachable.
     #[inline]
-    pub(crate) fn bury(&self, location: Location, bytes: u32) {
-        self.segments.bury(self.seglet_of(location), bytes);
+    pub(crate) fn bury(&self, core: usize, location: Location, bytes: u32) {
+        self.segments.bury(core, self.seglet_of(location), bytes);
     }
 
     /// The object at a location that the index gave under this pin.
@@ -324,9 +324,9 @@ impl Log {
 
     /// Asks for the head and a key of so many bytes of the object at `location`, and for where its end will be counted.
     #[inline]
-    pub(crate) fn prefetch_replaced(&self, location: Location, key_bytes: usize) {
+    pub(crate) fn prefetch_replaced(&self, core: usize, location: Location, key_bytes: usize) {
         self.prefetch_key(location, key_bytes);
-        self.segments.prefetch_bury(self.seglet_of(location));
+        self.segments.prefetch_bury(core, self.seglet_of(location));
     }
 
     /// Asks for the head of the object at `location`.

@@ -40,7 +40,9 @@ impl Pinned<'_> {
     pub fn prefetch_replaced(&self, table: &Table, hash: u64, key_bytes: usize) {
         self.assert_own(table);
         let log = &self.core.store.log;
-        table.index.candidates(&self.pin, hash, |location| log.prefetch_replaced(location, key_bytes));
+        table.index.candidates(&self.pin, hash, |location| {
+            log.prefetch_replaced(self.core.index, location, key_bytes)
+        });
     }
 
     /// As [`Pinned::prefetch_object`], for who may look at the beginning of the value only: of the object with a key of

@@ -69,7 +69,8 @@ struct Descriptor {
 /// All segments of a store.
 pub(crate) struct Segments {
     descriptors: Box<[Descriptor]>,
-    /// Bytes of each seglet that nothing leads to any more, of objects that begin in it.
+    /// For each core, bytes of each seglet that nothing leads to any more, of objects that begin in it: those that this
+    /// core has buried, so that cores take no cache lines from each other. Of all together the sum counts, as it wraps.
     dead: Box<[AtomicU32]>,
     free: Exclusive<FreeSeglets>,
     free_count: AtomicU64,
@@ -77,8 +78,8 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// `windows` windows of `window_seglets` seglets, all free.
-    pub(crate) fn new(windows: u32, window_seglets: u32) -> Segments {
+    /// `windows` windows of `window_seglets` seglets, all free, for so many cores.
+    pub(crate) fn new(windows: u32, window_seglets: u32, cores: usize) -> Segments {
         assert!(window_seglets <= SEGLETS_PER_WINDOW_MAX);
         let count = windows * window_seglets;
         let descriptor = |_| Descriptor {
@@ -90,7 +91,7 @@ impl Segments {
         };
         Segments {
             descriptors: (0..count).map(descriptor).collect(),
-            dead: (0..count).map(|_| AtomicU32::new(0)).collect(),
+            dead: (0..count as usize * cores).map(|_| AtomicU32::new(0)).collect(),
             free: Exclusive::new(FreeSeglets::new(windows, window_seglets)),
             free_count: AtomicU64::new(u64::from(count)),
             window_seglets,
@@ -152,7 +153,8 @@ impl Segments {
         self.free_count.store(u64::from(free.count()), Ordering::Relaxed);
         drop(free);
         let id = SegmentId(run.start);
-        run.clone().for_each(|seglet| self.dead[seglet as usize].store(0, Ordering::Relaxed));
+        // Whoever buries here has found something here, which comes after this.
+        self.dead_of(run.clone()).for_each(|dead| dead.store(0, Ordering::Relaxed));
         let descriptor = self.descriptor(id);
         descriptor.used.store(0, Ordering::Relaxed);
         descriptor.seglets.store(run.end - run.start, Ordering::Relaxed);
@@ -185,16 +187,30 @@ impl Segments {
         }
     }
 
-    /// Asks for what [`Segments::bury`] will write to.
-    #[inline]
-    pub(crate) fn prefetch_bury(&self, seglet: u32) {
-        prefetch_for_write(std::ptr::from_ref(&self.dead[seglet as usize]).cast());
+    /// What all cores have buried in these seglets.
+    fn dead_of(&self, seglets: Range<u32>) -> impl Iterator<Item = &AtomicU32> {
+        let cores = self.dead.chunks_exact(self.descriptors.len());
+        cores.flat_map(move |dead| &dead[seglets.start as usize..seglets.end as usize])
     }
 
-    /// Counts `bytes` of an object that begins in `seglet` as unreachable.
+    /// What this core has buried in a seglet.
     #[inline]
-    pub(crate) fn bury(&self, seglet: u32, bytes: u32) {
-        self.dead[seglet as usize].fetch_add(bytes, Ordering::AcqRel);
+    fn dead_by(&self, core: usize, seglet: u32) -> &AtomicU32 {
+        &self.dead[core * self.descriptors.len() + seglet as usize]
+    }
+
+    /// Asks for what [`Segments::bury`] will write to.
+    #[inline]
+    pub(crate) fn prefetch_bury(&self, core: usize, seglet: u32) {
+        prefetch_for_write(std::ptr::from_ref(self.dead_by(core, seglet)).cast());
+    }
+
+    /// For that core: counts `bytes` of an object that begins in `seglet` as unreachable.
+    #[inline]
+    pub(crate) fn bury(&self, core: usize, seglet: u32, bytes: u32) {
+        // Only the core itself adds to it, so that a plain load and a store are enough.
+        let dead = self.dead_by(core, seglet);
+        dead.store(dead.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Release);
     }
 
     /// Bytes appended; of a closed one.
@@ -214,7 +230,8 @@ impl Segments {
 
     /// Bytes that nothing leads to any more.
     pub(crate) fn dead(&self, id: SegmentId) -> u32 {
-        self.run(id).map(|seglet| self.dead[seglet as usize].load(Ordering::Acquire)).sum()
+        let dead = self.dead_of(self.run(id)).map(|dead| dead.load(Ordering::Acquire));
+        dead.fold(0, u32::wrapping_add)
     }
 
     /// Makes a segment's seglets free.
@@ -268,7 +285,7 @@ mod tests {
 
     #[test]
     fn segments_are_taken_down_to_what_is_to_be_left() {
-        let segments = Segments::new(5, 4);
+        let segments = Segments::new(5, 4, 1);
         let taken: Vec<_> = std::iter::from_fn(|| segments.take(claim(6))).collect();
         assert_eq!(taken, [0, 4, 8, 12].map(SegmentId));
         assert_eq!((segments.free_count(), segments.run(SegmentId(12))), (6, 12..14));
@@ -279,12 +296,12 @@ mod tests {
 
     #[test]
     fn a_freed_segment_is_taken_again_without_its_dead_bytes() {
-        let segments = Segments::new(2, 4);
+        let segments = Segments::new(2, 4, 2);
         let id = segments.take(claim(0)).expect("one is free");
         segments.close(id, 100, 3, 7, 1);
         assert_eq!(segments.free_count(), 5, "the last seglet was not used");
-        segments.bury(id.0 + 2, 40);
-        segments.bury(id.0, 60);
+        segments.bury(0, id.0 + 2, 40);
+        segments.bury(1, id.0, 60);
         assert_eq!((segments.used(id), segments.dead(id)), (100, 100));
         assert_eq!((segments.closed_at(id), segments.generation(id)), (7, 1));
         segments.free(id);

@@ -106,7 +106,8 @@ impl Store {
     /// Makes an empty store. Memory is reserved, not touched.
     pub fn new(config: Config) -> Result<Arc<Store>, StoreError> {
         let count = segment_count(&config)?;
-        let log = Log::new(config.segment_bytes, count, config.huge_pages).map_err(StoreError::Memory)?;
+        let log = Log::new(config.segment_bytes, count, config.cores, config.huge_pages)
+            .map_err(StoreError::Memory)?;
         let epochs = Arc::new(Epochs::new(config.cores));
         Ok(Arc::new(Store {
             config,

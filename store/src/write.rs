@@ -110,7 +110,7 @@ impl Pinned<'_> {
         {
             cache.count_small(self.core.index, u64::from(bytes).wrapping_neg());
         }
-        self.core.store.log.bury(location, bytes);
+        self.core.store.log.bury(self.core.index, location, bytes);
         table.count(self.core.index, 1_u64.wrapping_neg(), u64::from(bytes).wrapping_neg());
         table.count_expiring(self.core.index, object.expires(), false);
     }
@@ -160,7 +160,7 @@ impl Pinned<'_> {
     }
 
     pub(crate) fn unstage(&self, staged: &Staged) {
-        self.core.store.log.unstage(&mut self.core.head.borrow_mut(), staged);
+        self.core.store.log.unstage(self.core.index, &mut self.core.head.borrow_mut(), staged);
     }
 
     /// The object at `location`, with it, if its key is `key`.
@@ -215,7 +215,7 @@ impl Pinned<'_> {
             bucket.replace(place, hash, staged.location);
             self.count_replaced(table, &bucket, (place, staged.location), bytes, old_bytes);
             drop(bucket);
-            log.bury(location, old_bytes as u32);
+            log.bury(self.core.index, location, old_bytes as u32);
         } else {
             if table.ordered.is_some() {
                 bucket.make_room(1, Purpose::Insert)?;

@@ -94,7 +94,9 @@ impl Store {
             self.weigh_one(cleaner, id, now, pressed);
         }
         let mut looked = 0;
-        while looked < CLEAN_SEGLETS_PER_LOOK.min(segments.seglets()) {
+        // What is dead is counted by each core.
+        let most = CLEAN_SEGLETS_PER_LOOK / self.config.cores as u32;
+        while looked < most.max(segments.window_seglets()).min(segments.seglets()) {
             let id = SegmentId(cleaner.looked_to);
             let length = self.weigh_one(cleaner, id, now, pressed);
             looked += length;

@@ -30,7 +30,7 @@ impl Bed {
     fn new() -> Arc<Bed> {
         let index =
             Index::new(HashRange::ALL, 1, Arc::new(AtomicU64::new(0))).expect("memory for one bucket");
-        let segments = Segments::new(3, 1);
+        let segments = Segments::new(3, 1, 2);
         for _ in 0..3 {
             segments.take(Claim { least: 1, most: 1, keep: 0, windows_kept: 0 }).expect("three are free");
         }
@@ -57,7 +57,7 @@ impl Bed {
         let (place, before) = bucket.find(HASH, |location| Some(location.offset())).expect("it is there");
         bucket.replace(place, HASH, Location::from_offset(NEW));
         drop(bucket);
-        self.segments.bury(u32::from(before == COPY), BYTES);
+        self.segments.bury(1, u32::from(before == COPY), BYTES);
     }
 
     /// As the cleaner does: moved if something still leads there. Returns whether the segment is all dead.
@@ -68,7 +68,7 @@ impl Bed {
             if let Some((place, ())) = bucket.find(HASH, is_old) {
                 bucket.replace(place, HASH, Location::from_offset(COPY));
                 drop(bucket);
-                self.segments.bury(0, BYTES);
+                self.segments.bury(0, 0, BYTES);
             }
         }
         let source = SegmentId(0);
@@ -128,7 +128,7 @@ fn loom_an_object_that_is_not_published_yet_keeps_its_segment() {
 #[test]
 fn loom_two_heads_never_own_one_seglet() {
     explore(|| {
-        let segments = Arc::new(Segments::new(3, 2));
+        let segments = Arc::new(Segments::new(3, 2, 2));
         let claim = Claim { least: 1, most: 2, keep: 0, windows_kept: 1 };
         let work = move |segments: &Segments| {
             let taken = segments.take(claim)?;

@@ -211,7 +211,7 @@ impl Store {
                 found.is_some()
             });
             // A writer that was faster has buried the old one.
-            self.log.bury(if moved { entry.location } else { copy }, entry.bytes);
+            self.log.bury(pinned.core.index, if moved { entry.location } else { copy }, entry.bytes);
         }
     }
 
