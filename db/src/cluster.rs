@@ -1,5 +1,6 @@
-//! What the servers of a cluster agree on: [`metadata`], the rules, over [`records`], where it is kept. With one
-//! server that is a file in its data directory.
+//! What the servers of a cluster agree on: [`metadata`], the rules, over [`records`], where it is kept, and which of
+//! them are there. With one server that is a file in its data directory.
 
 pub mod metadata;
 pub mod records;
+pub mod registration;

@@ -3,6 +3,10 @@
 //! `main` fills a [`Config`] from the command line, tests fill one by hand; [`Config::check`] refuses what
 //! cannot work and says why. Nobody below boot looks at arguments or the environment.
 
+mod metadata_place;
+
+pub use metadata_place::{EtcdAddress, MetadataPlace, parse_metadata_place};
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -34,8 +38,10 @@ pub struct Config {
     pub huge_pages: bool,
     /// Whether memory is backed by the kernel at the start, beside the workers, and not at its first use.
     pub populate: bool,
-    /// Where metadata, the administrator's secret and compiled extensions are kept.
+    /// Where the administrator's secret and compiled extensions are kept, and the metadata if it is in a file.
     pub data_directory: PathBuf,
+    /// Where the metadata is.
+    pub metadata: MetadataPlace,
     /// What a worker does when there is nothing to do.
     pub idle: IdleStrategy,
     /// How many streams of clients there may be.
@@ -124,6 +130,7 @@ impl Config {
             huge_pages: true,
             populate: false,
             data_directory,
+            metadata: MetadataPlace::File,
             idle: IdleStrategy::default(),
             streams: StreamLimits::default(),
             isolation: true,

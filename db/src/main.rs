@@ -12,7 +12,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser};
-use db::config::{Config, ConfigError, StreamLimits, parse_bytes, parse_cpus};
+use db::config::{
+    Config, ConfigError, MetadataPlace, StreamLimits, parse_bytes, parse_cpus, parse_metadata_place,
+};
 use db::server::administrator;
 use db::server::boot::Server;
 use db::server::process::{self, EndSignals};
@@ -50,6 +52,11 @@ struct Arguments {
     /// Directory for metadata, the administrator's secret and compiled extensions
     #[arg(long, env = "SPLINTER_DATA", default_value = "splinter-data", value_name = "DIRECTORY")]
     data: PathBuf,
+
+    /// Where the metadata is: in a file of the data directory, or in the etcd of a cluster, as
+    /// etcd://HOST:PORT[,HOST:PORT]/CLUSTER
+    #[arg(long, env = "SPLINTER_METADATA", default_value = "file", value_parser = parse_metadata_place, value_name = "PLACE")]
+    metadata: MetadataPlace,
 
     /// Ask for pages of 2 MiB
     #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
@@ -160,6 +167,7 @@ fn config(arguments: Arguments) -> Config {
         huge_pages: arguments.huge_pages,
         populate: arguments.populate,
         data_directory: arguments.data,
+        metadata: arguments.metadata,
         idle: IdleStrategy { spin_us: arguments.idle_spin, yield_until_us: arguments.idle_yield },
         streams: StreamLimits::default(),
         isolation: arguments.isolation == "on",

@@ -7,7 +7,8 @@
 //! [`change`]s to their [`catalog`]; what tenants let each other do is a [`grant`]. Workers
 //! know of each other by [`neighbours`], help out at each other's [`ports`]
 //! and share invocations ([`sharing`]); tenants' [`homes`] move when the load stays lopsided. [`populate`] backs memory ahead of
-//! its use, [`damage`] tells of memory that fails, [`exposition`] shows metrics over HTTP. [`boot`] puts the parts together.
+//! its use, [`damage`] tells of memory that fails, [`exposition`] shows metrics over HTTP.
+//! In a cluster its [`membership`] follows what other servers change. [`boot`] puts the parts together.
 
 pub mod administration;
 pub mod administrator;
@@ -27,6 +28,7 @@ pub mod homes;
 pub mod invocation;
 pub mod listening;
 pub mod listing;
+pub mod membership;
 pub mod native;
 pub mod neighbours;
 pub mod opening;

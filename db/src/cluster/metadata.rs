@@ -8,12 +8,14 @@
 //! means two things. Called by the control plane alone; workers never come here.
 
 mod audit;
+mod catalog;
 mod encoding;
 mod error;
 mod extensions;
 mod grants;
 mod limits;
 mod packages;
+mod servers;
 mod standing;
 mod tables;
 mod tenants;
@@ -21,10 +23,12 @@ mod transaction;
 mod turn;
 mod upgrade;
 
+pub use catalog::Catalog;
 pub use error::MetadataError;
 pub use extensions::{ExtensionRow, StoredVersion};
 pub use grants::GrantRow;
 pub use limits::LimitRow;
+pub use servers::ServerRow;
 pub use standing::{Standing, StandingError};
 pub use tables::TableRow;
 pub use tenants::TenantRow;

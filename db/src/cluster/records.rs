@@ -15,7 +15,7 @@ mod watch;
 
 pub use embedded::{Embedded, Opener, Upgrade};
 pub use error::RecordsError;
-pub use etcd::{Etcd, EtcdAddress};
+pub use etcd::Etcd;
 pub use watch::{Event, Watch, WatchEnd, WatchSource};
 
 use std::time::{Duration, Instant};
@@ -162,6 +162,9 @@ pub struct Held {
 
 /// See the file's head.
 pub trait Records: Send + Sync {
+    /// Whether other servers change them too.
+    fn is_shared(&self) -> bool;
+
     /// Reads all queries as of one commit: `at`, or the last one.
     ///
     /// # Errors

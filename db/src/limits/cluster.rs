@@ -24,6 +24,22 @@ pub const CHANGE_TURN_MS: u64 = 10_000;
 /// Grants to a tenant that is gone which one commit takes away: an etcd takes 128 parts in one.
 pub const GRANTS_SWEPT_AT_ONCE: usize = 64;
 
+/// For how long a server is registered that does not say that it is there, in milliseconds: an etcd that elects a leader
+/// takes some seconds of that.
+pub const REGISTRATION_TTL_MS: u64 = 10_000;
+
+/// How often a server says that it is there, in milliseconds.
+pub const REGISTRATION_KEEP_MS: u64 = 2_500;
+
+/// After what a server tries again to register, or to follow the metadata, in milliseconds.
+pub const CLUSTER_RETRY_MS: u64 = 500;
+
+/// How long a server waits for a change of the metadata before it looks whether it is to stop, in milliseconds.
+pub const FOLLOWING_LOOK_MS: u64 = 200;
+
+/// After what a server tries again to build an extension of the cluster that it could not build then, in milliseconds.
+pub const FOLLOWING_AGAIN_MS: u64 = 5_000;
+
 /// What one request to etcd may take, in milliseconds: an etcd that has a leader answers within a few.
 pub const ETCD_ATTEMPT_MS: u64 = 1_000;
 
@@ -71,4 +87,5 @@ const _: () = assert!(ETCD_PARTS_MAX + ETCD_MARKS_SETTLED_AT_ONCE < 128 && ETCD_
 const _: () = assert!(ETCD_MARKS_TTL_MS / 2 > 10 * (ETCD_CALL_MS + ETCD_RESOLVE_MS));
 const _: () = assert!(ETCD_STAGE_TTL_MS > 4 * ETCD_CALL_MS);
 const _: () = assert!(GRANTS_SWEPT_AT_ONCE < ETCD_PARTS_MAX);
+const _: () = assert!(REGISTRATION_KEEP_MS + ETCD_CALL_MS < REGISTRATION_TTL_MS);
 const _: () = assert!(RECORD_STAGED_BYTES < PACKAGE_CHUNK_BYTES && PACKAGE_CHUNK_BYTES < 3 << 19);

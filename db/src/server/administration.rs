@@ -7,6 +7,7 @@
 mod audit;
 mod description;
 mod extensions;
+mod following;
 mod grants;
 mod installation;
 mod limits;
@@ -16,6 +17,8 @@ mod statistics;
 mod tables;
 mod tenants;
 mod traces;
+
+pub use following::Follower;
 
 use wire::{AdminRequest, Status};
 

@@ -1,13 +1,16 @@
 //! The parts list of a server, in the order in which they are put together, and the way down.
 //!
 //! ```text
-//!   data directory -> metadata, administrator's secret -> store -> ports -> workers
+//!   data directory -> metadata, which server, administrator's secret -> store -> ports -> workers
 //!                  -> registry of extensions -> control -> tables and extensions of the metadata -> listener
+//!                  -> membership of the cluster
 //! ```
 //! What fails on the way up is a [`BootError`] and leaves no thread behind. On the way down streams end
 //! first, then workers, which answer what they hold.
 
 mod error;
+mod identity;
+mod metadata;
 mod workers;
 
 pub use error::BootError;
@@ -25,6 +28,7 @@ use builder::Toolchain;
 use net::{Listener, Port, SharedPort, StopHandle, UdpConfig, UdpPort};
 use store::Store;
 
+use self::identity::Identity;
 use super::administration;
 use super::administrator;
 use super::change::Change;
@@ -34,6 +38,7 @@ use super::damage::Damage;
 use super::exposition;
 use super::homes::Homes;
 use super::listening::{self, Reception};
+use super::membership;
 use super::neighbours::Neighbours;
 use super::populate;
 use super::process;
@@ -80,6 +85,8 @@ pub struct Server {
     workers: Vec<JoinHandle<()>>,
     /// Ends after the workers.
     _watchdog: Watchdog,
+    /// Which server of a cluster it is.
+    identity: Option<Identity>,
 }
 
 impl Server {
@@ -104,8 +111,7 @@ impl Server {
             .mode(DIRECTORY_MODE)
             .create(&artefacts)
             .map_err(|error| BootError::new(&format!("cannot make {}", artefacts.display()), error))?;
-        let metadata = Metadata::open(&config.data_directory.join("metadata.redb"))
-            .map_err(|error| BootError::new("cannot open the metadata", error))?;
+        let metadata = metadata::open(config)?;
         let prepare = Box::new(move || Toolchain::prepare(&artefacts));
         Self::start_over(config, Devices { listener, ports, metadata, prepare })
     }
@@ -123,6 +129,7 @@ impl Server {
         let streams = Streams::new(stream_limits(config)?);
         let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
         let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
+        let identity = Identity::in_cluster(&config.data_directory, &metadata)?;
         let (administrator, nobody) = secrets(config)?;
         let store = make_store(config)?;
         let accounts = Accounts::over(config.cores);
@@ -167,17 +174,28 @@ impl Server {
             control_threads: Vec::new(),
             workers: started.threads,
             _watchdog: watchdog,
+            identity,
         };
         administration::restore(&server.control)
             .map_err(|refusal| BootError::new("cannot restore", refusal.text))?;
         server.start_control()?;
         server.open_doors(listener, readers)?;
+        server.join_cluster()?;
         if config.populate {
             let (store, stopping) = (Arc::clone(&server.control.store), Arc::clone(&server.stopping));
             let populating = populate::start(store, stopping).map_err(no_thread)?;
             server.control_threads.push(populating);
         }
         Ok(server)
+    }
+
+    /// Makes the server known to the others of its cluster, if it has one.
+    fn join_cluster(&mut self) -> Result<(), BootError> {
+        if let Some(Identity { id, .. }) = self.identity {
+            let joined = membership::join(&self.control, &self.stopping, (id, self.tcp));
+            self.control_threads.extend(joined.map_err(no_thread)?);
+        }
+        Ok(())
     }
 
     fn start_control(&mut self) -> Result<(), BootError> {

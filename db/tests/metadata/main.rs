@@ -3,6 +3,7 @@
 //!
 //! Each test that needs an etcd starts its own, in a directory of its own, and ends it.
 
+#[path = "../support/etcd_process.rs"]
 mod etcd_process;
 mod outage;
 mod place;

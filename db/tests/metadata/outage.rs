@@ -9,14 +9,19 @@ use db::cluster::metadata::{Metadata, MetadataError};
 use db::cluster::records::{
     Change, Committed, Condition, Etcd, Event, Query, Records, RecordsError, Revision, Span, WatchEnd,
 };
+use db::config::EtcdAddress;
 use wire::Actor;
 
-use super::etcd_process::{EtcdProcess, address};
+use super::etcd_process::EtcdProcess;
 use super::place::write;
 use super::proxy::Proxy;
 
 /// Longer than anything takes on a machine that others use.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+fn address(member: String) -> EtcdAddress {
+    EtcdAddress { members: vec![member], cluster: "test".to_owned() }
+}
 
 fn read(records: &dyn Records, key: &str) -> Result<Option<Vec<u8>>, RecordsError> {
     let found = records.read(&[Query::all(Span::one(key))], None)?.found;
@@ -154,8 +159,8 @@ fn number(records: &dyn Records) -> u64 {
 #[test]
 fn a_commit_whose_answer_is_lost_is_found_to_have_happened() {
     let etcd = EtcdProcess::start();
-    let proxy = Proxy::start(etcd.port());
-    let (direct, records) = (etcd.client(), Etcd::open(&address(proxy.port())).expect("etcd answers"));
+    let proxy = Proxy::start(&etcd.address().members[0]);
+    let (direct, records) = (etcd.client(), Etcd::open(&address(proxy.member())).expect("etcd answers"));
     increment(&records).expect("nothing is lost yet");
     for round in 2..=4 {
         proxy.lose_answers();
@@ -178,8 +183,8 @@ fn a_commit_whose_answer_is_lost_is_found_to_have_happened() {
 #[test]
 fn a_commit_that_does_not_get_there_is_made_once() {
     let etcd = EtcdProcess::start();
-    let proxy = Proxy::start(etcd.port());
-    let (direct, records) = (etcd.client(), Etcd::open(&address(proxy.port())).expect("etcd answers"));
+    let proxy = Proxy::start(&etcd.address().members[0]);
+    let (direct, records) = (etcd.client(), Etcd::open(&address(proxy.member())).expect("etcd answers"));
     increment(&records).expect("nothing is lost yet");
     for round in 2..=4 {
         proxy.lose_requests();
@@ -252,11 +257,12 @@ fn compact(etcd: &EtcdProcess, revision: Revision) {
 
 #[test]
 fn an_etcd_that_is_not_there_is_named() {
-    let [port, _] = [(); 2].map(|()| {
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-        listener.local_addr().expect("its address").port()
-    });
-    let Err(error) = Etcd::open(&address(port)) else { panic!("nobody listens there") };
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let port = listener.local_addr().expect("its address").port();
+    drop(listener);
+    let Err(error) = Etcd::open(&address(format!("127.0.0.1:{port}"))) else {
+        panic!("nobody listens there")
+    };
     assert!(matches!(error, RecordsError::Unavailable(_)), "{error:?}");
     assert!(error.to_string().contains(&format!("etcd://127.0.0.1:{port}/test")), "{error}");
 }

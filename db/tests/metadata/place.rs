@@ -51,6 +51,9 @@ impl Place {
 pub struct Shared(pub Arc<dyn Records>);
 
 impl Records for Shared {
+    fn is_shared(&self) -> bool {
+        self.0.is_shared()
+    }
     fn read(&self, queries: &[Query], at: Option<Revision>) -> Result<Reading, RecordsError> {
         self.0.read(queries, at)
     }

@@ -26,7 +26,8 @@ pub struct Proxy {
 
 impl Proxy {
     /// Listens on a port of its own and carries to `target`.
-    pub fn start(target: u16) -> Self {
+    pub fn start(target: &str) -> Self {
+        let target = target.to_owned();
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let port = listener.local_addr().expect("its address").port();
         let state = Arc::new(State::default());
@@ -34,7 +35,7 @@ impl Proxy {
         // The thread ends with the process of the test.
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let Ok(server) = TcpStream::connect(("127.0.0.1", target)) else { continue };
+                let Ok(server) = TcpStream::connect(&target) else { continue };
                 carry(&client, &server, LOSE_REQUESTS, &shared);
                 carry(&server, &client, LOSE_ANSWERS, &shared);
                 shared.open.lock().expect("no panic").extend([client, server]);
@@ -43,8 +44,9 @@ impl Proxy {
         Self { port, state }
     }
 
-    pub fn port(&self) -> u16 {
-        self.port
+    /// Where it listens.
+    pub fn member(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
     }
 
     /// Requests still get there, answers do not come back.

@@ -3,8 +3,11 @@
 
 mod audit;
 mod client;
+mod cluster;
 mod damage;
 mod disk;
+#[path = "../support/etcd_process.rs"]
+mod etcd_process;
 mod exactly_once;
 mod exposition;
 mod extensions;

@@ -130,7 +130,11 @@ fn find(
     transaction.get(&key)?.map(|value| ExtensionRow::of(&key, value)).transpose()
 }
 
-fn all(transaction: &mut Transaction<'_>, prefix: &str) -> Result<Vec<ExtensionRow>, RecordsError> {
+pub(super) fn all(transaction: &mut Transaction<'_>) -> Result<Vec<ExtensionRow>, RecordsError> {
+    below(transaction, EXTENSIONS)
+}
+
+fn below(transaction: &mut Transaction<'_>, prefix: &str) -> Result<Vec<ExtensionRow>, RecordsError> {
     transaction.all(prefix)?.into_iter().map(|(key, value)| ExtensionRow::of(&key, value)).collect()
 }
 
@@ -173,7 +177,7 @@ impl Metadata {
                     row
                 }
                 None => {
-                    if all(transaction, &prefix_of(tenant))?.len() >= EXTENSIONS_PER_TENANT_MAX {
+                    if below(transaction, &prefix_of(tenant))?.len() >= EXTENSIONS_PER_TENANT_MAX {
                         return Err(MetadataError::LimitExceeded);
                     }
                     let id = next_u32(transaction, "extension")?;
@@ -244,7 +248,7 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn extensions_of(&self, tenant: TenantId) -> Result<Vec<ExtensionRow>, MetadataError> {
-        self.read(|transaction| Ok(all(transaction, &prefix_of(tenant))?))
+        self.read(|transaction| Ok(below(transaction, &prefix_of(tenant))?))
     }
 
     /// All extensions of all tenants, by tenant and name.
@@ -252,7 +256,7 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn extensions(&self) -> Result<Vec<ExtensionRow>, MetadataError> {
-        self.read(|transaction| Ok(all(transaction, EXTENSIONS)?))
+        self.read(|transaction| Ok(all(transaction)?))
     }
 
     /// A version with its package.

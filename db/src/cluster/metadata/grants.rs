@@ -108,6 +108,12 @@ fn parted(transaction: &mut Transaction<'_>) -> Result<Parted, RecordsError> {
     Ok(rows.into_iter().partition(|(_, row)| there.contains(&row.to)))
 }
 
+/// The grants between tenants that there are.
+pub(super) fn all(transaction: &mut Transaction<'_>) -> Result<Vec<GrantRow>, RecordsError> {
+    let (standing, _) = parted(transaction)?;
+    Ok(standing.into_iter().map(|(_, row)| row).collect())
+}
+
 impl Metadata {
     /// Stores a grant in place of an earlier one of the same thing to the same tenant, under a fresh number.
     ///
@@ -169,10 +175,7 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn grants(&self) -> Result<Vec<GrantRow>, MetadataError> {
-        self.read(|transaction| {
-            let (standing, _) = parted(transaction)?;
-            Ok(standing.into_iter().map(|(_, row)| row).collect())
-        })
+        self.read(|transaction| Ok(all(transaction)?))
     }
 
     /// Removes the grants to tenants that are gone, some in each transaction.

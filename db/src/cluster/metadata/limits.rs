@@ -44,6 +44,15 @@ pub(super) fn remove_tenant(transaction: &mut Transaction<'_>, tenant: TenantId)
     transaction.clear(&prefix_of(tenant));
 }
 
+pub(super) fn all(transaction: &mut Transaction<'_>) -> Result<Vec<LimitRow>, RecordsError> {
+    let mut rows = Vec::new();
+    for (key, Value { value }) in transaction.all(LIMITS)? {
+        let [tenant, name] = parts(&key, LIMITS)?;
+        rows.push(LimitRow { tenant: tenant_of(tenant)?, name: name.to_owned(), value });
+    }
+    Ok(rows)
+}
+
 impl Metadata {
     /// Stores limits of a tenant, all of them or none; nothing as a value is the default again.
     ///
@@ -72,14 +81,7 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn limits(&self) -> Result<Vec<LimitRow>, MetadataError> {
-        self.read(|transaction| {
-            let mut rows = Vec::new();
-            for (key, Value { value }) in transaction.all(LIMITS)? {
-                let [tenant, name] = parts(&key, LIMITS)?;
-                rows.push(LimitRow { tenant: tenant_of(tenant)?, name: name.to_owned(), value });
-            }
-            Ok(rows)
-        })
+        self.read(|transaction| Ok(all(transaction)?))
     }
 }
 

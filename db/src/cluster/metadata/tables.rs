@@ -68,6 +68,10 @@ pub(super) fn exists(
     transaction.has(&key_of(tenant, name))
 }
 
+pub(super) fn all(transaction: &mut Transaction<'_>) -> Result<Vec<TableRow>, RecordsError> {
+    transaction.all(TABLES)?.iter().map(|(key, value)| TableRow::of(key, value)).collect()
+}
+
 impl Metadata {
     /// Adds a table.
     ///
@@ -112,9 +116,6 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn tables(&self) -> Result<Vec<TableRow>, MetadataError> {
-        self.read(|transaction| {
-            let rows = transaction.all(TABLES)?;
-            Ok(rows.iter().map(|(key, value)| TableRow::of(key, value)).collect::<Result<_, _>>()?)
-        })
+        self.read(|transaction| Ok(all(transaction)?))
     }
 }

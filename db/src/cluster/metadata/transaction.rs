@@ -47,6 +47,11 @@ impl<'r> Transaction<'r> {
         }
     }
 
+    /// The commit as of which it reads.
+    pub(super) fn revision(&self) -> Revision {
+        self.at.unwrap_or_default()
+    }
+
     /// The value of a record.
     pub(super) fn get<T: DeserializeOwned>(&mut self, key: &str) -> Result<Option<T>, RecordsError> {
         self.get_bytes(key)?.map(|value| decode(key, &value)).transpose()

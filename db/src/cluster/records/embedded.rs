@@ -135,6 +135,10 @@ impl Embedded {
 }
 
 impl Records for Embedded {
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn read(&self, queries: &[Query], at: Option<Revision>) -> Result<Reading, RecordsError> {
         let mut state = self.state();
         self.expire(&mut state)?;

@@ -35,25 +35,11 @@ use self::leasing::Leases;
 use super::{
     Change, Committed, Condition, Held, LeaseId, Query, Reading, Records, RecordsError, Revision, Watch,
 };
+use crate::config::EtcdAddress;
 use crate::limits::{
     ETCD_ANSWER_BYTES_MAX, ETCD_ATTEMPT_MS, ETCD_CALL_MS, ETCD_CONNECT_MS, ETCD_LOOK_MS, ETCD_PING_MS,
     ETCD_PING_TIMEOUT_MS, ETCD_RESOLVE_MS,
 };
-
-/// Where an etcd is, and which cluster's records in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EtcdAddress {
-    /// Its members, as `host:port`.
-    pub members: Vec<String>,
-    /// Name of the cluster: several can share an etcd.
-    pub cluster: String,
-}
-
-impl fmt::Display for EtcdAddress {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "etcd://{}/{}", self.members.join(","), self.cluster)
-    }
-}
 
 /// See the file's head.
 pub struct Etcd {
@@ -179,6 +165,10 @@ impl Shared {
 }
 
 impl Records for Etcd {
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn read(&self, queries: &[Query], at: Option<Revision>) -> Result<Reading, RecordsError> {
         let (shared, queries) = (Arc::clone(&self.shared), queries.to_vec());
         let most_ms = ETCD_CALL_MS + queries.len() as u64 * ETCD_ATTEMPT_MS;

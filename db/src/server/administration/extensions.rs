@@ -4,7 +4,7 @@
 //! one step under the lock records it and tells the workers; what fails before that leaves the earlier versions as
 //! they were. Every switch is the same step: the metadata, the registry, all workers, then the client hears of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use wire::{
     AdminRequest, Body, ExtensionEntry, ExtensionResolved, FunctionEntry, FunctionMode, PackageFile, Status,
@@ -13,10 +13,13 @@ use wire::{
 
 use super::grants;
 use crate::cluster::metadata::{ExtensionRow, MetadataError, Standing, StandingError};
-use crate::extension::registry::{Choice, InstallError, Installed};
+use crate::extension::registry::{Choice, Customer, InstallError, Installed};
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal, lock};
 use crate::tenant::TenantId;
+
+/// Paths and bytes of a source.
+type Files = Vec<(String, Vec<u8>)>;
 
 /// Tells registry and workers which versions there are.
 pub(super) fn publish(control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
@@ -47,13 +50,59 @@ pub(super) fn restore(control: &Control, row: &ExtensionRow) -> Result<(), Refus
 }
 
 fn restore_version(control: &Control, row: &ExtensionRow, version: u32) -> Result<(), Refusal> {
+    let (files, installed_ms) = stored(control, row, version)?;
+    let record = || Ok::<_, Refusal>((row.id, version));
+    control.registry.install(row.tenant, &row.name, files, installed_ms, record).map_err(refusal)?;
+    Ok(())
+}
+
+/// The source of a stored version, and when it was installed.
+fn stored(control: &Control, row: &ExtensionRow, version: u32) -> Result<(Files, u64), Refusal> {
     let stored = control.metadata.extension_version(row.tenant, &row.name, version)?;
     let request = AdminRequest::decode(opcode::EXTENSION_INSTALL, &stored.package)?;
     let AdminRequest::ExtensionInstall { files, .. } = request else { return Err(Status::Internal.into()) };
-    let record = || Ok::<_, Refusal>((row.id, version));
-    let (tenant, installed_ms) = (row.tenant, stored.installed_ms);
-    control.registry.install(tenant, &row.name, owned(&files), installed_ms, record).map_err(refusal)?;
-    Ok(())
+    Ok((owned(&files), stored.installed_ms))
+}
+
+/// Takes in a version that another server installed: like an installation, it is built without any lock, and made live
+/// under that of changes, if it is still wanted then.
+///
+/// # Errors
+/// `NotFound` when it is not wanted any more, or why it cannot be had.
+pub(super) fn take_in(control: &Control, row: &ExtensionRow, version: u32) -> Result<(), Refusal> {
+    let (files, installed_ms) = stored(control, row, version)?;
+    let mut newcomer = Newcomer { control, row, version, wanted: None };
+    control
+        .registry
+        .install_for(row.tenant, &row.name, files, installed_ms, &mut newcomer)
+        .map_err(refusal)?;
+    match newcomer.wanted.take() {
+        Some((_changing, row)) => publish(control, &row),
+        None => Ok(()),
+    }
+}
+
+/// A version of another server's.
+struct Newcomer<'c> {
+    control: &'c Control,
+    row: &'c ExtensionRow,
+    version: u32,
+    /// The lock of changes, and the extension as it is stored now.
+    wanted: Option<(MutexGuard<'c, ()>, ExtensionRow)>,
+}
+
+impl Customer for Newcomer<'_> {
+    type Refusal = Refusal;
+
+    fn record(&mut self, _: u64) -> Result<(u32, u32), Refusal> {
+        let changing = lock(&self.control.changing);
+        let ExtensionRow { id, tenant, name, .. } = self.row;
+        let now = self.control.metadata.extension_find(*tenant, name)?;
+        let wanted = now.filter(|now| now.id == *id && now.standing.kept.contains(&self.version));
+        let wanted = wanted.ok_or(Status::NotFound)?;
+        self.wanted = Some((changing, wanted));
+        Ok((*id, self.version))
+    }
 }
 
 pub(super) fn list(control: &Control, tenant: TenantId) -> Result<Vec<u8>, Refusal> {
@@ -124,11 +173,16 @@ pub(super) fn remove(control: &Control, tenant: TenantId, name: &str) -> Result<
     let removed = control.metadata.extension_remove(tenant, name);
     let id = removed
         .map_err(|error| if error == MetadataError::NotFound { unknown(name) } else { error.into() })?;
+    forget(control, tenant, name, id)?;
+    Ok(Vec::new())
+}
+
+/// Takes out an extension with its grants. The metadata has forgotten it already.
+pub(super) fn forget(control: &Control, tenant: TenantId, name: &str, id: u32) -> Result<(), Refusal> {
     let withdrawn = grants::withdraw_all_of(control, tenant, Subject::Extension, name);
     control.registry.remove(tenant, name);
     control.tell(&Change::ExtensionRemoved(id))?;
-    withdrawn?;
-    Ok(Vec::new())
+    withdrawn
 }
 
 pub(super) fn functions(installed: &Installed) -> Vec<FunctionEntry> {
@@ -144,7 +198,7 @@ pub(super) fn functions(installed: &Installed) -> Vec<FunctionEntry> {
     installed.functions.iter().map(entry).collect()
 }
 
-pub(super) fn owned(files: &[PackageFile<'_>]) -> Vec<(String, Vec<u8>)> {
+pub(super) fn owned(files: &[PackageFile<'_>]) -> Files {
     files.iter().map(|file| (file.path.to_owned(), file.bytes.to_vec())).collect()
 }
 

@@ -9,6 +9,7 @@
 //! first: a name that is guessed right has got it, and its tenant sees from whom. A revocation says of no tenant more
 //! than that it has nothing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use wire::{Body, GrantEntry, Right, Status, Subject};
@@ -98,7 +99,7 @@ pub(super) fn restore(control: &Control) -> Result<(), Refusal> {
 
 /// Tells workers of a grant and keeps it. Kept first: what ends or follows it has to find it, whether or not
 /// workers answer now.
-fn publish(control: &Control, grant: Grant) -> Result<(), Refusal> {
+pub(super) fn publish(control: &Control, grant: Grant) -> Result<(), Refusal> {
     lock(&control.grants).push(grant.clone());
     if grant.row.right.subject() == Subject::Extension {
         return settle(control, &grant);
@@ -113,6 +114,11 @@ fn publish(control: &Control, grant: Grant) -> Result<(), Refusal> {
         owner: Arc::clone(&table.owner),
         table: Arc::clone(&table.table),
     })))
+}
+
+/// Which grants are in force: kind of thing and number.
+pub(super) fn known(control: &Control) -> BTreeSet<(u8, u32)> {
+    lock(&control.grants).iter().map(|grant| (grant.row.right.subject() as u8, grant.row.id)).collect()
 }
 
 /// Tells workers which versions of a granted extension there are now.

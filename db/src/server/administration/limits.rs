@@ -4,11 +4,15 @@
 //! first and then in the tenant's account, where workers look at the next request. Limits that have passed into
 //! an account before stay as they were when a change is refused.
 
+use std::collections::BTreeMap;
+
 use wire::{Body, LimitChange, Status, TenantLimitEntry};
 
 use super::tenants;
+use crate::cluster::metadata::LimitRow;
 use crate::server::control::{Control, Refusal, lock};
 use crate::server::opening::Role;
+use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::limit::{TenantLimit, UNLIMITED};
 
@@ -44,7 +48,17 @@ pub(super) fn change(control: &Control, name: &str, changes: &[LimitChange<'_>])
 
 /// Puts the stored limits in force: called once, before anything of a tenant is brought back.
 pub(super) fn restore(control: &Control) -> Result<(), Refusal> {
-    for row in control.metadata.limits()? {
+    follow(control, &control.metadata.limits()?);
+    Ok(())
+}
+
+/// Puts limits in force that are stored, and the defaults where none is.
+pub(super) fn follow(control: &Control, rows: &[LimitRow]) {
+    let mut wanted: BTreeMap<TenantId, Vec<(TenantLimit, u64)>> = BTreeMap::new();
+    for account in control.accounts.all() {
+        wanted.entry(account.tenant).or_default();
+    }
+    for row in rows {
         let tenant = row.tenant.0;
         let Some(limit) = TenantLimit::named(&row.name) else {
             tracing::warn!(tenant, limit = row.name, "a stored limit is none of this version's");
@@ -53,17 +67,21 @@ pub(super) fn restore(control: &Control) -> Result<(), Refusal> {
         let (least, most) = limit.bounds();
         let value = row.value.clamp(least, most);
         if value != row.value {
-            tracing::warn!(
-                tenant,
-                limit = row.name,
-                stored = row.value,
-                value,
-                "a stored limit is out of range"
-            );
+            let (limit, stored) = (&row.name, row.value);
+            tracing::warn!(tenant, limit, stored, value, "a stored limit is out of range");
         }
-        control.accounts.of(row.tenant).set_limit(limit, value);
+        wanted.entry(row.tenant).or_default().push((limit, value));
     }
-    Ok(())
+    for (tenant, values) in wanted {
+        let account = control.accounts.of(tenant);
+        for &limit in TenantLimit::ALL {
+            let stored = values.iter().find(|(known, _)| *known == limit).map(|(_, value)| *value);
+            let value = stored.unwrap_or(limit.default_value());
+            if account.limit(limit) != value {
+                account.set_limit(limit, value);
+            }
+        }
+    }
 }
 
 /// What a change says, in words.

@@ -76,14 +76,19 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
 pub(super) fn drop(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
     let _changing = lock(&control.changing);
     let id = control.metadata.table_drop(tenant, name).map_err(|error| named(error.into(), name))?;
+    forget(control, tenant, name, id)?;
+    Ok(Vec::new())
+}
+
+/// Takes out a table with its grants. The metadata has forgotten it already.
+pub(super) fn forget(control: &Control, tenant: TenantId, name: &str, id: u32) -> Result<(), Refusal> {
     let withdrawn = grants::withdraw_all_of(control, tenant, Subject::Table, name);
     let entry = lock(&control.tables).remove(&(tenant, name.to_owned()));
     let told = control.tell(&Change::TableDropped(id)).and(withdrawn);
     if let Some(entry) = entry {
         entry.table.retire();
     }
-    told?;
-    Ok(Vec::new())
+    told
 }
 
 pub(super) fn count(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {

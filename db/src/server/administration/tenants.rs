@@ -60,6 +60,12 @@ pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
 pub(super) fn drop(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
     let _changing = lock(&control.changing);
     let tenant = control.metadata.tenant_drop(name).map_err(|error| unknown_if_missing(name, error))?;
+    forget(control, tenant)?;
+    Ok(Vec::new())
+}
+
+/// Takes out a tenant with all it has. The metadata has forgotten it already.
+pub(super) fn forget(control: &Control, tenant: TenantId) -> Result<(), Refusal> {
     lock(&control.sessions).retain(|_, open| {
         let stays = open.session.tenant != tenant;
         if !stays {
@@ -77,8 +83,7 @@ pub(super) fn drop(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
     }
     control.registry.remove_tenant(tenant);
     control.accounts.forget(tenant);
-    told.and(withdrawn)?;
-    Ok(Vec::new())
+    told.and(withdrawn)
 }
 
 /// The number of the tenant of this name.

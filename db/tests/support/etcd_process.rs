@@ -6,7 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use db::cluster::records::{Etcd, EtcdAddress};
+use db::cluster::records::Etcd;
+use db::config::EtcdAddress;
 use tempfile::TempDir;
 
 /// How often ports are tried, and how often a fresh etcd is asked whether it is there.
@@ -34,11 +35,8 @@ impl EtcdProcess {
 
     /// How a server finds it.
     pub fn address(&self) -> EtcdAddress {
-        address(self.ports[0])
-    }
-
-    pub fn port(&self) -> u16 {
-        self.ports[0]
+        let members = vec![format!("127.0.0.1:{}", self.ports[0])];
+        EtcdAddress { members, cluster: "test".to_owned() }
     }
 
     pub fn client(&self) -> Etcd {
@@ -96,10 +94,6 @@ impl Drop for EtcdProcess {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-pub fn address(port: u16) -> EtcdAddress {
-    EtcdAddress { members: vec![format!("127.0.0.1:{port}")], cluster: "test".to_owned() }
 }
 
 fn free_ports() -> [u16; 2] {

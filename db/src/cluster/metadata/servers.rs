@@ -1,0 +1,102 @@
+//! Records of the servers of a cluster, each under a lease of its own: a server that is gone has none.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::encoding::{damaged, decode, encode, hexadecimal, padded};
+use super::{Metadata, MetadataError, next_u32};
+use crate::cluster::records::{Change, Committed, Condition, LeaseId, Query, RecordsError, Span};
+use crate::tenant::secret::random_bytes;
+
+const SERVERS: &str = "servers/";
+const CLUSTER: &str = "cluster";
+
+#[derive(Serialize, Deserialize)]
+struct Value {
+    tcp: SocketAddr,
+    udp: Vec<u16>,
+    view: u64,
+    started_ms: u64,
+    version: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Cluster {
+    id: String,
+}
+
+/// A server as it registered itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerRow {
+    /// Its number in the cluster, never reused.
+    pub id: u32,
+    /// Where it accepts streams.
+    pub tcp: SocketAddr,
+    /// The UDP port of each core.
+    pub frame_ports: Vec<u16>,
+    /// Its view.
+    pub view: u64,
+    /// When it was started, in milliseconds since the Unix epoch.
+    pub started_ms: u64,
+    /// Its version.
+    pub version: String,
+}
+
+impl Metadata {
+    /// A number that was drawn when the first server of the cluster was started: it tells clusters apart whose etcd was
+    /// made anew.
+    ///
+    /// # Errors
+    /// When it cannot be read or stored.
+    pub fn cluster_id(&self) -> Result<String, MetadataError> {
+        self.write(|transaction| {
+            if let Some(Cluster { id }) = transaction.get(CLUSTER)? {
+                return Ok(id);
+            }
+            let drawn = random_bytes::<16>().map_err(|error| RecordsError::Storage(error.to_string()))?;
+            let id = hexadecimal(&drawn);
+            transaction.put(CLUSTER, &Cluster { id: id.clone() })?;
+            Ok(id)
+        })
+    }
+
+    /// A number for a server that has none.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub fn server_number(&self) -> Result<u32, MetadataError> {
+        self.write(|transaction| next_u32(transaction, "server"))
+    }
+
+    /// Registers a server for as long as the lease is held.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when there is a registration of this number, or that it cannot be stored.
+    pub fn server_register(&self, row: &ServerRow, lease: LeaseId) -> Result<(), MetadataError> {
+        let key = format!("{SERVERS}{}", padded(row.id));
+        let ServerRow { tcp, view, started_ms, .. } = *row;
+        let (udp, version) = (row.frame_ports.clone(), row.version.clone());
+        let value = encode(&Value { tcp, udp, view, started_ms, version })?;
+        let register = Change::Put { key: key.clone(), value, lease: Some(lease) };
+        match self.records().commit(&[Condition::Absent(key)], &[register])? {
+            Committed::At(_) => Ok(()),
+            Committed::Conflict => Err(MetadataError::AlreadyExists),
+        }
+    }
+
+    /// The servers that are there, by number.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn servers(&self) -> Result<Vec<ServerRow>, MetadataError> {
+        let reading = self.records().read(&[Query::all(Span::prefix(SERVERS))], None)?;
+        let row = |record: &crate::cluster::records::Record| {
+            let number = record.key.strip_prefix(SERVERS).and_then(|number| number.parse().ok());
+            let id = number.ok_or_else(|| damaged(&record.key))?;
+            let Value { tcp, udp, view, started_ms, version } = decode(&record.key, &record.value)?;
+            Ok(ServerRow { id, tcp, frame_ports: udp, view, started_ms, version })
+        };
+        reading.found.iter().flatten().map(row).collect()
+    }
+}

@@ -1,0 +1,78 @@
+//! The registration of a server: a record under a lease, kept for as long as the server runs.
+//!
+//! It is held until a moment of this server's own clock, whatever happens to the network: from then on other servers
+//! may believe that this one is gone. A lease that was lost is followed by another one.
+
+use std::time::{Duration, Instant};
+
+use super::metadata::{Metadata, MetadataError, ServerRow};
+use super::records::{Held, RecordsError};
+use crate::limits::REGISTRATION_TTL_MS;
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct Registration {
+    row: ServerRow,
+    held: Option<Held>,
+}
+
+/// What keeping a registration came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It is another one than before.
+    Anew,
+    /// It goes on.
+    On,
+}
+
+impl Registration {
+    /// Of a server that is not registered yet.
+    #[must_use]
+    pub fn new(row: ServerRow) -> Self {
+        Self { row, held: None }
+    }
+
+    /// Registers the server, or keeps it registered.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when another one is registered under its number, maybe itself before it was started again; or
+    /// that the metadata does not answer.
+    pub fn keep(&mut self, metadata: &Metadata) -> Result<Kept, MetadataError> {
+        let records = metadata.records();
+        if let Some(held) = self.held {
+            match records.lease_keep(held.lease) {
+                Ok(kept) => {
+                    self.held = Some(kept);
+                    return Ok(Kept::On);
+                }
+                Err(RecordsError::LeaseGone) => self.held = None,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let held = records.lease_grant(Duration::from_millis(REGISTRATION_TTL_MS))?;
+        if let Err(error) = metadata.server_register(&self.row, held.lease) {
+            // What cannot be ended ends by itself.
+            let _ = records.lease_revoke(held.lease);
+            return Err(error);
+        }
+        self.held = Some(held);
+        Ok(Kept::Anew)
+    }
+
+    /// Whether nobody can believe yet that this server is gone.
+    #[must_use]
+    pub fn is_held(&self, now: Instant) -> bool {
+        self.held.is_some_and(|held| now < held.until)
+    }
+
+    /// Takes the registration back.
+    ///
+    /// # Errors
+    /// That it could not: then it ends by itself.
+    pub fn end(&mut self, metadata: &Metadata) -> Result<(), MetadataError> {
+        match self.held.take() {
+            Some(held) => Ok(metadata.records().lease_revoke(held.lease)?),
+            None => Ok(()),
+        }
+    }
+}

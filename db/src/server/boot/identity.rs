@@ -1,0 +1,103 @@
+//! Which server of which cluster a data directory belongs to: a number that stays over restarts.
+//!
+//! The number is in `server.id` beside that of the cluster. One process has a directory at a time: it holds
+//! `server.lock` as long as it runs.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use super::BootError;
+use crate::cluster::metadata::Metadata;
+
+/// Name of the file with cluster and number.
+const ID_FILE: &str = "server.id";
+/// Name of the file that is locked.
+const LOCK_FILE: &str = "server.lock";
+
+/// See the file's head.
+#[derive(Debug)]
+pub(super) struct Identity {
+    /// The number of the server.
+    pub(super) id: u32,
+    /// Locked until this is dropped.
+    _lock: File,
+}
+
+impl Identity {
+    /// That of a directory if the metadata is shared; a server that is alone has none.
+    ///
+    /// # Errors
+    /// As [`Identity::open`].
+    pub(super) fn in_cluster(directory: &Path, metadata: &Metadata) -> Result<Option<Self>, BootError> {
+        metadata.records().is_shared().then(|| Self::open(directory, metadata)).transpose()
+    }
+
+    /// That of a directory; a fresh one if it has none.
+    ///
+    /// # Errors
+    /// When another process has the directory, it belongs to another cluster, or files or metadata fail.
+    fn open(directory: &Path, metadata: &Metadata) -> Result<Self, BootError> {
+        let failed = |error: &dyn std::fmt::Display| BootError::new("which server this is", error);
+        let lock = File::create(directory.join(LOCK_FILE)).map_err(|error| failed(&error))?;
+        lock.try_lock().map_err(|error| match error {
+            fs::TryLockError::WouldBlock => failed(&"another server has this data directory open"),
+            fs::TryLockError::Error(error) => failed(&error),
+        })?;
+        let cluster = metadata.cluster_id().map_err(|error| failed(&error))?;
+        let path = directory.join(ID_FILE);
+        let id = match fs::read_to_string(&path) {
+            Ok(text) => number_in(&text, &cluster).map_err(|text| {
+                failed(&format!("{}: {text}; start with another data directory", path.display()))
+            })?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let id = metadata.server_number().map_err(|error| failed(&error))?;
+                write(directory, &path, &format!("{cluster} {id}\n")).map_err(|error| failed(&error))?;
+                id
+            }
+            Err(error) => return Err(failed(&error)),
+        };
+        Ok(Self { id, _lock: lock })
+    }
+}
+
+fn number_in(text: &str, cluster: &str) -> Result<u32, &'static str> {
+    let (of, number) = text.trim().split_once(' ').ok_or("it is damaged")?;
+    if of != cluster {
+        return Err("it belongs to another cluster, or the etcd of its own was made anew");
+    }
+    number.parse().map_err(|_| "it is damaged")
+}
+
+/// Whole or not at all.
+fn write(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
+    let fresh = path.with_extension("new");
+    let mut file = File::create(&fresh)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&fresh, path)?;
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Identity;
+    use crate::cluster::metadata::Metadata;
+
+    #[test]
+    fn a_directory_is_one_server_of_one_cluster() {
+        let [directory, files] = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+        let metadata = |name: &str| Metadata::open(&files.path().join(name)).expect("a fresh file");
+        let (cluster, other) = (metadata("one.redb"), metadata("other.redb"));
+        let first = Identity::open(directory.path(), &cluster).expect("a fresh directory");
+        let twice = Identity::open(directory.path(), &cluster).expect_err("it is held");
+        assert!(twice.to_string().contains("another server"), "{twice}");
+        let id = first.id;
+        drop(first);
+        let elsewhere = tempfile::tempdir().expect("a directory");
+        assert_ne!(Identity::open(elsewhere.path(), &cluster).expect("a fresh directory").id, id);
+        assert_eq!(Identity::open(directory.path(), &cluster).expect("its own").id, id);
+        let refused = Identity::open(directory.path(), &other).expect_err("it is of another cluster");
+        assert!(refused.to_string().contains("another cluster"), "{refused}");
+    }
+}

@@ -1,0 +1,149 @@
+//! What a server of a cluster does beside serving: it stays registered, and follows what others change.
+//!
+//! Two threads, since following may compile an extension for a second. Neither is needed for data traffic: while the
+//! metadata does not answer, both try again.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use wire::Status;
+
+use super::administration::Follower;
+use super::control::{Control, Refusal};
+use crate::cluster::metadata::{MetadataError, ServerRow};
+use crate::cluster::records::{Revision, Watch, WatchEnd};
+use crate::cluster::registration::{Kept, Registration};
+use crate::limits::{CLUSTER_RETRY_MS, FOLLOWING_AGAIN_MS, FOLLOWING_LOOK_MS, REGISTRATION_KEEP_MS};
+
+/// Makes the server a member of its cluster, with the threads that keep it one.
+///
+/// # Errors
+/// When no thread can be started.
+pub fn join(
+    control: &Arc<Control>,
+    stopping: &Arc<AtomicBool>,
+    (id, tcp): (u32, SocketAddr),
+) -> io::Result<[JoinHandle<()>; 2]> {
+    let row = ServerRow {
+        id,
+        tcp,
+        frame_ports: control.ports.clone(),
+        view: control.view,
+        started_ms: control.clock.wall_ms(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    Ok([register(control, stopping, row)?, follow(control, stopping)?])
+}
+
+/// Keeps a server registered until it stops.
+fn register(
+    control: &Arc<Control>,
+    stopping: &Arc<AtomicBool>,
+    row: ServerRow,
+) -> io::Result<JoinHandle<()>> {
+    let (control, stopping) = (Arc::clone(control), Arc::clone(stopping));
+    thread::Builder::new().name("registration".to_owned()).spawn(move || {
+        let mut registration = Registration::new(row.clone());
+        let mut was_held = false;
+        while !stopping.load(Ordering::Relaxed) {
+            let wait_ms = match registration.keep(&control.metadata) {
+                Ok(kept) => {
+                    if kept == Kept::Anew {
+                        tracing::info!(server = row.id, tcp = %row.tcp, "registered in the cluster");
+                    }
+                    REGISTRATION_KEEP_MS
+                }
+                Err(error) => {
+                    if error == MetadataError::AlreadyExists {
+                        // Itself until a moment ago, or somebody with a copy of its directory.
+                        tracing::warn!(server = row.id, "a server of this number is registered already");
+                    }
+                    CLUSTER_RETRY_MS
+                }
+            };
+            let is_held = registration.is_held(Instant::now());
+            if was_held && !is_held {
+                tracing::warn!(server = row.id, "other servers may believe by now that this one is gone");
+            }
+            was_held = is_held;
+            thread::park_timeout(Duration::from_millis(wait_ms));
+        }
+        if let Err(error) = registration.end(&control.metadata) {
+            tracing::warn!(%error, "the registration ends by itself");
+        }
+    })
+}
+
+/// Follows what others change until the server stops.
+fn follow(control: &Arc<Control>, stopping: &Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
+    let (control, stopping) = (Arc::clone(control), Arc::clone(stopping));
+    thread::Builder::new().name("following".to_owned()).spawn(move || {
+        let mut following = Following::default();
+        while !stopping.load(Ordering::Relaxed) {
+            if let Err(refusal) = following.step(&control) {
+                if refusal.status != Status::Unavailable {
+                    tracing::error!(%refusal, "what others changed cannot be followed");
+                }
+                thread::park_timeout(Duration::from_millis(CLUSTER_RETRY_MS));
+            }
+        }
+    })
+}
+
+/// How far a server has followed.
+#[derive(Default)]
+struct Following {
+    follower: Follower,
+    /// Nothing when everything is to be looked at.
+    watch: Option<Watch>,
+    /// The commit as of which it has followed.
+    seen: Revision,
+    /// When it last followed.
+    at: Option<Instant>,
+}
+
+impl Following {
+    /// Waits a little for a change, and follows it.
+    fn step(&mut self, control: &Control) -> Result<(), Refusal> {
+        let Some(watch) = &self.watch else {
+            self.catch_up(control)?;
+            self.watch = Some(control.metadata.catalog_watch(self.seen)?);
+            return Ok(());
+        };
+        match watch.next(Duration::from_millis(FOLLOWING_LOOK_MS)) {
+            // What came with an earlier look is known.
+            Ok(event) if event.revision <= self.seen => {}
+            Ok(_) => self.catch_up(control)?,
+            Err(WatchEnd::Quiet) if self.follower.is_behind() => {
+                let again = Duration::from_millis(FOLLOWING_AGAIN_MS);
+                if self.at.is_none_or(|at| at.elapsed() >= again) {
+                    self.catch_up(control)?;
+                }
+            }
+            Err(WatchEnd::Quiet) => {}
+            Err(WatchEnd::Lost) => {
+                tracing::info!("the metadata is read anew: what changed meanwhile is not kept any more");
+                self.watch = None;
+            }
+            Err(WatchEnd::Closed) => self.watch = None,
+        }
+        Ok(())
+    }
+    /// Follows everything. What goes wrong is tried again from the beginning.
+    fn catch_up(&mut self, control: &Control) -> Result<(), Refusal> {
+        let followed = self.follower.follow(control);
+        self.at = Some(Instant::now());
+        match followed {
+            Ok(seen) => self.seen = seen,
+            Err(refusal) => {
+                self.watch = None;
+                return Err(refusal);
+            }
+        }
+        Ok(())
+    }
+}

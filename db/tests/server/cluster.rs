@@ -1,0 +1,221 @@
+//! Two servers of one cluster over a real etcd: what one changes the other one serves, and data goes on without etcd.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use db::cluster::metadata::Metadata;
+use db::config::{Config, parse_metadata_place};
+use db::server::boot::Server;
+use tempfile::TempDir;
+use wire::{
+    AdminRequest, Body, Condition, ExtensionResolved, LimitChange, Request, Right, Status, Subject,
+    TableEntry, TableId, TenantLimitEntry,
+};
+
+use super::client::Client;
+use super::etcd_process::EtcdProcess;
+use super::extensions::{COUNTER, install, invoke, package};
+use super::{Site, config};
+
+/// Longer than anything takes on a machine that others use.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Tries until it is so.
+fn comes<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(done) = attempt() {
+            return done;
+        }
+        assert!(Instant::now() < deadline, "it does not come");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+struct Cluster {
+    /// Stop before their etcd does.
+    sites: [Site; 2],
+    directories: [TempDir; 2],
+    etcd: EtcdProcess,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let etcd = EtcdProcess::start();
+        let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+        let sites = [&directories[0], &directories[1]]
+            .map(|directory| Site::start_compiling(directory.path(), 1, metadata(&etcd)));
+        Self { sites, directories, etcd }
+    }
+
+    /// A client at each server, of one tenant, and the tenant's secret.
+    fn clients(&self, tenant: &str) -> ([Client; 2], String) {
+        let secret = self.sites[0].create_tenant(tenant);
+        ([0, 1].map(|site: usize| self.sites[site].client(tenant, &secret)), secret)
+    }
+}
+
+fn metadata(etcd: &EtcdProcess) -> Metadata {
+    Metadata::over(Box::new(etcd.client())).expect("records of this format")
+}
+
+fn table(client: &mut Client, name: &str) -> Option<u32> {
+    let answer = client.control.ask(&AdminRequest::TableOpen { name }).ok()?;
+    Some(TableId::decode(&answer).expect("an id").id)
+}
+
+fn tables(client: &mut Client) -> Vec<String> {
+    let answer = client.control.ask(&AdminRequest::TableList).expect("a list");
+    let tables = Vec::<TableEntry>::decode(&answer).expect("tables");
+    tables.into_iter().map(|table| table.name).collect()
+}
+
+fn put(client: &mut Client, table: u32) -> Status {
+    client.status(&Request::Put { table, key: b"k", value: b"v", condition: Condition::Always })
+}
+
+#[test]
+fn what_one_server_changes_the_other_one_serves() {
+    let cluster = Cluster::start();
+    let ([mut one, mut other], _) = cluster.clients("ann");
+    let number = one.create_table("first");
+    assert_eq!(comes(|| table(&mut other, "first")), number, "the same table by number");
+    assert_eq!(put(&mut other, number), Status::Ok);
+    other.create_table("second");
+    comes(|| (tables(&mut one) == ["first", "second"]).then_some(()));
+    // A table that was dropped and made again is another one.
+    one.control.ask(&AdminRequest::TableDrop { name: "first" }).expect("a table");
+    let again = one.create_table("first");
+    comes(|| (table(&mut other, "first") == Some(again)).then_some(()));
+    assert_eq!(put(&mut other, number), Status::UnknownTable);
+    assert_eq!(other.status(&Request::Get { table: again, key: b"k" }), Status::NotFound);
+
+    let changes = vec![LimitChange { limit: "weight", value: Some(300) }];
+    let set = AdminRequest::TenantLimitsSet { name: "ann", changes };
+    cluster.sites[1].administrator().ask(&set).expect("a limit");
+    let weight = |client: &mut Client| {
+        let answer = client.control.ask(&AdminRequest::TenantLimits { name: None }).expect("limits");
+        let limits = Vec::<TenantLimitEntry>::decode(&answer).expect("limits");
+        limits.into_iter().find(|limit| limit.name == "weight").map(|limit| limit.value)
+    };
+    comes(|| (weight(&mut one) == Some(300)).then_some(()));
+
+    let ([mut bob, mut bob_there], _) = cluster.clients("bob");
+    let right = Right::Read;
+    one.control.ask(&AdminRequest::GrantCreate { name: "first", to: "bob", right }).expect("a table");
+    let [granted, granted_there] = [&mut bob, &mut bob_there].map(|bob| comes(|| table(bob, "ann/first")));
+    assert_eq!(granted, granted_there);
+    assert_eq!(put(&mut bob_there, granted), Status::NotPermitted);
+    assert_eq!(bob_there.status(&Request::Get { table: granted, key: b"k" }), Status::NotFound);
+    let revoke = AdminRequest::GrantRevoke { subject: Subject::Table, name: "first", to: "bob" };
+    other.control.ask(&revoke).expect("a grant");
+    for bob in [&mut bob, &mut bob_there] {
+        comes(|| {
+            (bob.status(&Request::Get { table: granted, key: b"k" }) == Status::UnknownTable).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_tenant_that_is_dropped_at_one_server_ends_at_the_other_one() {
+    let cluster = Cluster::start();
+    let ([mut one, mut other], secret) = cluster.clients("ann");
+    let number = one.create_table("t");
+    comes(|| table(&mut other, "t"));
+    cluster.sites[0].administrator().ask(&AdminRequest::TenantDrop { name: "ann" }).expect("a tenant");
+    comes(|| (other.control.ask(&AdminRequest::TableList).is_err()).then_some(()));
+    assert_eq!(put(&mut other, number), Status::BadToken);
+    let refused = Client::open(&cluster.sites[1], "ann", &secret).err().expect("it is gone");
+    assert_eq!(refused.0, Status::BadSecret);
+    let ([mut again, mut again_there], _) = cluster.clients("ann");
+    assert_eq!((tables(&mut again).len(), tables(&mut again_there).len()), (0, 0));
+}
+
+#[test]
+fn an_extension_that_one_server_installs_the_other_one_runs() {
+    let cluster = Cluster::start();
+    let ([mut one, mut other], _) = cluster.clients("ann");
+    let number = one.create_table("t");
+    comes(|| table(&mut other, "t"));
+    let installed = install(&mut one, "counter", &package(COUNTER)).expect("it compiles");
+    let resolve = |client: &mut Client| {
+        let answer = client.control.ask(&AdminRequest::ExtensionResolve { name: "counter" }).ok()?;
+        let resolved = ExtensionResolved::decode(&answer).expect("functions");
+        Some((resolved.extension, resolved.version))
+    };
+    let there = comes(|| resolve(&mut other));
+    assert_eq!(there, (installed.extension, 1));
+    let five = 5_i64.to_le_bytes();
+    let add = invoke(installed.extension, "add", number, &five);
+    // Who asks in the moment in which it comes may be too early.
+    comes(|| (other.call(&add) == (Ok(Status::Ok), five.to_vec())).then_some(()));
+    assert_eq!(one.call(&add), (Ok(Status::Ok), five.to_vec()));
+
+    install(&mut other, "counter", &package(&format!("{COUNTER}\n// another one\n"))).expect("it compiles");
+    comes(|| (resolve(&mut one)?.1 == 2).then_some(()));
+    other.control.ask(&AdminRequest::ExtensionRollback { name: "counter", version: 1 }).expect("it is kept");
+    comes(|| (resolve(&mut one)?.1 == 1).then_some(()));
+    one.control.ask(&AdminRequest::ExtensionRemove { name: "counter", version: 0 }).expect("it is there");
+    comes(|| resolve(&mut other).is_none().then_some(()));
+    assert_eq!(other.status(&add), Status::UnknownExtension);
+}
+
+#[test]
+fn data_goes_on_while_etcd_does_not_answer_and_changes_come_after_it() {
+    let mut cluster = Cluster::start();
+    let ([mut one, mut other], _) = cluster.clients("ann");
+    let number = one.create_table("t");
+    comes(|| table(&mut other, "t"));
+    cluster.etcd.pause();
+    let refused = one.control.ask(&AdminRequest::TableCreate { name: "u", options: Default::default() });
+    assert_eq!(refused.expect_err("etcd stands still").0, Status::Unavailable);
+    for client in [&mut one, &mut other] {
+        assert_eq!(put(client, number), Status::Ok);
+    }
+    cluster.etcd.resume();
+    comes(|| one.control.ask(&AdminRequest::TableCreate { name: "v", options: Default::default() }).ok());
+    for client in [&mut one, &mut other] {
+        comes(|| tables(client).contains(&"v".to_owned()).then_some(()));
+    }
+    cluster.etcd.kill();
+    for client in [&mut one, &mut other] {
+        assert_eq!(put(client, number), Status::Ok);
+    }
+    cluster.etcd.restart();
+    comes(|| other.control.ask(&AdminRequest::TableCreate { name: "w", options: Default::default() }).ok());
+    comes(|| tables(&mut one).contains(&"w".to_owned()).then_some(()));
+    // What was refused may have been made: then it is at both.
+    comes(|| (tables(&mut one) == tables(&mut other)).then_some(()));
+}
+
+#[test]
+fn servers_are_registered_while_they_run_under_numbers_that_stay() {
+    let Cluster { sites, directories, etcd } = Cluster::start();
+    let metadata = metadata(&etcd);
+    let servers =
+        comes(|| Some(metadata.servers().expect("etcd answers")).filter(|servers| servers.len() == 2));
+    for (server, site) in servers.iter().zip(&sites) {
+        assert_eq!((server.tcp, &*server.frame_ports), (site.server.tcp(), site.server.frame_ports()));
+        assert!(server.started_ms > 0 && server.view > 0);
+    }
+    let [first, second] = sites;
+    first.server.stop();
+    let left = metadata.servers().expect("etcd answers");
+    assert_eq!(left, servers[1..], "who stops says so");
+    let again = Site::start_compiling(directories[0].path(), 1, super::cluster::metadata(&etcd));
+    let back = comes(|| Some(metadata.servers().expect("etcd answers")).filter(|servers| servers.len() == 2));
+    assert_eq!((back[0].id, back[0].tcp), (servers[0].id, again.server.tcp()));
+    drop(second);
+}
+
+#[test]
+fn a_server_whose_etcd_is_not_there_does_not_start_and_says_where_it_looked() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let place = format!("etcd://{}/c1", listener.local_addr().expect("its address"));
+    drop(listener);
+    let metadata = parse_metadata_place(&place).expect("a place");
+    let config = Config { metadata, ..config(directory.path(), 1) };
+    let refused = Server::start(&config).err().expect("nobody listens there").to_string();
+    assert!(refused.contains(&place) && refused.contains("metadata"), "{refused}");
+}
