@@ -8,7 +8,8 @@
 //! know of each other by [`neighbours`], help out at each other's [`ports`]
 //! and share invocations ([`sharing`]); tenants' [`homes`] move when the load stays lopsided. [`populate`] backs memory ahead of
 //! its use, [`damage`] tells of memory that fails, [`exposition`] shows metrics over HTTP.
-//! In a cluster its [`membership`] follows what other servers change. [`boot`] puts the parts together.
+//! In a cluster its [`membership`] follows what other servers change, and [`interim`] is what it goes
+//! by while the metadata does not answer. [`boot`] puts the parts together.
 
 pub mod administration;
 pub mod administrator;
@@ -25,6 +26,7 @@ pub mod ended;
 pub mod exposition;
 pub mod grant;
 pub mod homes;
+pub mod interim;
 pub mod invocation;
 pub mod listening;
 pub mod listing;

@@ -23,7 +23,7 @@ mod transaction;
 mod turn;
 mod upgrade;
 
-pub use catalog::Catalog;
+pub use catalog::{Catalog, is_of_tenants, tenants_of};
 pub use error::MetadataError;
 pub use extensions::{ExtensionRow, StoredVersion};
 pub use grants::GrantRow;
@@ -33,9 +33,11 @@ pub use standing::{Standing, StandingError};
 pub use tables::TableRow;
 pub use tenants::TenantRow;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -43,9 +45,10 @@ use serde::{Deserialize, Serialize};
 
 use self::transaction::Transaction;
 use self::turn::Turn;
-use super::records::{Committed, Embedded, Opener, Records, RecordsError};
+use super::records::{Committed, Embedded, Opener, Records, RecordsError, Revision};
 use crate::limits::{
     CHANGE_ATTEMPTS_MAX, CHANGE_BACKOFF_US, CHANGE_BACKOFF_US_MAX, CHANGE_TURN_MS, CLIENT_IDS_RESERVED,
+    WATCH_EVENTS_MAX,
 };
 use crate::tenant::secret::random_bytes;
 
@@ -69,6 +72,8 @@ struct Counter {
 pub struct Metadata {
     records: Box<dyn Records>,
     turn: Turn,
+    /// Commits of this server, the last ones.
+    own: Mutex<VecDeque<Revision>>,
 }
 
 impl Metadata {
@@ -93,7 +98,7 @@ impl Metadata {
     /// # Errors
     /// When they are not of this format, or do not answer.
     pub fn over(records: Box<dyn Records>) -> Result<Self, MetadataError> {
-        let metadata = Self { records, turn: Turn::default() };
+        let metadata = Self { records, turn: Turn::default(), own: Mutex::default() };
         metadata.write(|transaction| match transaction.get::<Format>(FORMAT)? {
             Some(Format { version: FORMAT_VERSION }) => Ok(()),
             Some(Format { version }) => Err(RecordsError::UnknownFormat(version).into()),
@@ -106,6 +111,20 @@ impl Metadata {
     #[must_use]
     pub fn records(&self) -> &dyn Records {
         self.records.as_ref()
+    }
+
+    /// Whether a commit is known to be this server's own.
+    #[must_use]
+    pub fn is_own(&self, revision: Revision) -> bool {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).contains(&revision)
+    }
+
+    fn note(&self, revision: Revision) {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        if own.len() == WATCH_EVENTS_MAX {
+            own.pop_front();
+        }
+        own.push_back(revision);
     }
 
     /// Reserves [`CLIENT_IDS_RESERVED`] numbers of clients.
@@ -147,7 +166,10 @@ impl Metadata {
                 other => other?,
             };
             match transaction.commit()? {
-                Committed::At(_) => return Ok(changed),
+                Committed::At(revision) => {
+                    self.note(revision);
+                    return Ok(changed);
+                }
                 Committed::Conflict => back_off(attempt),
             }
         }

@@ -59,10 +59,10 @@ impl Registration {
         Ok(Kept::Anew)
     }
 
-    /// Whether nobody can believe yet that this server is gone.
+    /// Until when nobody can believe that this server is gone.
     #[must_use]
-    pub fn is_held(&self, now: Instant) -> bool {
-        self.held.is_some_and(|held| now < held.until)
+    pub fn held_until(&self) -> Option<Instant> {
+        self.held.map(|held| held.until)
     }
 
     /// Takes the registration back.

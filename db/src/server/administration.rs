@@ -18,7 +18,7 @@ mod tables;
 mod tenants;
 mod traces;
 
-pub use following::Follower;
+pub use following::{Follower, Tenants};
 
 use wire::{AdminRequest, Status};
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   data directory -> metadata, which server, administrator's secret -> store -> ports -> workers
-//!                  -> registry of extensions -> control -> tables and extensions of the metadata -> listener
-//!                  -> membership of the cluster
+//!                  -> registry of extensions -> control -> tables and extensions of the metadata
+//!                  -> listener -> membership of the cluster
 //! ```
 //! What fails on the way up is a [`BootError`] and leaves no thread behind. On the way down streams end
 //! first, then workers, which answer what they hold.
@@ -145,6 +145,7 @@ impl Server {
         let control = Arc::new(Control {
             clock,
             metadata,
+            interim: Default::default(),
             registry,
             accounts,
             store,

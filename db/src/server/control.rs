@@ -9,6 +9,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use store::{Eviction, Store, TableKind, TableOptions};
 use wire::Status;
@@ -18,6 +19,7 @@ use super::change::{Change, ChangeSender, broadcast};
 use super::ended::Ended;
 use super::grant::Grant;
 use super::homes::{Homes, Look, Move};
+use super::interim::Interim;
 use super::refusal::RefusalLimit;
 use super::streams::{Counts, Streams};
 use crate::clock::Clock;
@@ -131,6 +133,8 @@ pub struct Control {
     pub clock: Clock,
     /// What survives a restart.
     pub metadata: Metadata,
+    /// What a server of a cluster goes by while that does not answer.
+    pub interim: Interim,
     /// The extensions that are live.
     pub registry: Registry,
     /// What tenants may use.
@@ -190,7 +194,7 @@ impl Control {
     /// `LimitExceeded`, `BadSecret` when the tenant or its secret has gone meanwhile, or that numbers or workers fail.
     pub fn open_session(&self, checked: TenantRow, peer: SocketAddr) -> Result<Arc<Session>, Refusal> {
         let _changing = lock(&self.changing);
-        if self.metadata.tenant_find(&checked.name)?.as_ref() != Some(&checked) {
+        if self.tenant_named(&checked.name)?.as_ref() != Some(&checked) {
             let text = "the tenant has just been dropped, or got a new secret";
             return Err(Refusal::new(Status::BadSecret, text));
         }
@@ -205,6 +209,18 @@ impl Control {
         let open = OpenSession { session: Arc::clone(&session), tenant: name, peer, opened_ms };
         lock(&self.sessions).insert(token, open);
         Ok(session)
+    }
+
+    /// The tenant of a name, to open a session of; as it was last seen when the metadata does not answer.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read and nothing may take its place.
+    pub fn tenant_named(&self, name: &str) -> Result<Option<TenantRow>, MetadataError> {
+        let found = self.metadata.tenant_find(name);
+        if let Err(MetadataError::Records(RecordsError::Unavailable(_))) = found {
+            return self.interim.tenant(name, Instant::now()).map_or(found, Ok);
+        }
+        found
     }
 
     fn check_session_limits(&self, tenant: TenantId) -> Result<(), Refusal> {

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use wire::Status;
 
-use super::administration::Follower;
+use super::administration::{Follower, Tenants};
 use super::control::{Control, Refusal};
-use crate::cluster::metadata::{MetadataError, ServerRow};
-use crate::cluster::records::{Revision, Watch, WatchEnd};
+use crate::cluster::metadata::{MetadataError, ServerRow, is_of_tenants, tenants_of};
+use crate::cluster::records::{Event, Revision, Watch, WatchEnd};
 use crate::cluster::registration::{Kept, Registration};
 use crate::limits::{CLUSTER_RETRY_MS, FOLLOWING_AGAIN_MS, FOLLOWING_LOOK_MS, REGISTRATION_KEEP_MS};
 
@@ -65,13 +65,15 @@ fn register(
                     CLUSTER_RETRY_MS
                 }
             };
-            let is_held = registration.is_held(Instant::now());
+            control.interim.hold(registration.held_until());
+            let is_held = control.interim.is_held(Instant::now());
             if was_held && !is_held {
                 tracing::warn!(server = row.id, "other servers may believe by now that this one is gone");
             }
             was_held = is_held;
             thread::park_timeout(Duration::from_millis(wait_ms));
         }
+        control.interim.hold(None);
         if let Err(error) = registration.end(&control.metadata) {
             tracing::warn!(%error, "the registration ends by itself");
         }
@@ -100,14 +102,14 @@ struct Following {
     follower: Follower,
     /// Nothing when everything is to be looked at.
     watch: Option<Watch>,
-    /// The commit as of which it has followed.
+    /// The commit as of which it has last looked at everything.
     seen: Revision,
-    /// When it last followed.
+    /// When that was.
     at: Option<Instant>,
 }
 
 impl Following {
-    /// Waits a little for a change, and follows it.
+    /// Waits a little for changes, and follows them.
     fn step(&mut self, control: &Control) -> Result<(), Refusal> {
         let Some(watch) = &self.watch else {
             self.catch_up(control)?;
@@ -115,9 +117,24 @@ impl Following {
             return Ok(());
         };
         match watch.next(Duration::from_millis(FOLLOWING_LOOK_MS)) {
-            // What came with an earlier look is known.
-            Ok(event) if event.revision <= self.seen => {}
-            Ok(_) => self.catch_up(control)?,
+            Ok(event) => {
+                let mut whose = self.whose(control, &event);
+                // What has come meanwhile is followed with it.
+                while let (Some(some), Ok(event)) = (&mut whose, watch.next(Duration::ZERO)) {
+                    match self.whose(control, &event) {
+                        Some(others) => some.extend(others),
+                        None => whose = None,
+                    }
+                }
+                match whose {
+                    Some(whose) if whose.is_empty() => {}
+                    Some(whose) => {
+                        let followed = self.follower.follow(control, Some(&whose));
+                        self.begin_anew_unless(followed)?;
+                    }
+                    None => self.catch_up(control)?,
+                }
+            }
             Err(WatchEnd::Quiet) if self.follower.is_behind() => {
                 let again = Duration::from_millis(FOLLOWING_AGAIN_MS);
                 if self.at.is_none_or(|at| at.elapsed() >= again) {
@@ -133,17 +150,29 @@ impl Following {
         }
         Ok(())
     }
-    /// Follows everything. What goes wrong is tried again from the beginning.
-    fn catch_up(&mut self, control: &Control) -> Result<(), Refusal> {
-        let followed = self.follower.follow(control);
-        self.at = Some(Instant::now());
-        match followed {
-            Ok(seen) => self.seen = seen,
-            Err(refusal) => {
-                self.watch = None;
-                return Err(refusal);
-            }
+
+    /// Whose things an event may have changed without this server's doing; nothing for anybody's.
+    fn whose(&self, control: &Control, event: &Event) -> Option<Tenants> {
+        let changes_tenants = || event.changes.iter().any(|(key, _)| is_of_tenants(key));
+        if event.revision <= self.seen || control.metadata.is_own(event.revision) && !changes_tenants() {
+            return Some(Tenants::new());
         }
+        tenants_of(event)
+    }
+
+    /// Follows everything.
+    fn catch_up(&mut self, control: &Control) -> Result<(), Refusal> {
+        let followed = self.follower.follow(control, None);
+        self.at = Some(Instant::now());
+        self.seen = self.begin_anew_unless(followed)?;
         Ok(())
+    }
+
+    /// What goes wrong is tried again from the beginning.
+    fn begin_anew_unless<T>(&mut self, followed: Result<T, Refusal>) -> Result<T, Refusal> {
+        if followed.is_err() {
+            self.watch = None;
+        }
+        followed
     }
 }

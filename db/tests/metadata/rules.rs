@@ -1,9 +1,15 @@
 //! What holds of the metadata when several servers change it, wherever it is kept.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use db::cluster::metadata::{Metadata, MetadataError};
+use db::cluster::records::{
+    Change, Committed, Condition, Held, LeaseId, Query, Reading, Records, RecordsError, Revision, Span, Watch,
+};
 use db::tenant::TenantId;
 use db::tenant::secret::SecretHash;
 use wire::{Actor, Placement, Right, TableOptions};
@@ -111,8 +117,7 @@ pub fn grants_to_a_tenant_that_is_gone_are_swept_however_many(place: &Place) {
     let left = metadata.grant_create(ann, "t0", eve, Right::Write, 5).expect("room");
     assert_eq!(metadata.tenant_drop("bob"), Ok(bob));
     assert_eq!(metadata.grants().expect("records answer"), [left]);
-    let span = db::cluster::records::Span::prefix("catalog/grants/");
-    let kept = metadata.records().read(&[db::cluster::records::Query::all(span)], None);
+    let kept = metadata.records().read(&[Query::all(Span::prefix("catalog/grants/"))], None);
     assert_eq!(kept.expect("records answer").found[0].len(), 1);
 }
 
@@ -135,4 +140,45 @@ pub fn acts_are_read_by_all_and_by_their_tenant(place: &Place) {
     assert_eq!(read(Some(TenantId(1)), 0, 3), [82, 85, 88]);
     assert_eq!(read(Some(TenantId(2)), 40, 2), [41, 44]);
     assert_eq!(read(Some(TenantId(1)), 0, 1_000).len(), 30);
+}
+
+/// Records that others always contradict, once they are told to.
+struct Contradicted(Arc<dyn Records>, Arc<AtomicBool>);
+
+impl Records for Contradicted {
+    fn is_shared(&self) -> bool {
+        true
+    }
+    fn read(&self, queries: &[Query], at: Option<Revision>) -> Result<Reading, RecordsError> {
+        self.0.read(queries, at)
+    }
+    fn commit(&self, conditions: &[Condition], changes: &[Change]) -> Result<Committed, RecordsError> {
+        match self.1.load(Ordering::Relaxed) {
+            true => Ok(Committed::Conflict),
+            false => self.0.commit(conditions, changes),
+        }
+    }
+    fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, RecordsError> {
+        self.0.watch(prefix, after)
+    }
+    fn lease_grant(&self, ttl: Duration) -> Result<Held, RecordsError> {
+        self.0.lease_grant(ttl)
+    }
+    fn lease_keep(&self, lease: LeaseId) -> Result<Held, RecordsError> {
+        self.0.lease_keep(lease)
+    }
+    fn lease_revoke(&self, lease: LeaseId) -> Result<(), RecordsError> {
+        self.0.lease_revoke(lease)
+    }
+}
+
+#[test]
+fn what_others_contradict_for_ever_is_refused_in_the_end() {
+    let (place, always) = (Place::file(), Arc::new(AtomicBool::new(false)));
+    let records = Contradicted(place.client(), Arc::clone(&always));
+    let metadata = Metadata::over(Box::new(records)).expect("fresh records");
+    always.store(true, Ordering::Relaxed);
+    assert_eq!(metadata.tenant_create("ann", SECRET), Err(MetadataError::Conflict));
+    always.store(false, Ordering::Relaxed);
+    assert_eq!(metadata.tenant_create("ann", SECRET), Ok(TenantId(1)));
 }

@@ -163,7 +163,7 @@ fn an_extension_that_one_server_installs_the_other_one_runs() {
 #[test]
 fn data_goes_on_while_etcd_does_not_answer_and_changes_come_after_it() {
     let mut cluster = Cluster::start();
-    let ([mut one, mut other], _) = cluster.clients("ann");
+    let ([mut one, mut other], secret) = cluster.clients("ann");
     let number = one.create_table("t");
     comes(|| table(&mut other, "t"));
     cluster.etcd.pause();
@@ -177,6 +177,17 @@ fn data_goes_on_while_etcd_does_not_answer_and_changes_come_after_it() {
     for client in [&mut one, &mut other] {
         comes(|| tables(client).contains(&"v".to_owned()).then_some(()));
     }
+    // While the lease is held that a server is registered with, it opens sessions; on a slow machine it may be over.
+    comes(|| {
+        let registered = || metadata(&cluster.etcd).servers().expect("etcd answers").len() == 2;
+        comes(|| registered().then_some(()));
+        cluster.etcd.pause();
+        let opened = Client::open(&cluster.sites[1], "ann", &secret).ok();
+        let stranger = Client::open(&cluster.sites[1], "nobody", &secret).err().expect("there is none");
+        assert!(matches!(stranger.0, Status::BadSecret | Status::Unavailable), "{:?}", stranger.0);
+        cluster.etcd.resume();
+        opened.map(|mut client| assert_eq!(put(&mut client, number), Status::Ok))
+    });
     cluster.etcd.kill();
     for client in [&mut one, &mut other] {
         assert_eq!(put(client, number), Status::Ok);

@@ -1,43 +1,85 @@
-//! Everything that a server serves by, as of one commit, and the watch that says when there is more to it.
+//! Everything that a server serves by, of all tenants or of some, as of one commit; and the watch that says whose has
+//! changed.
+
+use std::collections::BTreeSet;
 
 use super::{
     ExtensionRow, GrantRow, LimitRow, Metadata, MetadataError, TableRow, TenantRow, extensions, grants,
     limits, tables, tenants,
 };
-use crate::cluster::records::{Revision, Watch};
+use crate::cluster::records::{Event, Revision, Watch};
+use crate::tenant::TenantId;
 
 /// What all its keys begin with.
 const CATALOG: &str = "catalog/";
 
 /// See the file's head.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Catalog {
     /// The commit.
     pub revision: Revision,
-    /// All tenants.
+    /// Tenants: all, or those that were asked for and those to whom they granted something.
     pub tenants: Vec<TenantRow>,
     /// The limits that somebody has set.
     pub limits: Vec<LimitRow>,
-    /// All tables.
+    /// Tables.
     pub tables: Vec<TableRow>,
-    /// All extensions.
+    /// Extensions.
     pub extensions: Vec<ExtensionRow>,
-    /// All grants.
+    /// Grants by these tenants.
     pub grants: Vec<GrantRow>,
 }
 
+/// Whether a key is that of a tenant itself.
+#[must_use]
+pub fn is_of_tenants(key: &str) -> bool {
+    key.starts_with(tenants::TENANTS)
+}
+
+/// Whose changes an event shows; nothing when it may be anybody's.
+#[must_use]
+pub fn tenants_of(event: &Event) -> Option<BTreeSet<TenantId>> {
+    let mut whose = BTreeSet::new();
+    for (key, _) in &event.changes {
+        let mut parts = key.strip_prefix(CATALOG)?.split('/');
+        match (parts.next()?, parts.next()?) {
+            // Comes with the tenant's own record.
+            ("names", _) => {}
+            (_, tenant) => drop(whose.insert(TenantId(tenant.parse().ok()?))),
+        }
+    }
+    Some(whose)
+}
+
 impl Metadata {
-    /// All of it now.
+    /// Everything of these tenants, or of all.
     ///
     /// # Errors
     /// When the metadata cannot be read.
-    pub fn catalog(&self) -> Result<Catalog, MetadataError> {
+    pub fn catalog(&self, of: Option<&BTreeSet<TenantId>>) -> Result<Catalog, MetadataError> {
         self.read(|transaction| {
-            let tenants = tenants::all(transaction)?;
-            let (limits, tables) = (limits::all(transaction)?, tables::all(transaction)?);
-            let (extensions, grants) = (extensions::all(transaction)?, grants::all(transaction)?);
-            let revision = transaction.revision();
-            Ok(Catalog { revision, tenants, limits, tables, extensions, grants })
+            let mut catalog = Catalog::default();
+            let Some(of) = of else {
+                catalog.tenants = tenants::all(transaction)?;
+                catalog.limits = limits::all(transaction, None)?;
+                catalog.tables = tables::all(transaction, None)?;
+                catalog.extensions = extensions::all(transaction, None)?;
+                catalog.grants = grants::all(transaction)?;
+                catalog.revision = transaction.revision();
+                return Ok(catalog);
+            };
+            for &tenant in of {
+                catalog.tenants.extend(tenants::numbered(transaction, tenant)?);
+                catalog.limits.extend(limits::all(transaction, Some(tenant))?);
+                catalog.tables.extend(tables::all(transaction, Some(tenant))?);
+                catalog.extensions.extend(extensions::all(transaction, Some(tenant))?);
+                for (grant, to) in grants::of_owner(transaction, tenant)? {
+                    catalog.grants.push(grant);
+                    catalog.tenants.push(to);
+                }
+            }
+            catalog.revision = transaction.revision();
+            Ok(catalog)
         })
     }
 
@@ -47,5 +89,27 @@ impl Metadata {
     /// When the metadata cannot be watched.
     pub fn catalog_watch(&self, after: Revision) -> Result<Watch, MetadataError> {
         Ok(self.records().watch(CATALOG, after)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tenants_of;
+    use crate::cluster::records::{Event, Revision};
+    use crate::tenant::TenantId;
+
+    #[test]
+    fn an_event_tells_whose_it_is() {
+        let whose = |keys: &[&str]| {
+            let changes = keys.iter().map(|key| ((*key).to_owned(), None)).collect();
+            let tenants = tenants_of(&Event { revision: Revision(1), changes })?;
+            Some(tenants.into_iter().map(|TenantId(tenant)| tenant).collect::<Vec<_>>())
+        };
+        let created = ["catalog/names/ann", "catalog/tenants/0000000007"];
+        assert_eq!(whose(&created), Some(vec![7]));
+        let granted = ["catalog/grants/0000000002/table/t/0000000007", "catalog/tables/0000000003/t"];
+        assert_eq!(whose(&granted), Some(vec![2, 3]));
+        assert_eq!(whose(&["catalog/strange"]), None);
+        assert_eq!(whose(&["catalog/tables/ann/t"]), None);
     }
 }

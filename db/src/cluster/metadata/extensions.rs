@@ -130,12 +130,13 @@ fn find(
     transaction.get(&key)?.map(|value| ExtensionRow::of(&key, value)).transpose()
 }
 
-pub(super) fn all(transaction: &mut Transaction<'_>) -> Result<Vec<ExtensionRow>, RecordsError> {
-    below(transaction, EXTENSIONS)
-}
-
-fn below(transaction: &mut Transaction<'_>, prefix: &str) -> Result<Vec<ExtensionRow>, RecordsError> {
-    transaction.all(prefix)?.into_iter().map(|(key, value)| ExtensionRow::of(&key, value)).collect()
+/// Those of a tenant, or of all.
+pub(super) fn all(
+    transaction: &mut Transaction<'_>,
+    of: Option<TenantId>,
+) -> Result<Vec<ExtensionRow>, RecordsError> {
+    let prefix = of.map_or_else(|| EXTENSIONS.to_owned(), prefix_of);
+    transaction.all(&prefix)?.into_iter().map(|(key, value)| ExtensionRow::of(&key, value)).collect()
 }
 
 fn remove_version(
@@ -177,7 +178,7 @@ impl Metadata {
                     row
                 }
                 None => {
-                    if below(transaction, &prefix_of(tenant))?.len() >= EXTENSIONS_PER_TENANT_MAX {
+                    if all(transaction, Some(tenant))?.len() >= EXTENSIONS_PER_TENANT_MAX {
                         return Err(MetadataError::LimitExceeded);
                     }
                     let id = next_u32(transaction, "extension")?;
@@ -248,7 +249,7 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn extensions_of(&self, tenant: TenantId) -> Result<Vec<ExtensionRow>, MetadataError> {
-        self.read(|transaction| Ok(below(transaction, &prefix_of(tenant))?))
+        self.read(|transaction| Ok(all(transaction, Some(tenant))?))
     }
 
     /// All extensions of all tenants, by tenant and name.
@@ -256,7 +257,7 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn extensions(&self) -> Result<Vec<ExtensionRow>, MetadataError> {
-        self.read(|transaction| Ok(all(transaction)?))
+        self.read(|transaction| Ok(all(transaction, None)?))
     }
 
     /// A version with its package.

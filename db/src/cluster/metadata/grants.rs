@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use wire::{Right, Subject};
 
 use super::encoding::{damaged, padded, parts, tenant_of};
-use super::{Metadata, MetadataError, Transaction, extensions, next_u32, tables, tenants};
+use super::{Metadata, MetadataError, TenantRow, Transaction, extensions, next_u32, tables, tenants};
 use crate::cluster::records::RecordsError;
 use crate::limits::{GRANTS_PER_TENANT_MAX, GRANTS_SWEPT_AT_ONCE};
 use crate::tenant::TenantId;
@@ -106,6 +106,21 @@ fn parted(transaction: &mut Transaction<'_>) -> Result<Parted, RecordsError> {
         rows.push((key, row));
     }
     Ok(rows.into_iter().partition(|(_, row)| there.contains(&row.to)))
+}
+
+/// What a tenant granted to tenants that there are, with those.
+pub(super) fn of_owner(
+    transaction: &mut Transaction<'_>,
+    owner: TenantId,
+) -> Result<Vec<(GrantRow, TenantRow)>, RecordsError> {
+    let mut rows = Vec::new();
+    for (key, value) in transaction.all(&owner_prefix(owner))? {
+        let row = GrantRow::of(&key, &value)?;
+        if let Some(to) = tenants::numbered(transaction, row.to)? {
+            rows.push((row, to));
+        }
+    }
+    Ok(rows)
 }
 
 /// The grants between tenants that there are.

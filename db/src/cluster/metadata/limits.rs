@@ -44,9 +44,14 @@ pub(super) fn remove_tenant(transaction: &mut Transaction<'_>, tenant: TenantId)
     transaction.clear(&prefix_of(tenant));
 }
 
-pub(super) fn all(transaction: &mut Transaction<'_>) -> Result<Vec<LimitRow>, RecordsError> {
+/// Those of a tenant, or of all.
+pub(super) fn all(
+    transaction: &mut Transaction<'_>,
+    of: Option<TenantId>,
+) -> Result<Vec<LimitRow>, RecordsError> {
+    let prefix = of.map_or_else(|| LIMITS.to_owned(), prefix_of);
     let mut rows = Vec::new();
-    for (key, Value { value }) in transaction.all(LIMITS)? {
+    for (key, Value { value }) in transaction.all(&prefix)? {
         let [tenant, name] = parts(&key, LIMITS)?;
         rows.push(LimitRow { tenant: tenant_of(tenant)?, name: name.to_owned(), value });
     }
@@ -81,7 +86,7 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn limits(&self) -> Result<Vec<LimitRow>, MetadataError> {
-        self.read(|transaction| Ok(all(transaction)?))
+        self.read(|transaction| Ok(all(transaction, None)?))
     }
 }
 

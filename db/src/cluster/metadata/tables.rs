@@ -68,8 +68,13 @@ pub(super) fn exists(
     transaction.has(&key_of(tenant, name))
 }
 
-pub(super) fn all(transaction: &mut Transaction<'_>) -> Result<Vec<TableRow>, RecordsError> {
-    transaction.all(TABLES)?.iter().map(|(key, value)| TableRow::of(key, value)).collect()
+/// Those of a tenant, or of all.
+pub(super) fn all(
+    transaction: &mut Transaction<'_>,
+    of: Option<TenantId>,
+) -> Result<Vec<TableRow>, RecordsError> {
+    let prefix = of.map_or_else(|| TABLES.to_owned(), prefix_of);
+    transaction.all(&prefix)?.iter().map(|(key, value)| TableRow::of(key, value)).collect()
 }
 
 impl Metadata {
@@ -116,6 +121,6 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn tables(&self) -> Result<Vec<TableRow>, MetadataError> {
-        self.read(|transaction| Ok(all(transaction)?))
+        self.read(|transaction| Ok(all(transaction, None)?))
     }
 }

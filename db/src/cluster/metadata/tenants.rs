@@ -9,7 +9,7 @@ use crate::limits::TENANTS_MAX;
 use crate::tenant::TenantId;
 use crate::tenant::secret::SecretHash;
 
-const TENANTS: &str = "catalog/tenants/";
+pub(super) const TENANTS: &str = "catalog/tenants/";
 const NAMES: &str = "catalog/names/";
 /// Counted, since there may be many.
 const HELD: &str = "counts/tenants";
@@ -76,7 +76,15 @@ pub(super) fn check(transaction: &mut Transaction<'_>, tenant: TenantId) -> Resu
 
 fn find(transaction: &mut Transaction<'_>, name: &str) -> Result<Option<TenantRow>, RecordsError> {
     let Some(Named { id }) = transaction.get(&name_key(name))? else { return Ok(None) };
-    let key = key_of(TenantId(id));
+    numbered(transaction, TenantId(id))
+}
+
+/// A tenant by its number.
+pub(super) fn numbered(
+    transaction: &mut Transaction<'_>,
+    tenant: TenantId,
+) -> Result<Option<TenantRow>, RecordsError> {
+    let key = key_of(tenant);
     transaction.get(&key)?.map(|value| TenantRow::of(&key, value)).transpose()
 }
 

@@ -180,3 +180,6 @@ fn mark_of(key: &str) -> String {
     let collection: Vec<&str> = key.split('/').take(COLLECTION_PARTS).collect();
     format!("deleted/{}", collection.join("/"))
 }
+
+#[cfg(test)]
+mod tests;

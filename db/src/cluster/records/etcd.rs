@@ -60,6 +60,8 @@ struct Shared {
     leases: Leases,
     /// Marks of commits whose outcome is known: the next commit takes them away.
     settled: Mutex<Vec<String>>,
+    /// The answer to a commit was lost once: marks stay as long as their lease, since a request may still be on its way.
+    lost: AtomicBool,
 }
 
 impl Etcd {
@@ -101,16 +103,23 @@ impl Etcd {
             missing: AtomicBool::new(false),
             leases: Leases::default(),
             settled: Mutex::default(),
+            lost: AtomicBool::new(false),
         };
         let etcd = Self { shared: Arc::new(shared), runtime, thread: Some(thread), stop: Some(stop) };
-        etcd.read(&[], None).map_err(|error| match error {
-            RecordsError::Unavailable(text) => RecordsError::Unavailable(format!("{address}: {text}")),
-            other => other,
-        })?;
-        Ok(etcd)
+        let shared = Arc::clone(&etcd.shared);
+        let looked = etcd.wait(ETCD_CALL_MS, RecordsError::Unavailable, async move {
+            reading::read(&shared, &[], None).await
+        });
+        match looked {
+            Ok(_) => Ok(etcd),
+            Err(RecordsError::Unavailable(text)) => {
+                Err(RecordsError::Unavailable(format!("{address}: {text}")))
+            }
+            Err(other) => Err(other),
+        }
     }
 
-    /// Runs a call on the thread of etcd and waits for it. What comes to nothing in time is `late`.
+    /// Runs a call, unless etcd is known to be missing.
     fn call<T, F>(&self, most_ms: u64, late: fn(String) -> RecordsError, work: F) -> Result<T, RecordsError>
     where
         T: Send + 'static,
@@ -119,22 +128,31 @@ impl Etcd {
         if self.shared.missing.load(Ordering::Relaxed) {
             return Err(RecordsError::Unavailable("etcd does not answer at present".to_owned()));
         }
+        let result = self.wait(most_ms, late, work);
+        if let Err(RecordsError::Unavailable(text) | RecordsError::Uncertain(text)) = &result {
+            self.miss(text);
+        }
+        result
+    }
+
+    /// Runs something on the thread of etcd and waits for it. What comes to nothing in time is `late`.
+    fn wait<T, F>(&self, most_ms: u64, late: fn(String) -> RecordsError, work: F) -> Result<T, RecordsError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, RecordsError>> + Send + 'static,
+    {
         let (answer, answered) = sync_channel(1);
         self.runtime.spawn(async move {
             // Who called may have given up.
             let _ = answer.send(work.await);
         });
         // Every call ends by itself; the second more is for a machine that is slow to say so.
-        let result = answered.recv_timeout(Duration::from_millis(most_ms + 1000)).unwrap_or_else(|error| {
+        answered.recv_timeout(Duration::from_millis(most_ms + 1000)).unwrap_or_else(|error| {
             Err(match error {
                 RecvTimeoutError::Timeout => late("etcd does not answer".to_owned()),
                 RecvTimeoutError::Disconnected => late("the call was given up".to_owned()),
             })
-        });
-        if let Err(RecordsError::Unavailable(text) | RecordsError::Uncertain(text)) = &result {
-            self.miss(text);
-        }
-        result
+        })
     }
 
     /// Refuses all calls until etcd is seen again.
@@ -218,6 +236,12 @@ impl Records for Etcd {
 
 impl Drop for Etcd {
     fn drop(&mut self) {
+        if let Some(lease) = self.shared.leases.of_marks()
+            && !self.shared.lost.load(Ordering::Relaxed)
+        {
+            // What cannot be taken away goes by itself.
+            let _ = self.lease_revoke(lease);
+        }
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has said so.

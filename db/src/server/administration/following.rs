@@ -1,7 +1,7 @@
 //! Brings a server to what the metadata says: what other servers changed, and what this one could not finish.
 //!
-//! Everything is compared, nothing is replayed: what is as it should be is left alone, so a change of this server's own
-//! is followed without effect. What goes goes first, then extensions are built without any lock, then the rest comes,
+//! All that some tenants have is compared, nothing is replayed: what is as it should be is left alone, so a change of
+//! this server's own is followed without effect. What goes goes first, then extensions are built without any lock, then the rest comes,
 //! under the lock of changes and as of one commit. A version that cannot be built is reported and left out.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,9 @@ use crate::tenant::TenantId;
 /// A version of an extension: its number, and its own.
 type Version = (u32, u32);
 
+/// Those whose things are compared.
+pub type Tenants = BTreeSet<TenantId>;
+
 /// What a server that follows remembers.
 #[derive(Debug, Default)]
 pub struct Follower {
@@ -36,25 +39,28 @@ impl Follower {
         self.behind
     }
 
-    /// Brings the server to what the metadata says, and gives the commit as of which.
+    /// Brings the server to what the metadata says of these tenants, or of all, and gives the commit as of which.
     ///
     /// # Errors
-    /// When the metadata cannot be read or workers fail: then it is to be called again.
-    pub fn follow(&mut self, control: &Control) -> Result<Revision, Refusal> {
-        self.behind = false;
+    /// When the metadata cannot be read or workers fail: then it is to be called again, for all.
+    pub fn follow(&mut self, control: &Control, of: Option<&Tenants>) -> Result<Revision, Refusal> {
+        if of.is_none() {
+            self.behind = false;
+        }
         let before = {
             let _changing = lock(&control.changing);
-            let catalog = control.metadata.catalog()?;
-            leave(control, &catalog)?;
+            let catalog = control.metadata.catalog(of)?;
+            leave(control, &catalog, of)?;
             catalog
         };
         for row in &before.extensions {
             self.build(control, row);
         }
         let _changing = lock(&control.changing);
-        let catalog = control.metadata.catalog()?;
-        leave(control, &catalog)?;
-        limits::follow(control, &catalog.limits);
+        let catalog = control.metadata.catalog(of)?;
+        leave(control, &catalog, of)?;
+        control.interim.see(&catalog.tenants, |tenant| is_meant(of, tenant));
+        limits::follow(control, &catalog.limits, |tenant| is_meant(of, tenant));
         for row in &catalog.tables {
             if control.table(row.tenant, &row.name).is_none() {
                 control.publish_table(row.id, row.tenant, &row.name, row.options)?;
@@ -125,21 +131,30 @@ fn come(control: &Control, catalog: &Catalog) -> Result<(), Refusal> {
     Ok(())
 }
 
+fn is_meant(of: Option<&Tenants>, tenant: TenantId) -> bool {
+    of.is_none_or(|of| of.contains(&tenant))
+}
+
 /// Takes out what the metadata does not know any more.
-fn leave(control: &Control, catalog: &Catalog) -> Result<(), Refusal> {
+fn leave(control: &Control, catalog: &Catalog, of: Option<&Tenants>) -> Result<(), Refusal> {
+    let is_meant = |tenant: TenantId| is_meant(of, tenant);
     let there: BTreeSet<TenantId> = catalog.tenants.iter().map(|row| row.id).collect();
     let wanted: BTreeSet<_> = catalog.grants.iter().map(|row| (row.right.subject() as u8, row.id)).collect();
-    grants::withdraw(control, |grant| !wanted.contains(&(grant.row.right.subject() as u8, grant.row.id)))?;
+    grants::withdraw(control, |grant| {
+        is_meant(grant.row.owner) && !wanted.contains(&(grant.row.right.subject() as u8, grant.row.id))
+    })?;
     let accounts = control.accounts.all();
-    for account in accounts.iter().filter(|account| !there.contains(&account.tenant)) {
-        tenants::forget(control, account.tenant)?;
+    let known = accounts.iter().map(|account| account.tenant).filter(|tenant| is_meant(*tenant));
+    for tenant in known.filter(|tenant| !there.contains(tenant)) {
+        tenants::forget(control, tenant)?;
     }
     let ids: BTreeMap<(TenantId, &str), u32> = catalog
         .tables
         .iter()
         .map(|TableRow { id, tenant, name, .. }| ((*tenant, name.as_str()), *id))
         .collect();
-    let known: Vec<_> = lock(&control.tables).values().cloned().collect();
+    let known: Vec<_> =
+        lock(&control.tables).values().filter(|entry| is_meant(entry.tenant)).cloned().collect();
     for entry in known {
         if ids.get(&(entry.tenant, &*entry.name)) != Some(&entry.id) {
             tables::forget(control, entry.tenant, &entry.name, entry.id)?;
@@ -147,7 +162,7 @@ fn leave(control: &Control, catalog: &Catalog) -> Result<(), Refusal> {
     }
     let ids: BTreeMap<(TenantId, &str), u32> =
         catalog.extensions.iter().map(|row| ((row.tenant, row.name.as_str()), row.id)).collect();
-    for tenant in &there {
+    for tenant in there.iter().filter(|tenant| is_meant(**tenant)) {
         for name in control.registry.names(*tenant) {
             let lineage = control.registry.lineage(*tenant, &name);
             let first = lineage.and_then(|lineage| lineage.versions.values().next().cloned());

@@ -48,14 +48,14 @@ pub(super) fn change(control: &Control, name: &str, changes: &[LimitChange<'_>])
 
 /// Puts the stored limits in force: called once, before anything of a tenant is brought back.
 pub(super) fn restore(control: &Control) -> Result<(), Refusal> {
-    follow(control, &control.metadata.limits()?);
+    follow(control, &control.metadata.limits()?, |_| true);
     Ok(())
 }
 
-/// Puts limits in force that are stored, and the defaults where none is.
-pub(super) fn follow(control: &Control, rows: &[LimitRow]) {
+/// Puts limits in force that are stored, and the defaults where none is, of tenants that are meant.
+pub(super) fn follow(control: &Control, rows: &[LimitRow], is_meant: impl Fn(TenantId) -> bool) {
     let mut wanted: BTreeMap<TenantId, Vec<(TenantLimit, u64)>> = BTreeMap::new();
-    for account in control.accounts.all() {
+    for account in control.accounts.all().iter().filter(|account| is_meant(account.tenant)) {
         wanted.entry(account.tenant).or_default();
     }
     for row in rows {

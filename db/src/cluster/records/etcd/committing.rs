@@ -12,6 +12,7 @@
 //! the marks away of those whose outcome is known.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use etcd_client::{Compare, CompareOp, DeleteOptions, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse};
@@ -119,6 +120,7 @@ async fn commit_staged(
         };
         // Those of the commit that may have happened: they go with their lease at the latest.
         drop(settled);
+        shared.lost.store(true, Ordering::Relaxed);
         match resolve(shared, &mark, lease).await? {
             Resolved::Happened(revision) => return Ok(Committed::At(revision)),
             Resolved::Void if Instant::now() >= deadline => return Err(RecordsError::Unavailable(why)),

@@ -1,5 +1,7 @@
 //! What an error of the client says: that etcd refused, or that nobody knows.
 
+use std::error::{self, Error as _};
+
 use etcd_client::Error;
 
 use super::super::RecordsError;
@@ -26,7 +28,9 @@ impl Failure {
     pub(super) fn of(error: &Error) -> Self {
         let text = error.to_string();
         match error {
-            Error::GRpcStatus(status) => Self::of_status(i32::from(status.code()), status.message()),
+            Error::GRpcStatus(status) => {
+                Self::of_status(i32::from(status.code()), &with_causes(status.message(), status.source()))
+            }
             Error::LeaseKeepAliveError(_) => Self::Refused(RecordsError::LeaseGone),
             Error::InvalidArgs(_) | Error::InvalidUri(_) | Error::Utf8Error(_) => {
                 Self::Refused(RecordsError::Storage(text))
@@ -49,6 +53,20 @@ impl Failure {
             _ => return Self::Lost(text()),
         })
     }
+}
+
+/// What went wrong, and why: "tcp connect error" alone helps nobody.
+fn with_causes(message: &str, mut cause: Option<&(dyn error::Error + 'static)>) -> String {
+    let mut text = message.to_owned();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        cause = error.source();
+    }
+    text
 }
 
 #[cfg(test)]

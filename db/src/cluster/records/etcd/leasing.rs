@@ -83,6 +83,11 @@ impl Leases {
         Ok(held.lease)
     }
 
+    /// That of the marks, if there is one.
+    pub(super) fn of_marks(&self) -> Option<LeaseId> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner).map(|held| held.lease)
+    }
+
     /// The lease of the marks is over: the next commit has another one.
     pub(super) fn lose_marks(&self) {
         *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = None;

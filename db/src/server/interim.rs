@@ -1,0 +1,85 @@
+//! What a server of a cluster goes by while the metadata does not answer: the tenants as it last saw them, so that sessions
+//! are opened, for as long as its lease is held.
+//!
+//! A secret that another server rotated meanwhile opens sessions here until then: ten seconds at most, and only while
+//! this server cannot reach what the other one can.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::cluster::metadata::TenantRow;
+use crate::tenant::TenantId;
+
+/// See the file's head.
+#[derive(Debug, Default)]
+pub struct Interim(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    held_until: Option<Instant>,
+    tenants: BTreeMap<String, TenantRow>,
+}
+
+impl Interim {
+    /// The lease is held until then.
+    pub fn hold(&self, until: Option<Instant>) {
+        self.state().held_until = until;
+    }
+
+    /// These are the tenants now, of those that `is_meant` says something about.
+    pub fn see(&self, tenants: &[TenantRow], is_meant: impl Fn(TenantId) -> bool) {
+        let mut state = self.state();
+        state.tenants.retain(|_, row| !is_meant(row.id));
+        state.tenants.extend(tenants.iter().map(|row| (row.name.clone(), row.clone())));
+    }
+
+    /// Whether the lease is held.
+    #[must_use]
+    pub fn is_held(&self, now: Instant) -> bool {
+        self.state().held_until.is_some_and(|until| now < until)
+    }
+
+    /// The tenant of this name or none, when the lease is held; nothing when it is not.
+    #[must_use]
+    pub fn tenant(&self, name: &str, now: Instant) -> Option<Option<TenantRow>> {
+        let state = self.state();
+        state.held_until.filter(|until| now < *until)?;
+        Some(state.tenants.get(name).cloned())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::Interim;
+    use crate::cluster::metadata::TenantRow;
+    use crate::tenant::TenantId;
+    use crate::tenant::secret::SecretHash;
+
+    #[test]
+    fn tenants_are_known_as_long_as_the_lease_is_held() {
+        let (interim, now) = (Interim::default(), Instant::now());
+        let row = |id, name: &str, salt| {
+            let secret = SecretHash { salt: [salt; 16], digest: [0; 32] };
+            TenantRow { id: TenantId(id), name: name.to_owned(), secret }
+        };
+        interim.see(&[row(1, "ann", 1), row(2, "bob", 1)], |_| true);
+        assert_eq!(interim.tenant("ann", now), None, "never registered");
+        interim.hold(Some(now + Duration::from_secs(1)));
+        assert_eq!(interim.tenant("ann", now), Some(Some(row(1, "ann", 1))));
+        assert_eq!(interim.tenant("eve", now), Some(None), "who is none is told so like anybody");
+        assert_eq!(interim.tenant("ann", now + Duration::from_secs(1)), None);
+        interim.see(&[row(1, "ann", 2)], |tenant| tenant == TenantId(1));
+        interim.see(&[], |tenant| tenant == TenantId(2));
+        assert_eq!(interim.tenant("ann", now), Some(Some(row(1, "ann", 2))));
+        assert_eq!(interim.tenant("bob", now), Some(None));
+        interim.hold(None);
+        assert_eq!(interim.tenant("ann", now), None);
+    }
+}
