@@ -12,7 +12,7 @@ use db::cluster::records::{
 use db::config::EtcdAddress;
 use wire::Actor;
 
-use super::etcd_process::EtcdProcess;
+use super::etcd_process::{EtcdProcess, Member, free_ports};
 use super::place::write;
 use super::proxy::Proxy;
 
@@ -278,4 +278,67 @@ fn clusters_that_share_an_etcd_do_not_see_each_other() {
     assert_eq!(read(&other, "a/1"), Ok(None));
     write(&other, &[Change::DeletePrefix("a/".to_owned())]);
     assert_eq!(read(one.as_ref(), "a/1"), Ok(Some(b"x".to_vec())));
+}
+
+/// An etcd of three members, and how a server finds all of them.
+fn trio() -> ([EtcdProcess; 3], EtcdAddress) {
+    'ports: loop {
+        let names = ["one", "two", "three"];
+        let ports = names.map(|_| free_ports());
+        let all =
+            names.iter().zip(&ports).map(|(name, ports)| format!("{name}=http://127.0.0.1:{}", ports[1]));
+        let all = all.collect::<Vec<_>>().join(",");
+        let mut numbers = 0..3;
+        let mut members = names.map(|name| {
+            let ports = ports[numbers.next().expect("three")];
+            EtcdProcess::begin(Member { name: name.to_owned(), ports, all: all.clone() })
+        });
+        for member in &mut members {
+            if !member.comes_up() {
+                continue 'ports;
+            }
+        }
+        let addresses = members.iter().flat_map(|member| member.address().members).collect();
+        return (members, EtcdAddress { members: addresses, cluster: "test".to_owned() });
+    }
+}
+
+#[test]
+fn an_etcd_of_three_goes_on_without_any_one_of_them() {
+    let (mut members, address) = trio();
+    let metadata =
+        Metadata::over(Box::new(Etcd::open(&address).expect("etcd answers"))).expect("fresh records");
+    let watch = metadata.records().watch("counters/", Revision(1)).expect("etcd answers");
+    let (mut given, mut uncertain) = (Vec::new(), 0);
+    let mut give = || {
+        for _ in 0..3 {
+            // Members may need a while to agree who leads them.
+            let id = comes_back(|| match metadata.server_number() {
+                Err(MetadataError::Records(RecordsError::Uncertain(_))) => {
+                    uncertain += 1;
+                    None
+                }
+                other => other.ok(),
+            });
+            given.push(id);
+        }
+    };
+    give();
+    for member in &mut members {
+        member.pause();
+        give();
+        member.resume();
+        member.kill();
+        give();
+        member.restart();
+        give();
+    }
+    assert!(given.is_sorted_by(|one, next| one < next), "each number once, in order: {given:?}");
+    let (most, last) = (given.len() as u32 + uncertain, given[given.len() - 1]);
+    assert!((given.len() as u32..=most).contains(&last), "{last} of {most}");
+    for next in 2..=last + 1 {
+        let event = watch.next(PATIENCE).expect("none is left out");
+        let text = format!("{{\"next\":{next}}}");
+        assert_eq!(event.changes, [("counters/server".to_owned(), Some(text.into_bytes()))]);
+    }
 }

@@ -16,16 +16,25 @@ const TRIES: usize = 100;
 pub struct EtcdProcess {
     child: Child,
     directory: TempDir,
-    ports: [u16; 2],
+    member: Member,
+}
+
+/// A member of an etcd.
+#[derive(Clone)]
+pub struct Member {
+    pub name: String,
+    /// Of clients, and of other members.
+    pub ports: [u16; 2],
+    /// All members, as etcd wants them named.
+    pub all: String,
 }
 
 impl EtcdProcess {
     pub fn start() -> Self {
         for _ in 0..TRIES {
-            let directory = tempfile::tempdir().expect("a directory");
             let ports = free_ports();
-            let child = spawn(&directory, ports);
-            let mut process = Self { child, directory, ports };
+            let all = format!("one=http://127.0.0.1:{}", ports[1]);
+            let mut process = Self::begin(Member { name: "one".to_owned(), ports, all });
             if process.comes_up() {
                 return process;
             }
@@ -33,9 +42,16 @@ impl EtcdProcess {
         panic!("etcd does not start");
     }
 
+    /// Starts a member and waits for nothing.
+    pub fn begin(member: Member) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let child = spawn(&directory, &member);
+        Self { child, directory, member }
+    }
+
     /// How a server finds it.
     pub fn address(&self) -> EtcdAddress {
-        let members = vec![format!("127.0.0.1:{}", self.ports[0])];
+        let members = vec![format!("127.0.0.1:{}", self.member.ports[0])];
         EtcdAddress { members, cluster: "test".to_owned() }
     }
 
@@ -52,7 +68,7 @@ impl EtcdProcess {
     /// Starts it again over what is on its disk.
     pub fn restart(&mut self) {
         for _ in 0..TRIES {
-            self.child = spawn(&self.directory, self.ports);
+            self.child = spawn(&self.directory, &self.member);
             if self.comes_up() {
                 return;
             }
@@ -76,7 +92,7 @@ impl EtcdProcess {
     }
 
     /// Whether it answers; false when it has ended, for example because a port was taken meanwhile.
-    fn comes_up(&mut self) -> bool {
+    pub fn comes_up(&mut self) -> bool {
         loop {
             if Etcd::open(&self.address()).is_ok() {
                 return true;
@@ -96,18 +112,18 @@ impl Drop for EtcdProcess {
     }
 }
 
-fn free_ports() -> [u16; 2] {
+pub fn free_ports() -> [u16; 2] {
     let listeners = [(); 2].map(|()| TcpListener::bind(("127.0.0.1", 0)).expect("a port"));
     listeners.map(|listener| listener.local_addr().expect("its address").port())
 }
 
-fn spawn(directory: &TempDir, [clients, peers]: [u16; 2]) -> Child {
+fn spawn(directory: &TempDir, Member { name, ports: [clients, peers], all }: &Member) -> Child {
     let (clients, peers) = (format!("http://127.0.0.1:{clients}"), format!("http://127.0.0.1:{peers}"));
     let mut command = Command::new("etcd");
     command.arg("--data-dir").arg(directory.path().join("etcd"));
     command.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
     command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
-    command.args(["--initial-cluster", &format!("default={peers}"), "--log-level", "error"]);
+    command.args(["--name", name, "--initial-cluster", all, "--log-level", "error"]);
     command.args(["--heartbeat-interval", "50", "--election-timeout", "500"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     // SAFETY: between fork and exec only a system call is made. Whatever ends the thread of the test ends etcd too.

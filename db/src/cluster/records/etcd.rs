@@ -15,6 +15,7 @@
 mod committing;
 mod failure;
 mod leasing;
+mod members;
 mod reading;
 mod watching;
 
@@ -26,20 +27,17 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use etcd_client::{Client, ConnectOptions, KvClient};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use self::leasing::Leases;
+use self::members::Members;
 use super::{
     Change, Committed, Condition, Held, LeaseId, Query, Reading, Records, RecordsError, Revision, Watch,
 };
 use crate::config::EtcdAddress;
-use crate::limits::{
-    ETCD_ANSWER_BYTES_MAX, ETCD_ATTEMPT_MS, ETCD_CALL_MS, ETCD_CONNECT_MS, ETCD_LOOK_MS, ETCD_PING_MS,
-    ETCD_PING_TIMEOUT_MS, ETCD_RESOLVE_MS,
-};
+use crate::limits::{ETCD_ATTEMPT_MS, ETCD_CALL_MS, ETCD_LOOK_MS, ETCD_RESOLVE_MS};
 
 /// See the file's head.
 pub struct Etcd {
@@ -52,7 +50,7 @@ pub struct Etcd {
 
 /// What all tasks have.
 struct Shared {
-    client: Client,
+    members: Members,
     /// What all keys begin with.
     root: String,
     /// Etcd did not answer, and nobody has seen it since.
@@ -77,13 +75,13 @@ impl Etcd {
             let runtime = Builder::new_current_thread().enable_all().build();
             let connected =
                 runtime.map_err(|error| RecordsError::Unavailable(error.to_string())).and_then(|runtime| {
-                    let client = runtime.block_on(connect(&wanted))?;
-                    Ok((runtime, client))
+                    let members = runtime.block_on(Members::connect(&wanted))?;
+                    Ok((runtime, members))
                 });
             match connected {
-                Ok((runtime, client)) => {
+                Ok((runtime, members)) => {
                     let handle = runtime.handle().clone();
-                    let told = started.send(Ok((handle, client)));
+                    let told = started.send(Ok((handle, members)));
                     // Ends when it is told to, or when who told it is gone.
                     if told.is_ok() {
                         let _ = runtime.block_on(stopped);
@@ -95,10 +93,10 @@ impl Etcd {
         });
         let thread = thread.map_err(|error| RecordsError::Unavailable(error.to_string()))?;
         let ended = |_| RecordsError::Unavailable("the thread that talks to etcd has ended".to_owned());
-        let (runtime, client) = starting.recv().map_err(ended)??;
+        let (runtime, members) = starting.recv().map_err(ended)??;
         let root = format!("/splinter/{}/", address.cluster);
         let shared = Shared {
-            client,
+            members,
             root,
             missing: AtomicBool::new(false),
             leases: Leases::default(),
@@ -146,8 +144,8 @@ impl Etcd {
             // Who called may have given up.
             let _ = answer.send(work.await);
         });
-        // Every call ends by itself; the second more is for a machine that is slow to say so.
-        answered.recv_timeout(Duration::from_millis(most_ms + 1000)).unwrap_or_else(|error| {
+        // Every call ends by itself, an attempt after its time at the latest; the rest is for a slow machine.
+        answered.recv_timeout(Duration::from_millis(most_ms + 2 * ETCD_ATTEMPT_MS)).unwrap_or_else(|error| {
             Err(match error {
                 RecvTimeoutError::Timeout => late("etcd does not answer".to_owned()),
                 RecvTimeoutError::Disconnected => late("the call was given up".to_owned()),
@@ -173,10 +171,6 @@ impl Etcd {
 }
 
 impl Shared {
-    fn kv(&self) -> KvClient {
-        self.client.kv_client().max_decoding_message_size(ETCD_ANSWER_BYTES_MAX)
-    }
-
     fn key(&self, key: &str) -> String {
         format!("{}{key}", self.root)
     }
@@ -215,21 +209,21 @@ impl Records for Etcd {
     fn lease_grant(&self, ttl: Duration) -> Result<Held, RecordsError> {
         let shared = Arc::clone(&self.shared);
         self.call(ETCD_CALL_MS, RecordsError::Unavailable, async move {
-            shared.leases.grant(&shared.client, ttl).await
+            shared.leases.grant(&shared.members, ttl).await
         })
     }
 
     fn lease_keep(&self, lease: LeaseId) -> Result<Held, RecordsError> {
         let shared = Arc::clone(&self.shared);
         self.call(ETCD_CALL_MS, RecordsError::Unavailable, async move {
-            shared.leases.keep(&shared.client, lease).await
+            shared.leases.keep(&shared.members, lease).await
         })
     }
 
     fn lease_revoke(&self, lease: LeaseId) -> Result<(), RecordsError> {
         let shared = Arc::clone(&self.shared);
         self.call(ETCD_CALL_MS, RecordsError::Unavailable, async move {
-            shared.leases.revoke(&shared.client, lease).await
+            shared.leases.revoke(&shared.members, lease).await
         })
     }
 }
@@ -253,27 +247,5 @@ impl Drop for Etcd {
 impl fmt::Debug for Etcd {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Etcd").field("root", &self.shared.root).finish_non_exhaustive()
-    }
-}
-
-/// A client of the members. It connects when it is first used, and again whenever it has to.
-async fn connect(address: &EtcdAddress) -> Result<Client, RecordsError> {
-    let options = ConnectOptions::new()
-        .with_connect_timeout(Duration::from_millis(ETCD_CONNECT_MS))
-        .with_keep_alive(Duration::from_millis(ETCD_PING_MS), Duration::from_millis(ETCD_PING_TIMEOUT_MS))
-        .with_keep_alive_while_idle(true)
-        .with_require_leader(true);
-    Client::connect(&address.members, Some(options))
-        .await
-        .map_err(|error| RecordsError::Unavailable(format!("{address}: {error}")))
-}
-
-/// Waits for an answer as long as one attempt may take.
-async fn within_an_attempt<T>(
-    answer: impl Future<Output = Result<T, etcd_client::Error>>,
-) -> Result<T, failure::Failure> {
-    match timeout(Duration::from_millis(ETCD_ATTEMPT_MS), answer).await {
-        Ok(answered) => answered.map_err(|error| failure::Failure::of(&error)),
-        Err(_) => Err(failure::Failure::Lost("no answer in time".to_owned())),
     }
 }

@@ -19,8 +19,9 @@ use etcd_client::{Compare, CompareOp, DeleteOptions, PutOptions, Txn, TxnOp, Txn
 use tokio::time::sleep;
 
 use super::super::{Change, Committed, Condition, LeaseId, RecordsError, Revision, Span};
+use super::Shared;
 use super::failure::Failure;
-use super::{Shared, within_an_attempt};
+use super::members::patiently;
 use crate::limits::{
     ETCD_CALL_MS, ETCD_LOOK_MS, ETCD_MARKS_SETTLED_AT_ONCE, ETCD_PARTS_MAX, ETCD_RESOLVE_MS,
     ETCD_STAGE_TTL_MS, RECORD_STAGED_BYTES,
@@ -51,7 +52,7 @@ pub(super) async fn commit(
     let result = commit_staged(shared, conditions, changes).await;
     if let Some(lease) = staged {
         // What the commit took has the lease no more; what it did not take goes with it.
-        let _ = shared.leases.revoke(&shared.client, lease).await;
+        let _ = shared.leases.revoke(&shared.members, lease).await;
     }
     result
 }
@@ -67,7 +68,7 @@ async fn stage(shared: &Shared, changes: &[Change]) -> Result<Option<LeaseId>, R
         let ttl = Duration::from_millis(ETCD_STAGE_TTL_MS);
         let held = match lease {
             Some(held) => held,
-            None => shared.leases.grant(&shared.client, ttl).await?.lease,
+            None => shared.leases.grant(&shared.members, ttl).await?.lease,
         };
         lease = Some(held);
         let key = shared.key(key);
@@ -75,18 +76,11 @@ async fn stage(shared: &Shared, changes: &[Change]) -> Result<Option<LeaseId>, R
         let absent = Compare::create_revision(key.clone(), CompareOp::Equal, 0);
         let put = TxnOp::put(key, value.clone(), Some(PutOptions::new().with_lease(held.0)));
         let transaction = Txn::new().when([absent]).and_then([put]);
-        let deadline = Instant::now() + Duration::from_millis(ETCD_CALL_MS);
-        loop {
-            let mut kv = shared.kv();
-            match within_an_attempt(kv.txn(transaction.clone())).await {
-                Ok(_) => break,
-                Err(Failure::Refused(error)) => return Err(error),
-                Err(Failure::Lost(why)) if Instant::now() >= deadline => {
-                    return Err(RecordsError::Unavailable(why));
-                }
-                Err(Failure::Lost(_)) => sleep(Duration::from_millis(ETCD_LOOK_MS)).await,
-            }
-        }
+        patiently(|| {
+            let (mut kv, transaction) = (shared.members.kv(), transaction.clone());
+            async move { shared.members.answer(kv.txn(transaction)).await }
+        })
+        .await?;
     }
     Ok(lease)
 }
@@ -98,13 +92,13 @@ async fn commit_staged(
 ) -> Result<Committed, RecordsError> {
     let deadline = Instant::now() + Duration::from_millis(ETCD_CALL_MS);
     loop {
-        let lease = shared.leases.for_marks(&shared.client).await?;
+        let lease = shared.leases.for_marks(&shared.members).await?;
         let number = random_token().map_err(|error| RecordsError::Storage(error.to_string()))?;
         let mark = shared.key(&format!("commits/{number:016x}"));
         let settled = take_settled(shared);
         let transaction = transaction(shared, conditions, changes, &settled, (&mark, lease));
-        let mut kv = shared.kv();
-        let why = match within_an_attempt(kv.txn(transaction)).await {
+        let mut kv = shared.members.kv();
+        let why = match shared.members.answer(kv.txn(transaction)).await {
             Ok(answer) => return Ok(outcome(shared, mark, &settled, &answer)),
             Err(Failure::Refused(RecordsError::LeaseGone)) if Instant::now() < deadline => {
                 put_back(shared, settled);
@@ -133,7 +127,7 @@ async fn commit_staged(
 async fn lease_of_changes(shared: &Shared, changes: &[Change]) -> Result<(), RecordsError> {
     for change in changes {
         if let Change::Put { lease: Some(lease), .. } = change {
-            shared.leases.keep(&shared.client, *lease).await?;
+            shared.leases.keep(&shared.members, *lease).await?;
         }
     }
     Ok(())
@@ -213,8 +207,8 @@ async fn resolve(shared: &Shared, mark: &str, lease: LeaseId) -> Result<Resolved
         let absent = Compare::create_revision(mark, CompareOp::Equal, 0);
         let void = TxnOp::put(mark, VOID, Some(PutOptions::new().with_lease(lease.0)));
         let transaction = Txn::new().when([absent]).and_then([void]).or_else([TxnOp::get(mark, None)]);
-        let mut kv = shared.kv();
-        match within_an_attempt(kv.txn(transaction)).await {
+        let mut kv = shared.members.kv();
+        match shared.members.answer(kv.txn(transaction)).await {
             Ok(answer) if answer.succeeded() => return Ok(Resolved::Void),
             Ok(answer) => {
                 return match found(&answer) {

@@ -8,11 +8,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use etcd_client::Client;
-
 use super::super::{Held, LeaseId, RecordsError};
-use super::failure::Failure;
-use super::within_an_attempt;
+use super::members::{Members, patiently};
 use crate::limits::ETCD_MARKS_TTL_MS;
 
 /// The leases of this server.
@@ -25,38 +22,40 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    pub(super) async fn grant(&self, client: &Client, ttl: Duration) -> Result<Held, RecordsError> {
-        let sent = Instant::now();
+    pub(super) async fn grant(&self, members: &Members, ttl: Duration) -> Result<Held, RecordsError> {
         let seconds = ttl.as_millis().div_ceil(1000) as i64;
-        let mut leases = client.lease_client();
-        let granted = within_an_attempt(leases.grant(seconds, None)).await.map_err(unavailable)?;
+        let granted = patiently(|| {
+            let (sent, mut leases) = (Instant::now(), members.leases());
+            async move { Ok((sent, members.answer(leases.grant(seconds, None)).await?)) }
+        });
+        let (sent, granted) = granted.await?;
         let lease = LeaseId(granted.id());
         self.ttls.lock().unwrap_or_else(PoisonError::into_inner).insert(lease, ttl);
         Ok(Held { lease, until: sent + ttl })
     }
 
-    pub(super) async fn keep(&self, client: &Client, lease: LeaseId) -> Result<Held, RecordsError> {
+    pub(super) async fn keep(&self, members: &Members, lease: LeaseId) -> Result<Held, RecordsError> {
         let ttl = self.ttls.lock().unwrap_or_else(PoisonError::into_inner).get(&lease).copied();
         let ttl = ttl.ok_or(RecordsError::LeaseGone)?;
-        let sent = Instant::now();
-        let mut leases = client.lease_client();
-        match within_an_attempt(leases.keep_alive(lease.0)).await {
-            Ok(_) => Ok(Held { lease, until: sent + ttl }),
-            Err(failure) => {
-                let error = unavailable(failure);
-                if error == RecordsError::LeaseGone {
-                    self.forget(lease);
-                }
-                Err(error)
-            }
+        let kept = patiently(|| {
+            let (sent, mut leases) = (Instant::now(), members.leases());
+            async move { members.answer(leases.keep_alive(lease.0)).await.map(|_| sent) }
+        });
+        let kept = kept.await;
+        if kept == Err(RecordsError::LeaseGone) {
+            self.forget(lease);
         }
+        Ok(Held { lease, until: kept? + ttl })
     }
 
-    pub(super) async fn revoke(&self, client: &Client, lease: LeaseId) -> Result<(), RecordsError> {
-        let mut leases = client.lease_client();
-        let revoked = within_an_attempt(leases.revoke(lease.0)).await;
+    pub(super) async fn revoke(&self, members: &Members, lease: LeaseId) -> Result<(), RecordsError> {
+        let revoked = patiently(|| {
+            let mut leases = members.leases();
+            async move { members.answer(leases.revoke(lease.0)).await }
+        });
+        let revoked = revoked.await;
         self.forget(lease);
-        match revoked.map_err(unavailable) {
+        match revoked {
             Ok(_) | Err(RecordsError::LeaseGone) => Ok(()),
             Err(error) => Err(error),
         }
@@ -68,16 +67,16 @@ impl Leases {
 
     /// A lease for the mark of a commit that is about to be made: held for longer than it takes to find out what became
     /// of it.
-    pub(super) async fn for_marks(&self, client: &Client) -> Result<LeaseId, RecordsError> {
+    pub(super) async fn for_marks(&self, members: &Members) -> Result<LeaseId, RecordsError> {
         let ttl = Duration::from_millis(ETCD_MARKS_TTL_MS);
         let held = *self.marks.lock().unwrap_or_else(PoisonError::into_inner);
         let held = match held {
             Some(held) if held.until > Instant::now() + ttl / 2 => return Ok(held.lease),
-            Some(held) => match self.keep(client, held.lease).await {
-                Err(RecordsError::LeaseGone) => self.grant(client, ttl).await?,
+            Some(held) => match self.keep(members, held.lease).await {
+                Err(RecordsError::LeaseGone) => self.grant(members, ttl).await?,
                 other => other?,
             },
-            None => self.grant(client, ttl).await?,
+            None => self.grant(members, ttl).await?,
         };
         *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
         Ok(held.lease)
@@ -91,12 +90,5 @@ impl Leases {
     /// The lease of the marks is over: the next commit has another one.
     pub(super) fn lose_marks(&self) {
         *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-}
-
-fn unavailable(failure: Failure) -> RecordsError {
-    match failure {
-        Failure::Refused(error) => error,
-        Failure::Lost(why) => RecordsError::Unavailable(why),
     }
 }

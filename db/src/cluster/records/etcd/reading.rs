@@ -1,14 +1,12 @@
 //! Reading from etcd: linearizable, all queries as of one revision, a page at a time.
 
-use std::time::{Duration, Instant};
-
 use etcd_client::{GetOptions, KeyValue, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse};
-use tokio::time::sleep;
 
 use super::super::{Query, Reading, Record, RecordsError, Revision};
+use super::Shared;
 use super::failure::Failure;
-use super::{Shared, within_an_attempt};
-use crate::limits::{ETCD_CALL_MS, ETCD_LOOK_MS, ETCD_PAGE_RECORDS, ETCD_READS_AT_ONCE};
+use super::members::patiently;
+use crate::limits::{ETCD_PAGE_RECORDS, ETCD_READS_AT_ONCE};
 
 /// Reads, and tries again while there is time.
 pub(super) async fn read(
@@ -16,17 +14,7 @@ pub(super) async fn read(
     queries: &[Query],
     at: Option<Revision>,
 ) -> Result<Reading, RecordsError> {
-    let deadline = Instant::now() + Duration::from_millis(ETCD_CALL_MS);
-    loop {
-        match attempt(shared, queries, at).await {
-            Ok(reading) => return Ok(reading),
-            Err(Failure::Refused(error)) => return Err(error),
-            Err(Failure::Lost(why)) if Instant::now() >= deadline => {
-                return Err(RecordsError::Unavailable(why));
-            }
-            Err(Failure::Lost(_)) => sleep(Duration::from_millis(ETCD_LOOK_MS)).await,
-        }
-    }
+    patiently(|| attempt(shared, queries, at)).await
 }
 
 /// Reads once. Without queries it only asks for the revision.
@@ -58,8 +46,8 @@ pub(super) async fn attempt(
 
 async fn revision_now(shared: &Shared) -> Result<Revision, Failure> {
     let options = GetOptions::new().with_count_only();
-    let mut kv = shared.kv();
-    let answer = within_an_attempt(kv.get(shared.key("format"), Some(options))).await?;
+    let mut kv = shared.members.kv();
+    let answer = shared.members.answer(kv.get(shared.key("format"), Some(options))).await?;
     Ok(Revision(answer.header().map_or(0, |header| header.revision() as u64)))
 }
 
@@ -70,8 +58,8 @@ async fn read_ones(shared: &Shared, queries: &[Query], reading: &mut Reading) ->
         TxnOp::get(shared.key(&query.span.from), Some(GetOptions::new().with_revision(revision)))
     };
     let transaction = Txn::new().and_then(queries.iter().map(get).collect::<Vec<_>>());
-    let mut kv = shared.kv();
-    let answer = within_an_attempt(kv.txn(transaction)).await?;
+    let mut kv = shared.members.kv();
+    let answer = shared.members.answer(kv.txn(transaction)).await?;
     if reading.revision == Revision(0) {
         reading.revision = Revision(answer.header().map_or(0, |header| header.revision() as u64));
     }
@@ -94,8 +82,8 @@ async fn read_span(shared: &Shared, query: &Query, at: &mut Revision) -> Result<
         if !query.span.is_one() {
             options = options.with_range(to.clone());
         }
-        let mut kv = shared.kv();
-        let answer = within_an_attempt(kv.get(from.clone(), Some(options))).await?;
+        let mut kv = shared.members.kv();
+        let answer = shared.members.answer(kv.get(from.clone(), Some(options))).await?;
         if *at == Revision(0) {
             *at = Revision(answer.header().map_or(0, |header| header.revision() as u64));
         }

@@ -10,8 +10,8 @@ use etcd_client::{EventType, WatchOptions, WatchResponse};
 use tokio::time::sleep;
 
 use super::super::{Event, Revision, WatchSource};
-use super::{Shared, within_an_attempt};
-use crate::limits::{ETCD_ANSWER_BYTES_MAX, ETCD_LOOK_MS};
+use super::Shared;
+use crate::limits::ETCD_LOOK_MS;
 
 /// Whether a watch goes on.
 enum Next {
@@ -25,8 +25,8 @@ pub(super) async fn follow(shared: &Shared, prefix: &str, after: Revision, sourc
     let mut after = after;
     loop {
         let options = WatchOptions::new().with_prefix().with_start_revision(after.0 as i64 + 1);
-        let mut client = shared.client.watch_client().max_decoding_message_size(ETCD_ANSWER_BYTES_MAX);
-        if let Ok(mut stream) = within_an_attempt(client.watch(prefix, Some(options))).await {
+        let mut client = shared.members.watches();
+        if let Ok(mut stream) = shared.members.answer(client.watch(prefix, Some(options))).await {
             while let Ok(Some(response)) = stream.message().await {
                 match show(shared, &response, &mut after, source) {
                     Next::On => {}
