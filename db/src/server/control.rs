@@ -4,12 +4,13 @@
 //! hears of it. One lock makes the changes follow one another, so that what a worker knows is what the
 //! metadata says; nothing slow but the disk happens under it. Workers never come here.
 
+mod tenants;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use store::{Eviction, Store, TableKind, TableOptions};
 use wire::Status;
@@ -209,18 +210,6 @@ impl Control {
         let open = OpenSession { session: Arc::clone(&session), tenant: name, peer, opened_ms };
         lock(&self.sessions).insert(token, open);
         Ok(session)
-    }
-
-    /// The tenant of a name, to open a session of; as it was last seen when the metadata does not answer.
-    ///
-    /// # Errors
-    /// When the metadata cannot be read and nothing may take its place.
-    pub fn tenant_named(&self, name: &str) -> Result<Option<TenantRow>, MetadataError> {
-        let found = self.metadata.tenant_find(name);
-        if let Err(MetadataError::Records(RecordsError::Unavailable(_))) = found {
-            return self.interim.tenant(name, Instant::now()).map_or(found, Ok);
-        }
-        found
     }
 
     fn check_session_limits(&self, tenant: TenantId) -> Result<(), Refusal> {

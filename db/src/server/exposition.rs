@@ -10,6 +10,7 @@
 //! Counters only grow while the server runs. Who can reach the port reads the names of all tenants: see
 //! docs/security.md.
 
+mod cluster;
 mod cores;
 mod extensions;
 mod http;
@@ -144,6 +145,7 @@ impl Snapshot {
         text.sample(&[("of", "tenants")], self.tenants.left_out)?;
         text.sample(&[("of", "tables")], self.tables.left_out)?;
         text.sample(&[("of", "versions")], self.versions.left_out)?;
+        cluster::write(control, text)?;
         cores::write(control, text)?;
         store::write(control, text)?;
         streams::write(control, text)?;

@@ -48,6 +48,12 @@ impl Interim {
         Some(state.tenants.get(name).cloned())
     }
 
+    /// The names of the tenants, whether the lease is held or not.
+    #[must_use]
+    pub fn names(&self) -> BTreeMap<TenantId, String> {
+        self.state().tenants.values().map(|row| (row.id, row.name.clone())).collect()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -14,6 +14,7 @@ use wire::{
 
 use super::client::Client;
 use super::etcd_process::EtcdProcess;
+use super::exposition::scrape;
 use super::extensions::{COUNTER, install, invoke, package};
 use super::{Site, config};
 
@@ -166,12 +167,16 @@ fn data_goes_on_while_etcd_does_not_answer_and_changes_come_after_it() {
     let ([mut one, mut other], secret) = cluster.clients("ann");
     let number = one.create_table("t");
     comes(|| table(&mut other, "t"));
+    let is_registered = || scrape(&cluster.sites[1]).value("splinter_cluster_registered", &[]) == 1.0;
+    comes(|| is_registered().then_some(()));
     cluster.etcd.pause();
     let refused = one.control.ask(&AdminRequest::TableCreate { name: "u", options: Default::default() });
     assert_eq!(refused.expect_err("etcd stands still").0, Status::Unavailable);
     for client in [&mut one, &mut other] {
         assert_eq!(put(client, number), Status::Ok);
     }
+    let shown = scrape(&cluster.sites[1]).value("splinter_tenant_tables", &[("tenant", "ann")]);
+    assert!(shown >= 1.0, "metrics go on");
     cluster.etcd.resume();
     comes(|| one.control.ask(&AdminRequest::TableCreate { name: "v", options: Default::default() }).ok());
     for client in [&mut one, &mut other] {

@@ -53,7 +53,8 @@ fn body(answer: &str) -> &str {
     answer.split_once("\r\n\r\n").expect("a head").1
 }
 
-fn scrape(site: &Site) -> Exposition {
+/// Everything that the metrics port shows.
+pub fn scrape(site: &Site) -> Exposition {
     // In the older version the body comes as it is.
     let answer = ask(site, b"GET /metrics HTTP/1.0\r\n\r\n");
     assert_eq!(status(&answer), "200");

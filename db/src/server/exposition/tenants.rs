@@ -35,8 +35,7 @@ struct Row {
 impl Tenants {
     /// What the control plane knows now.
     pub(super) fn of(control: &Control) -> Result<Self, Refusal> {
-        let names: BTreeMap<TenantId, String> =
-            control.metadata.tenants()?.into_iter().map(|row| (row.id, row.name)).collect();
+        let names = control.tenant_names()?;
         let left_out = names.len().saturating_sub(METRICS_ROWS_MAX) as u64;
         let mut sessions: HashMap<TenantId, u64> = HashMap::new();
         for open in lock(&control.sessions).values() {
