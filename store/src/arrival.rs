@@ -43,6 +43,8 @@ struct Partition {
     next: AtomicU64,
     complete: AtomicBool,
     removed: Exclusive<HashSet<Position, BuildHasherDefault<AsIs>>>,
+    /// Whether there are any: written by who has a removed key's bucket, like `removed`.
+    has_removed: AtomicBool,
 }
 
 impl Partition {
@@ -102,13 +104,17 @@ impl Arrival {
             && !partition.has_arrived(position.hash)
         {
             partition.removed.lock().insert(position);
+            partition.has_removed.store(true, Ordering::Release);
         }
     }
 
     /// For the owner of the key's bucket: whether what arrives of it is of the past, since it has arrived before or was
     /// removed here.
     pub(crate) fn is_late(&self, key: &[u8], hash: u64) -> bool {
-        self.has_arrived(hash) || self.was_removed(key)
+        self.partition_of(hash).is_none_or(|partition| {
+            partition.has_arrived(hash)
+                || (partition.has_removed.load(Ordering::Acquire) && self.was_removed(key))
+        })
     }
 
     /// For the owner of the key's bucket: whether it was removed here before it has arrived.
@@ -135,7 +141,7 @@ fn partitions(hashes: HashRange, count: usize) -> Option<Vec<Partition>> {
         let hashes = HashRange::new(bound(at), last)?;
         let next = AtomicU64::new(hashes.first());
         let (complete, removed) = (AtomicBool::new(false), Exclusive::new(HashSet::default()));
-        Some(Partition { hashes, next, complete, removed })
+        Some(Partition { hashes, next, complete, removed, has_removed: AtomicBool::new(false) })
     };
     (0..count).map(partition).collect()
 }

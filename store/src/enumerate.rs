@@ -176,7 +176,7 @@ impl Pinned<'_> {
 
     /// The place of an entry of a bucket, if it is within reach. What cannot be there is corrupted, and has the last
     /// place of the bucket.
-    fn place(&self, (tag, location): (u16, Location), reach: &Reach) -> Option<Placed> {
+    pub(crate) fn place(&self, (tag, location): (u16, Location), reach: &Reach) -> Option<Placed> {
         let object = self.core.store.log.object_within(location, &self.pin);
         if let Some(object) = object {
             let position = Position::of(object.key());

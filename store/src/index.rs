@@ -85,8 +85,13 @@ pub(crate) struct Index {
 
 impl Index {
     /// An index for `hashes` that begins with `buckets` buckets; its bytes are part of `charge` for as long as it lives.
-    pub(crate) fn new(hashes: HashRange, buckets: u64, charge: Arc<AtomicU64>) -> io::Result<Index> {
-        let generation = Box::new(Generation::new(hashes, buckets, None, false)?);
+    pub(crate) fn new(
+        hashes: HashRange,
+        buckets: u64,
+        charge: Arc<AtomicU64>,
+        huge_pages: bool,
+    ) -> io::Result<Index> {
+        let generation = Box::new(Generation::new(hashes, buckets, None, huge_pages)?);
         let bytes = generation.bytes();
         let index = Index {
             current: AtomicPtr::new(Box::into_raw(generation)),

@@ -17,6 +17,7 @@
 mod arrival;
 mod background;
 mod cache;
+mod carried;
 mod checksum;
 mod cleaner;
 mod commit;
@@ -76,7 +77,7 @@ pub use crate::store::cleaning::CleanerStatistics;
 pub use crate::store::core::Core;
 pub use crate::store::{Config, Statistics, Store};
 pub use crate::table::{Table, TableKind, TableOptions};
-pub use crate::transfer::Arriving;
+pub use crate::transfer::{ReplayError, Replayed};
 
 /// The hash of a key (xxh3, 64 bits): its high bits choose the bucket, its low 16 bits are the tag.
 #[inline]

@@ -38,6 +38,12 @@ pub const CHAIN_BUCKETS_MAX: usize = 8;
 pub const CHAIN_BUCKETS_HARD_MAX: usize = 64;
 /// Buckets of a new table: 256 bytes, since most tables of a thousand tenants are small.
 pub const BUCKETS_INITIAL: u64 = 4;
+/// Buckets ahead at which who gathers objects asks for them: some twenty, as many as memory answers at a time.
+pub const GATHER_BUCKETS_AHEAD: u64 = 4;
+/// Bytes of an object that are asked for then, at most: what lies behind them the processor asks for by itself.
+pub const GATHER_AHEAD_BYTES_MAX: usize = 512;
+/// Share (a divisor) of the store's memory that the index of a table may take for objects that are merely expected.
+pub const EXPECTED_INDEX_DIVISOR: u64 = 8;
 /// Objects that one step removes from a table of which a part is elsewhere now.
 pub const DISCARDED_PER_STEP: usize = 64;
 /// Hashes of the narrowest range that a table can have: more than the largest index has buckets.

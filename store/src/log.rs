@@ -5,11 +5,12 @@
 //!   head:    this core's segment and the offset where the next object goes
 //! ```
 //!
-//! This is the one file that touches the region's bytes. An object is *staged* (copied behind the head, known to
-//! its writer only), *sealed* (version and checksum written) and then published by storing its location in the
-//! index; from then on nobody writes it. A staged object that is not published is taken back or buried. The cleaner
+//! This file and `log/carried.rs` are the ones that touch the region's bytes. An object is *staged* (copied behind the
+//! head, known to its writer only), *sealed* (version and checksum written) and then published by storing its location in
+//! the index; from then on nobody writes it. A staged object that is not published is taken back or buried. The cleaner
 //! may walk over one that is still staged (its segment can be full already), so sealing stores atomically.
 
+mod carried;
 mod demand;
 pub(crate) mod head;
 

@@ -56,6 +56,29 @@ impl Kind {
     }
 }
 
+/// What a header says of the lengths of what follows it, true or not.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Lengths {
+    pub(crate) key_bytes: usize,
+    pub(crate) value_bytes: usize,
+    /// Whether an expiry follows the value.
+    pub(crate) expires: bool,
+}
+
+impl Lengths {
+    /// Bytes of key, value and expiry.
+    #[inline]
+    pub(crate) fn content_bytes(self) -> usize {
+        self.key_bytes + self.value_bytes + if self.expires { EXPIRY_BYTES } else { 0 }
+    }
+
+    /// Bytes of the whole object in the log.
+    #[inline]
+    pub(crate) fn object_bytes(self) -> usize {
+        (OBJECT_HEADER_BYTES + self.content_bytes()).next_multiple_of(OBJECT_ALIGNMENT)
+    }
+}
+
 /// The fields of a header.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Header {
@@ -90,19 +113,32 @@ impl Header {
         bytes
     }
 
+    /// What `bytes` say of the lengths, be they a header or not.
+    #[inline]
+    pub(crate) fn lengths(bytes: &[u8; OBJECT_HEADER_BYTES]) -> Lengths {
+        let [_, _, _, _, _, _, _, _, w @ .., k0, k1, v0, v1] = *bytes;
+        let word = u64::from_le_bytes(w);
+        Lengths {
+            key_bytes: usize::from(u16::from_le_bytes([k0, k1])),
+            value_bytes: usize::from(u16::from_le_bytes([v0, v1])) | ((word >> 59) as usize) << 16,
+            expires: word & EXPIRES != 0,
+        }
+    }
+
     /// The header in `bytes`; `None` where they are none.
     #[inline]
     pub(crate) fn decode(bytes: &[u8; OBJECT_HEADER_BYTES]) -> Option<Header> {
-        let [c0, c1, c2, c3, t0, t1, t2, t3, w @ .., k0, k1, v0, v1] = *bytes;
+        let [c0, c1, c2, c3, t0, t1, t2, t3, w @ .., _, _, _, _] = *bytes;
         let word = u64::from_le_bytes(w);
+        let Lengths { key_bytes, value_bytes, expires } = Header::lengths(bytes);
         Some(Header {
             checksum: u32::from_le_bytes([c0, c1, c2, c3]),
             table: u32::from_le_bytes([t0, t1, t2, t3]),
             version: word & VERSION_MAX,
             kind: Kind::from_code(word >> 54 & 7)?,
-            key_bytes: usize::from(u16::from_le_bytes([k0, k1])),
-            value_bytes: usize::from(u16::from_le_bytes([v0, v1])) | ((word >> 59) as usize) << 16,
-            expires: word & EXPIRES != 0,
+            key_bytes,
+            value_bytes,
+            expires,
         })
     }
 
@@ -123,8 +159,7 @@ impl Header {
 /// Bytes in the log of an object with a key and value of these lengths, with or without an expiry.
 #[inline]
 pub(crate) fn object_bytes(key_bytes: usize, value_bytes: usize, expires: bool) -> usize {
-    let expiry_bytes = if expires { EXPIRY_BYTES } else { 0 };
-    (OBJECT_HEADER_BYTES + key_bytes + value_bytes + expiry_bytes).next_multiple_of(OBJECT_ALIGNMENT)
+    Lengths { key_bytes, value_bytes, expires }.object_bytes()
 }
 
 /// The checksum of what follows the header.

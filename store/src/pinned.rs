@@ -69,7 +69,8 @@ impl Pinned<'_> {
     /// did.
     pub(crate) fn start_shrinking(&self, table: &Table, changes: u64) -> bool {
         let objects = table.objects();
-        let shrinks = table.index.is_due_to_shrink(&self.pin, objects, changes)
+        let shrinks = table.is_complete()
+            && table.index.is_due_to_shrink(&self.pin, objects, changes)
             && !table.is_retired()
             && table.index.start_shrinking(&self.pin, objects, self.core.store.config.huge_pages);
         if shrinks {

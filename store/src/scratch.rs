@@ -25,6 +25,8 @@ pub(crate) struct Scratch {
     pub(crate) entries: Vec<(u16, Location)>,
     /// The same in the order of an enumeration.
     pub(crate) placed: Vec<Placed>,
+    /// What is known of objects that arrive: hash and checksum of the content, of sound ones.
+    pub(crate) arriving: Vec<Option<(u64, u32)>>,
     /// For each quota with a limit: the first write under it, bytes that all of them write, bytes that they free.
     pub(crate) growths: Vec<(usize, u64, u64)>,
 }

@@ -14,8 +14,11 @@ use std::sync::Arc;
 use crate::directory::Directory;
 use crate::epoch::Epochs;
 use crate::error::StoreError;
+use crate::index::Index;
+use crate::index::bucket::BUCKET_BYTES;
 use crate::limits::{
-    SEGLETS_PER_WINDOW_MAX, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, WINDOWS_MIN,
+    BUCKETS_INITIAL, EXPECTED_INDEX_DIVISOR, LOAD_DENOMINATOR, LOAD_NUMERATOR, SEGLETS_PER_WINDOW_MAX,
+    SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, WINDOWS_MIN,
 };
 use crate::log::Log;
 use crate::quota::Quota;
@@ -177,9 +180,22 @@ impl Store {
             return table;
         }
         let (index_bytes, retired) = (Arc::clone(&self.index_bytes), Arc::clone(&self.retired_count));
-        let table = Table::new(id, options, Arc::clone(quota), self.log_address(), index_bytes, retired);
-        let table = table.expect("256 bytes can be had");
+        let (quota, index) = (Arc::clone(quota), self.index_for(&options));
+        let table = Table::new(id, options, quota, self.log_address(), index, index_bytes, retired);
         self.directory.add(&self.reclaimer, Arc::new(table))
+    }
+
+    /// An index with room for the objects that are expected, if they need no more than a share of the memory.
+    fn index_for(&self, options: &TableOptions) -> Index {
+        let wanted = options.objects_expected.saturating_mul(LOAD_DENOMINATOR) / LOAD_NUMERATOR + 2;
+        let most = self.memory_bytes() / EXPECTED_INDEX_DIVISOR / BUCKET_BYTES as u64;
+        let buckets = match options.objects_expected {
+            0 => BUCKETS_INITIAL,
+            _ => wanted.min(most).clamp(BUCKETS_INITIAL, u64::from(u32::MAX) / 16),
+        };
+        let of = |buckets, huge| Index::new(options.hashes, buckets, Arc::clone(&self.index_bytes), huge);
+        let index = of(buckets, self.config.huge_pages).or_else(|_| of(BUCKETS_INITIAL, false));
+        index.expect("256 bytes can be had")
     }
 
     /// Backs window `number` with memory, so that the first write there does not wait for the kernel; false where

@@ -5,14 +5,13 @@
 //! deleted key of the table ever had (RAMCloud's safe version, TOCS'15 §4).
 
 use std::hash::{BuildHasher, RandomState};
-use std::io;
 use std::sync::{Arc, OnceLock};
 
 use crate::arrival::Arrival;
 use crate::cache::{Cache, Eviction};
 use crate::hash_range::HashRange;
 use crate::index::Index;
-use crate::limits::{BUCKETS_INITIAL, CACHE_CHUNKS_PER_STEP};
+use crate::limits::CACHE_CHUNKS_PER_STEP;
 use crate::object::NEVER_MS;
 use crate::ordered::OrderedKeys;
 use crate::quota::Quota;
@@ -50,6 +49,8 @@ pub struct TableOptions {
     pub eviction: Eviction,
     /// What hashes its keys have. It is the caller's to use it for no others: they share buckets with those that are near.
     pub hashes: HashRange,
+    /// How many objects are about to come: its index is made for so many, within reason.
+    pub objects_expected: u64,
 }
 
 /// A table of a store. Made by [`crate::Store::table`].
@@ -85,9 +86,10 @@ impl Table {
         options: TableOptions,
         quota: Arc<Quota>,
         log: usize,
+        index: Index,
         index_bytes: Arc<AtomicU64>,
         retired_count: Arc<AtomicU64>,
-    ) -> io::Result<Table> {
+    ) -> Table {
         let ordered = options.kind == TableKind::Ordered;
         let ordered = ordered.then(|| OrderedKeys::new(Arc::clone(&index_bytes)));
         let cache = match options.eviction {
@@ -96,11 +98,11 @@ impl Table {
                 Some(Box::new(Cache::new(budget_bytes, quota.cores(), Arc::clone(&index_bytes))))
             }
         };
-        Ok(Table {
+        Table {
             hashes: options.hashes,
             ordered,
             cache,
-            index: Index::new(options.hashes, BUCKETS_INITIAL, index_bytes)?,
+            index,
             arrival: OnceLock::new(),
             retired: AtomicBool::new(false),
             version_high_water: AtomicU64::new(0),
@@ -112,7 +114,7 @@ impl Table {
             shards: (0..quota.cores()).map(|_| Shard::default()).collect(),
             quota,
             retired_count,
-        })
+        }
     }
 
     /// Its number.

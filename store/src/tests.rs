@@ -13,6 +13,7 @@ mod hash_ranges;
 mod hit_ratio;
 mod model;
 mod ordered;
+mod pulls;
 mod quota;
 mod retirement;
 mod shrinking;

@@ -6,41 +6,44 @@
 //!   gather_hash: all objects of one hash ───────────►
 //!   discard: when all have arrived
 //! ```
-//! Versions come along: a target begins above every version of its source ([`Table::expect_arrivals`]), so whatever is
-//! written there is newer than whatever arrives, in whatever order, once or more often.
+//! Objects travel as their bytes in the log: nothing is computed of them at the source, and the checksum that was made at
+//! their write is held against them at the target. Versions come along: a target begins above every version of its source
+//! ([`Table::expect_arrivals`]), so whatever is written there is newer than whatever arrives, in whatever order, once or
+//! more often.
+
+mod gather;
+mod replay;
+
+pub use replay::{ReplayError, Replayed};
 
 use crate::arrival::Arrival;
-use crate::cursor::{Cursor, Placed};
+use crate::cursor::Cursor;
 use crate::enumerate::Gone;
-use crate::error::WriteError;
 use crate::hash_range::HashRange;
 use crate::index::Location;
 use crate::limits::DISCARDED_PER_STEP;
-use crate::object::{NEVER_MS, Object, object_bytes};
 use crate::pinned::Pinned;
 use crate::position::Position;
 use crate::table::Table;
-
-/// An object that arrives.
-#[derive(Clone, Copy, Debug)]
-pub struct Arriving<'a> {
-    /// Its key.
-    pub key: &'a [u8],
-    /// The key's hash.
-    pub hash: u64,
-    /// Its value.
-    pub value: &'a [u8],
-    /// Its version at the source.
-    pub version: u64,
-    /// When it expires, [`NEVER_MS`] where it does not.
-    pub expires_ms: u64,
-}
 
 impl Cursor {
     /// Before all objects of `hash` and those behind it.
     #[must_use]
     pub fn before(hash: u64) -> Cursor {
         Cursor { done: hash.checked_sub(1).map(Position::last_of) }
+    }
+
+    /// Behind the object that has these two hashes; see [`Cursor::hashes`].
+    #[must_use]
+    pub fn behind(hash: u64, second: u64) -> Cursor {
+        Cursor { done: Some(Position { hash, second }) }
+    }
+
+    /// The two hashes of the last object that is done, by which [`Cursor::behind`] goes on in another store; `None` at
+    /// the start.
+    #[must_use]
+    pub fn hashes(&self) -> Option<(u64, u64)> {
+        self.done.map(|done| (done.hash, done.second))
     }
 
     /// The last hash of which everything is done, if there is one.
@@ -107,72 +110,6 @@ impl Table {
 }
 
 impl Pinned<'_> {
-    /// Hands the objects behind `from` and up to the hash `last` to `take`, in the order of their hashes, until it
-    /// refuses one or a bounded number of buckets was read. What was refused comes first the next time. Corrupted objects
-    /// are left out. Returns where to go on; `None` where that was all.
-    ///
-    /// # Errors
-    /// [`Gone`].
-    pub fn gather<'p>(
-        &'p self,
-        table: &Table,
-        from: Cursor,
-        last: u64,
-        mut take: impl FnMut(u64, &Object<'p>) -> bool,
-    ) -> Result<Option<Cursor>, Gone> {
-        let mut ended = false;
-        let next = self.walk(table, from, |group| {
-            ended |= group[0].position.hash > last;
-            // Whoever refuses the second of a group gets the first again.
-            !ended && self.sound(group).all(|(hash, object)| take(hash, &object))
-        })?;
-        let ended = ended || next.is_some_and(|next| next.done_to().is_some_and(|done| done >= last));
-        Ok(next.filter(|_| !ended))
-    }
-
-    /// Hands all objects of one hash to `take`.
-    pub fn gather_hash<'p>(&'p self, table: &Table, hash: u64, mut take: impl FnMut(&Object<'p>)) {
-        self.assert_own(table);
-        let log = &self.core.store.log;
-        table.index.find(&self.pin, hash, |location| {
-            let object = log.object_within(location, &self.pin)?;
-            if crate::hash(object.key()) == hash && object.verify() && !self.is_expired(&object) {
-                take(&object);
-            }
-            None::<()>
-        });
-    }
-
-    fn sound<'s, 'p>(&'p self, group: &'s [Placed]) -> impl Iterator<Item = (u64, Object<'p>)> + use<'s, 'p> {
-        group.iter().filter_map(|placed| Some((placed.hash, self.listed(placed)?.object?)))
-    }
-
-    /// Stores an object that arrives, unless what is here is as new, the key was removed here, or its hash has arrived. Returns whether it was
-    /// stored. No quota refuses it: it was admitted where it comes from.
-    ///
-    /// # Errors
-    /// As those of a put.
-    pub fn replay(&self, table: &Table, arriving: &Arriving<'_>) -> Result<bool, WriteError> {
-        let Arriving { key, hash, value, expires_ms, .. } = *arriving;
-        self.admit(table, key, value.len(), expires_ms)?;
-        self.make_room(table, (hash, key), object_bytes(key.len(), value.len(), expires_ms != NEVER_MS))?;
-        let staged = self.stage(table, key, value, expires_ms)?;
-        let bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
-        let found = bucket.find(hash, |location| self.with_location(location, key));
-        let is_newer = found.as_ref().is_none_or(|(_, (_, object))| object.version() < arriving.version);
-        let is_late = table.arrival.get().is_some_and(|arrival| arrival.is_late(key, hash));
-        if !is_newer || is_late {
-            drop(bucket);
-            self.unstage(&staged);
-            return Ok(false);
-        }
-        let published = self.publish_locked(table, (hash, key), &staged, bucket, found, arriving.version);
-        published.map(|_| true).map_err(|error| {
-            self.unstage(&staged);
-            self.refused(table, hash, error)
-        })
-    }
-
     /// Removes objects behind `from` and up to the hash `last`, a bounded number of them. Returns where to go on; `None`
     /// where none is left.
     ///

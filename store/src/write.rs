@@ -150,13 +150,17 @@ impl Pinned<'_> {
     ) -> Result<Staged, WriteError> {
         let store = &self.core.store;
         let mut head = self.core.head.borrow_mut();
-        store.log.stage(&mut head, || store.keep_for_writers(), table.id(), (key, value), expires_ms).map_err(
-            |_| {
-                let error = self.no_memory(object_bytes(key.len(), value.len(), expires_ms != NEVER_MS));
-                let gives_way = error == WriteError::OutOfMemory && self.give_way(table);
-                if gives_way { WriteError::Retry { after_us: RETRY_AFTER_US } } else { error }
-            },
-        )
+        let keep = || store.keep_for_writers();
+        let staged = store.log.stage(&mut head, keep, table.id(), (key, value), expires_ms);
+        staged.map_err(|_| self.no_room(table, object_bytes(key.len(), value.len(), expires_ms != NEVER_MS)))
+    }
+
+    /// What a writer of so many bytes to `table` is told when no segment can be taken.
+    #[cold]
+    pub(crate) fn no_room(&self, table: &Table, bytes: usize) -> WriteError {
+        let error = self.no_memory(bytes);
+        let gives_way = error == WriteError::OutOfMemory && self.give_way(table);
+        if gives_way { WriteError::Retry { after_us: RETRY_AFTER_US } } else { error }
     }
 
     pub(crate) fn unstage(&self, staged: &Staged) {

@@ -29,7 +29,7 @@ impl Bed {
     /// Three windows of one seglet: the first is closed and holds one object, which nothing leads to yet.
     fn new() -> Arc<Bed> {
         let index =
-            Index::new(HashRange::ALL, 1, Arc::new(AtomicU64::new(0))).expect("memory for one bucket");
+            Index::new(HashRange::ALL, 1, Arc::new(AtomicU64::new(0)), false).expect("memory for one bucket");
         let segments = Segments::new(3, 1, 2);
         for _ in 0..3 {
             segments.take(Claim { least: 1, most: 1, keep: 0, windows_kept: 0 }).expect("three are free");

@@ -32,7 +32,7 @@ impl Bed {
 
     fn with_buckets(buckets: u64) -> Arc<Bed> {
         let epochs = Arc::new(Epochs::new(2));
-        let index = Index::new(HashRange::ALL, buckets, Arc::new(AtomicU64::new(0)))
+        let index = Index::new(HashRange::ALL, buckets, Arc::new(AtomicU64::new(0)), false)
             .expect("memory for a few buckets");
         Arc::new(Bed { index, reclaimer: Reclaimer::new(Arc::clone(&epochs)), epochs })
     }

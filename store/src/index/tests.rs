@@ -38,7 +38,7 @@ impl Bed {
     fn of(range: HashRange, buckets: u64, hashes: Vec<u64>) -> Bed {
         let epochs = Arc::new(Epochs::new(1));
         let charge = Arc::new(AtomicU64::new(0));
-        let index = Index::new(range, buckets, Arc::clone(&charge)).expect("memory for a small index");
+        let index = Index::new(range, buckets, Arc::clone(&charge), false).expect("memory for a small index");
         Bed { index, reclaimer: Reclaimer::new(Arc::clone(&epochs)), epochs, charge, hashes }
     }
 

@@ -10,6 +10,7 @@ use crate::epoch::EpochPin;
 use crate::index::bucket::{MOVED, SLOTS, is_locked, location_of, overflow_of};
 use crate::index::{Index, Location};
 use crate::limits::CHAIN_BUCKETS_HARD_MAX;
+use crate::memory::prefetch;
 use crate::sync::Backoff;
 
 /// Which hashes a bucket is read for.
@@ -21,6 +22,27 @@ pub(crate) struct Reach {
 }
 
 impl Index {
+    /// Looks at the bucket that lies so many behind the one of `hash`: calls `visit` with what its own slots lead to, and
+    /// asks for the bucket as many places further on, of which it will be the turn later.
+    #[inline]
+    pub(crate) fn look_ahead(
+        &self,
+        pin: &EpochPin<'_>,
+        hash: u64,
+        buckets: u64,
+        mut visit: impl FnMut(Location),
+    ) {
+        let Some((generation, position)) = self.owner(pin, hash) else { return };
+        let at = position + buckets;
+        if at < generation.buckets() {
+            let bucket = generation.bucket(at);
+            (0..SLOTS).filter_map(|slot| location_of(bucket.slot(slot))).for_each(&mut visit);
+        }
+        if at + buckets < generation.buckets() {
+            prefetch(std::ptr::from_ref(generation.bucket(at + buckets)).cast());
+        }
+    }
+
     /// Fills `entries` with the tags and locations in the bucket that owns `hash`; `None` where the table is gone. Waits
     /// for a writer that has the bucket.
     pub(crate) fn read_bucket(

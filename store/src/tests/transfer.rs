@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{each_seed, settle, steps, store};
 use crate::{
-    Arriving, Condition, Core, Cursor, HashRange, NEVER_MS, Quota, Store, Table, TableOptions, WriteError,
+    Condition, Core, Cursor, HashRange, Quota, ReplayError, Replayed, Store, Table, TableOptions, WriteError,
     hash,
 };
 
@@ -17,37 +17,30 @@ fn table_of(store: &Store, id: u32, hashes: HashRange) -> Arc<Table> {
     store.table_with(id, TableOptions { hashes, ..TableOptions::default() }, &quota)
 }
 
-/// An object as it travels: key, value, version, expiry.
-type Carried = (Vec<u8>, Vec<u8>, u64, u64);
-
-fn arriving((key, value, version, expires_ms): &Carried) -> Arriving<'_> {
-    Arriving { key, hash: hash(key), value, version: *version, expires_ms: *expires_ms }
-}
-
 /// One pull: some objects of a partition, and where the next one goes on.
-fn pull(core: &Core, table: &Table, from: Cursor, last: u64, most: usize) -> (Vec<Carried>, Option<Cursor>) {
-    let (pinned, mut carried) = (core.pin(), Vec::new());
-    let take = |at: u64, object: &crate::Object<'_>| {
-        assert_eq!(at, hash(object.key()));
-        if carried.len() == most {
-            return false;
-        }
-        let (key, value) = (object.key().to_vec(), object.value().to_vec());
-        carried.push((key, value, object.version(), object.expires_ms()));
-        true
-    };
-    let next = pinned.gather(table, from, last, take).expect("the table is there");
-    (carried, next)
+fn pull(core: &Core, table: &Table, from: Cursor, last: u64, bytes_max: usize) -> (Vec<u8>, Option<Cursor>) {
+    let mut pull = Vec::new();
+    let next = core.pin().gather(table, from, last, bytes_max, &mut pull).expect("the table is there");
+    // Over the network and back.
+    let over =
+        |next: Cursor| next.hashes().map_or(Cursor::START, |(hash, second)| Cursor::behind(hash, second));
+    assert_eq!(next.map(over), next);
+    (pull, next)
 }
 
 /// A replay that waits for the cleaner, as who replays would.
-fn replay(core: &Core, table: &Table, object: &Carried) -> bool {
+fn replay(core: &Core, table: &Table, hashes: HashRange, mut pull: &[u8]) -> Replayed {
+    let mut replayed = Replayed::default();
     loop {
-        let replayed = core.pin().replay(table, &arriving(object));
+        let done = core.pin().replay(table, hashes, &mut pull, &mut replayed);
         core.step();
-        match replayed {
-            Err(WriteError::Retry { .. }) => {}
-            replayed => return replayed.expect("there is memory"),
+        match done {
+            Err(ReplayError::Refused(WriteError::Retry { .. })) => {}
+            done => {
+                done.expect("there is memory");
+                assert!(pull.is_empty());
+                return replayed;
+            }
         }
     }
 }
@@ -129,10 +122,9 @@ impl World {
     /// A priority pull.
     fn ask_for(&self, at: u64) {
         let ((core, table), (to, other)) = (&self.source, &self.target);
-        core.pin().gather_hash(table, at, |object| {
-            let carried = (object.key().to_vec(), object.value().to_vec(), object.version(), NEVER_MS);
-            replay(to, other, &carried);
-        });
+        let mut pull = Vec::new();
+        core.pin().gather_hash(table, at, &mut pull);
+        replay(to, other, other.hashes(), &pull);
     }
 }
 
@@ -141,24 +133,21 @@ fn run(seed: u64, writes: usize) {
     let partitions = world.target.1.partitions();
     assert_eq!(partitions.len(), PARTITIONS);
     let mut cursors: Vec<_> = partitions.iter().map(|part| Some(Cursor::before(part.first()))).collect();
-    let mut late: Vec<Carried> = Vec::new();
+    let mut late: Vec<(HashRange, Vec<u8>)> = Vec::new();
     while cursors.iter().any(Option::is_some) {
         (0..writes).for_each(|_| world.write());
         let at = world.random.usize(0..PARTITIONS);
         let Some(from) = cursors[at] else { continue };
-        let (carried, next) =
-            pull(&world.source.0, &world.source.1, from, partitions[at].last(), world.random.usize(1..40));
-        for object in &carried {
-            assert!(partitions[at].contains(hash(&object.0)), "of its partition");
-            replay(&world.target.0, &world.target.1, object);
-        }
+        let bytes_max = world.random.usize(1..40) * 32;
+        let (pull, next) = pull(&world.source.0, &world.source.1, from, partitions[at].last(), bytes_max);
+        replay(&world.target.0, &world.target.1, partitions[at], &pull);
         // A copy of a pull does no harm whenever it comes.
         if world.random.u8(0..3) == 0 {
-            late.extend(carried);
+            late.push((partitions[at], pull));
         }
         let (core, table) = &world.target;
-        for object in late.extract_if(.., |_| world.random.bool()) {
-            replay(core, table, &object);
+        for (hashes, pull) in late.extract_if(.., |_| world.random.bool()) {
+            replay(core, table, hashes, &pull);
         }
         match next.map(|next| next.done_to()) {
             None => world.target.1.arrived(at, partitions[at].last()),
@@ -223,16 +212,10 @@ fn a_removed_key_stays_removed_when_its_object_arrives_late_and_however_it_went(
     to.advance_clock(10_000_000);
     settle(&target);
     assert_eq!(other.objects(), 0);
-    let (carried, next) = pull(&source, &table, Cursor::START, u64::MAX, 10);
-    assert_eq!((carried.len(), next), (3, None));
-    for object in &carried {
-        assert_eq!(
-            target.pin().replay(&other, &arriving(object)),
-            Ok(false),
-            "{:?} is of the past",
-            object.0
-        );
-    }
+    let (pull, next) = pull(&source, &table, Cursor::START, u64::MAX, 20_000);
+    assert_eq!(next, None);
+    let replayed = replay(&target, &other, HashRange::ALL, &pull);
+    assert_eq!(replayed, Replayed { late: 3, ..Replayed::default() }, "all are of the past");
     assert!(keys.iter().all(|key| other.was_removed(key)) && other.objects() == 0);
 }
 
@@ -247,11 +230,12 @@ fn a_transfer_keeps_versions_and_expiries_and_takes_no_heed_of_quotas() {
         put.expect("there is memory");
     }
     assert_eq!(table.version_ceiling(), 5);
-    let (carried, _) = pull(&source, &table, Cursor::START, u64::MAX, 10);
+    let (pull, _) = pull(&source, &table, Cursor::START, u64::MAX, 20_000);
     other.expect_arrivals(1, table.version_ceiling());
-    assert_eq!(target.pin().replay(&other, &arriving(&carried[0])), Ok(true));
-    assert_eq!(target.pin().replay(&other, &arriving(&carried[0])), Ok(false), "once");
+    assert_eq!(replay(&target, &other, HashRange::ALL, &pull).stored, 1);
+    assert_eq!(replay(&target, &other, HashRange::ALL, &pull).late, 1, "once");
     let pinned = target.pin();
     let object = pinned.get(&other, hash(b"key"), b"key").expect("it has come");
     assert_eq!((object.version(), object.expires_ms(), object.value()), (5, 77, &b"value"[..]));
+    assert!(object.verify(), "sealed anew");
 }

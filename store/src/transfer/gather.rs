@@ -1,0 +1,151 @@
+//! Gathering what moves, at the source: bytes out of the log into a buffer, one copy each.
+//!
+//! Buckets are gone through in the order of the hashes (`index/walk.rs`), and what those ahead lead to is asked for from
+//! memory early. A bucket is taken as a whole wherever that can be, so that no key is hashed: its objects come in any
+//! order. Only where a pull begins or ends within a bucket, or the index is changing its size, they are put in order.
+
+use crate::cursor::{Cursor, Placed};
+use crate::enumerate::Gone;
+use crate::index::Location;
+use crate::index::walk::Reach;
+use crate::limits::{GATHER_AHEAD_BYTES_MAX, GATHER_BUCKETS_AHEAD, WALK_BUCKETS_PER_STEP};
+use crate::pinned::Pinned;
+use crate::position::Position;
+use crate::scratch::Scratch;
+use crate::table::Table;
+
+/// The pull is as long as it may be.
+struct Full;
+
+impl Pinned<'_> {
+    /// Appends objects behind `from` and up to the hash `last` to `pull`, about in the order of their hashes, until it has
+    /// `bytes_max` or a bounded number of buckets was read; the first object comes whatever it has. What has expired is left
+    /// out, damage is not looked for. Returns where to go on; `None` where that was all.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn gather(
+        &self,
+        table: &Table,
+        from: Cursor,
+        last: u64,
+        bytes_max: usize,
+        pull: &mut Vec<u8>,
+    ) -> Result<Option<Cursor>, Gone> {
+        self.assert_own(table);
+        let last = last.min(table.hashes().last());
+        let Scratch { entries, placed, .. } = &mut *self.core.scratch.borrow_mut();
+        let mut done = from.done;
+        let ahead_bytes = mean_bytes(table).min(GATHER_AHEAD_BYTES_MAX);
+        let look_ahead = |hash: u64, buckets: u64| {
+            let ask = |location| self.core.store.log.prefetch_bytes(location, ahead_bytes);
+            table.index.look_ahead(&self.pin, hash, buckets, ask);
+        };
+        if let Some(first) = next_hash(table, done) {
+            (0..GATHER_BUCKETS_AHEAD).for_each(|buckets| look_ahead(first, buckets));
+        }
+        for _ in 0..WALK_BUCKETS_PER_STEP {
+            let Some(next) = next_hash(table, done).filter(|&next| next <= last) else { return Ok(None) };
+            look_ahead(next, GATHER_BUCKETS_AHEAD);
+            let reach = table.index.read_bucket(&self.pin, next, entries).ok_or(Gone)?;
+            let is_begun = done.is_some_and(|done| done.second != u64::MAX);
+            let is_whole = !is_begun && *reach.hashes.start() >= next && reach.end == *reach.hashes.end();
+            let taken = match is_whole && reach.end <= last {
+                true if self.fits(entries, bytes_max.saturating_sub(pull.len())) => {
+                    entries.iter().for_each(|&(_, location)| self.append(location, pull));
+                    Ok(())
+                }
+                true if !pull.is_empty() => Err(Full),
+                _ => {
+                    self.sort(entries, &reach, done, last, placed);
+                    self.append_in_order(placed, bytes_max, pull, &mut done)
+                }
+            };
+            if taken.is_err() {
+                return Ok(Some(Cursor { done }));
+            }
+            done = Some(Position::last_of(reach.end));
+        }
+        Ok(Some(Cursor { done }))
+    }
+
+    /// Appends all objects of one hash to `pull`.
+    pub fn gather_hash(&self, table: &Table, hash: u64, pull: &mut Vec<u8>) {
+        self.assert_own(table);
+        let log = &self.core.store.log;
+        table.index.find(&self.pin, hash, |location| {
+            let object = log.object_within(location, &self.pin)?;
+            if crate::hash(object.key()) == hash {
+                self.append(location, pull);
+            }
+            None::<()>
+        });
+    }
+
+    /// Whether all of these take no more than so many bytes.
+    fn fits(&self, entries: &[(u16, Location)], bytes_max: usize) -> bool {
+        let bytes_of = |location| self.core.store.log.bytes_of(location, &self.pin).map_or(0, <[u8]>::len);
+        entries.iter().map(|&(_, location)| bytes_of(location)).sum::<usize>() <= bytes_max
+    }
+
+    /// Appends an object, unless it has expired or cannot be one.
+    #[inline]
+    fn append(&self, location: Location, pull: &mut Vec<u8>) {
+        let log = &self.core.store.log;
+        let Some(bytes) = log.bytes_of(location, &self.pin) else { return };
+        if !self.is_expired(&log.object(location, &self.pin)) {
+            pull.extend_from_slice(bytes);
+        }
+    }
+
+    /// Puts those entries of a bucket in order that are behind `done` and up to `last`.
+    fn sort(
+        &self,
+        entries: &[(u16, Location)],
+        reach: &Reach,
+        done: Option<Position>,
+        last: u64,
+        placed: &mut Vec<Placed>,
+    ) {
+        placed.clear();
+        placed.extend(entries.iter().filter_map(|&entry| self.place(entry, reach)));
+        let is_wanted = |position: Position| position.hash <= last && done.is_none_or(|done| position > done);
+        placed.retain(|placed| is_wanted(placed.position));
+        placed.sort_unstable_by_key(|placed| placed.position);
+    }
+
+    /// Appends them in that order, all that share both hashes at once, and notes what is done.
+    fn append_in_order(
+        &self,
+        placed: &[Placed],
+        bytes_max: usize,
+        pull: &mut Vec<u8>,
+        done: &mut Option<Position>,
+    ) -> Result<(), Full> {
+        for group in placed.chunk_by(|one, other| one.position == other.position) {
+            let before = pull.len();
+            group.iter().filter_map(|placed| placed.location).for_each(|at| self.append(at, pull));
+            if before > 0 && pull.len() > bytes_max {
+                pull.truncate(before);
+                return Err(Full);
+            }
+            *done = Some(group[0].position);
+        }
+        Ok(())
+    }
+}
+
+/// The first hash that is not done, `None` behind the last one.
+fn next_hash(table: &Table, done: Option<Position>) -> Option<u64> {
+    let next = match done {
+        None => Some(table.hashes().first()),
+        Some(Position { hash, second: u64::MAX }) => hash.checked_add(1),
+        Some(position) => Some(position.hash),
+    };
+    next.filter(|&hash| hash <= table.hashes().last())
+}
+
+/// What an object of the table takes, about.
+fn mean_bytes(table: &Table) -> usize {
+    (table.bytes() / table.objects().max(1)) as usize
+}

@@ -1,0 +1,176 @@
+//! Replaying what moves, at the target: bytes of another store become objects of this one.
+//!
+//! A pull is looked through as a whole before anything of it is stored: whether it comes out even, what each object's
+//! checksum says, whether its hash is one that was asked for. Its buckets are asked for from memory meanwhile. Then each
+//! object is copied behind the log head, and found under the lock of its bucket if it is newer than what is here.
+
+use std::fmt;
+
+use crate::carried::{Carried, Cut};
+use crate::error::WriteError;
+use crate::hash_range::HashRange;
+use crate::limits::{EXPECTED_INDEX_DIVISOR, RETRY_AFTER_US};
+use crate::log::Staged;
+use crate::pinned::Pinned;
+use crate::table::Table;
+
+/// What came of the objects of pulls.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Replayed {
+    /// Objects that were stored.
+    pub stored: u64,
+    /// Those that were of the past: what is here is as new, the key was removed here, or its hash has arrived.
+    pub late: u64,
+    /// Those whose bytes were not those that were written; they are left out.
+    pub corrupted: u64,
+}
+
+/// Why a pull was not replayed, or not to its end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ReplayError {
+    /// It ends within an object. Nothing was stored.
+    Cut,
+    /// It has a sound object whose hash nobody asked for. Nothing was stored.
+    Foreign,
+    /// The store refuses the object that comes next, as it refuses a put.
+    Refused(WriteError),
+}
+
+impl Pinned<'_> {
+    /// Stores the objects of a pull ([`Pinned::gather`]) whose hashes should lie in `hashes`, each unless what is here is as
+    /// new, the key was removed here, or its hash has arrived. No quota refuses them: they were admitted where they come
+    /// from. What is done is taken off `pull` and counted in `replayed`, so that who is refused calls again.
+    ///
+    /// # Errors
+    /// [`ReplayError`].
+    pub fn replay(
+        &self,
+        table: &Table,
+        hashes: HashRange,
+        pull: &mut &[u8],
+        replayed: &mut Replayed,
+    ) -> Result<(), ReplayError> {
+        self.assert_own(table);
+        let mut arriving = std::mem::take(&mut self.core.scratch.borrow_mut().arriving);
+        arriving.clear();
+        let sound = self.look_through(table, hashes, pull, &mut arriving);
+        let stored = sound.and_then(|()| {
+            arriving.iter().try_for_each(|&known| self.replay_first(table, known, pull, replayed))
+        });
+        self.core.scratch.borrow_mut().arriving = arriving;
+        stored
+    }
+
+    /// Checks all objects, asks for their buckets, and notes what is known of each.
+    fn look_through(
+        &self,
+        table: &Table,
+        hashes: HashRange,
+        pull: &[u8],
+        arriving: &mut Vec<Option<(u64, u32)>>,
+    ) -> Result<(), ReplayError> {
+        let mut rest = pull;
+        while !rest.is_empty() {
+            let (carried, behind) = Carried::split(rest).map_err(|Cut| ReplayError::Cut)?;
+            let known = carried.check().map(|content| (crate::hash(carried.key()), content));
+            if let Some((hash, _)) = known {
+                if !hashes.contains(hash) || !table.hashes().contains(hash) {
+                    return Err(ReplayError::Foreign);
+                }
+                table.index.prefetch_bucket(&self.pin, hash);
+            }
+            arriving.push(known);
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// Replays the first object of a pull that was looked through, and takes it off.
+    #[inline]
+    fn replay_first(
+        &self,
+        table: &Table,
+        known: Option<(u64, u32)>,
+        pull: &mut &[u8],
+        replayed: &mut Replayed,
+    ) -> Result<(), ReplayError> {
+        let (carried, rest) = Carried::split(pull).map_err(|Cut| ReplayError::Cut)?;
+        match known.map(|(hash, content)| self.replay_one(table, &carried, hash, content)) {
+            None => replayed.corrupted += 1,
+            Some(Ok(true)) => replayed.stored += 1,
+            Some(Ok(false)) => replayed.late += 1,
+            Some(Err(error)) => return Err(ReplayError::Refused(error)),
+        }
+        *pull = rest;
+        Ok(())
+    }
+
+    #[inline]
+    fn stage_carried(
+        &self,
+        table: &Table,
+        carried: &Carried<'_>,
+        content_checksum: u32,
+    ) -> Result<Staged, WriteError> {
+        let store = &self.core.store;
+        let mut head = self.core.head.borrow_mut();
+        let keep = || store.keep_for_writers();
+        let staged = store.log.stage_carried(&mut head, keep, table.id(), carried, content_checksum);
+        staged.map_err(|_| self.no_room(table, carried.header().object_bytes()))
+    }
+
+    #[inline]
+    fn replay_one(
+        &self,
+        table: &Table,
+        carried: &Carried<'_>,
+        hash: u64,
+        content_checksum: u32,
+    ) -> Result<bool, WriteError> {
+        let (header, key) = (carried.header(), carried.key());
+        self.admit(table, key, header.value_bytes, carried.expires_ms())?;
+        self.make_room(table, (hash, key), header.object_bytes())?;
+        let staged = self.stage_carried(table, carried, content_checksum)?;
+        let bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
+        let found = bucket.find(hash, |location| self.with_location(location, key));
+        let is_newer = found.as_ref().is_none_or(|(_, (_, object))| object.version() < header.version);
+        let is_late = table.arrival.get().is_some_and(|arrival| arrival.is_late(key, hash));
+        if !is_newer || is_late {
+            drop(bucket);
+            self.unstage(&staged);
+            return Ok(false);
+        }
+        let published = self.publish_locked(table, (hash, key), &staged, bucket, found, header.version);
+        published.map(|_| true).map_err(|error| {
+            self.unstage(&staged);
+            match self.refused(table, hash, error) {
+                WriteError::Collisions if self.hurry_for_arrivals(table) => {
+                    WriteError::Retry { after_us: RETRY_AFTER_US }
+                }
+                error => error,
+            }
+        })
+    }
+
+    /// Grows an index at once that is large enough for what is here: what arrives has one hash after the other, hence fills
+    /// a few of its buckets. Returns whether it grows: not beyond what objects that are expected may have.
+    #[cold]
+    fn hurry_for_arrivals(&self, table: &Table) -> bool {
+        let bytes_max = self.core.store.memory_bytes() / EXPECTED_INDEX_DIVISOR;
+        !table.is_complete()
+            && table.index.bytes() * 2 <= bytes_max
+            && self.hurry_growth(table, table.index.slots()).is_ok_and(|grows| grows)
+    }
+}
+
+impl fmt::Display for ReplayError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReplayError::Cut => out.write_str("the pull ends within an object"),
+            ReplayError::Foreign => out.write_str("the pull has an object that nobody asked for"),
+            ReplayError::Refused(error) => write!(out, "the store refuses an object of the pull: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ReplayError {}
