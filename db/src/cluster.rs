@@ -1,6 +1,7 @@
 //! What the servers of a cluster agree on: [`metadata`], the rules, over [`records`], where it is kept, and which of
-//! them are there. With one server that is a file in its data directory.
+//! them are there; and how what they have goes from one to another ([`migration`]). With one server that is a file in its data directory.
 
 pub mod metadata;
+pub mod migration;
 pub mod records;
 pub mod registration;

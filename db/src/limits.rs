@@ -8,10 +8,12 @@
 
 mod cluster;
 mod extension;
+mod migration;
 mod stream;
 
 pub use cluster::*;
 pub use extension::*;
+pub use migration::*;
 pub use stream::*;
 
 /// Worker cores of one server: the opening answer lists their ports in one record.

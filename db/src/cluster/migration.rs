@@ -1,0 +1,48 @@
+//! Moving a tablet from one server to another while it is in use: who says what when.
+//!
+//! ```text
+//!   target                          records                        source
+//!     prepare ─────────────────────────────────────────────────────► objects
+//!     make the part
+//!     preparing ──► moving            owner := target
+//!     hand over ───────────────────────────────────────────────────► cut: workers leave the range
+//!     serve ◄──────────────────────────────────────────────────────── version ceiling
+//!     pull, 8 partitions, 2 x 20 KB each; priority pulls ◄──────────► gather
+//!     moving ──► finished             source is nothing any more
+//!     discard ─────────────────────────────────────────────────────► discard
+//!
+//!   abort:  preparing ──► ended       or  moving ──► returning: target cuts, gives back what it has written
+//!                                         since, source serves, returning ──► ended
+//! ```
+//! [`Target`] and [`Source`] are state machines without I/O: messages, ticks, ends of actions and the [`Standing`] in the
+//! records go in, messages and actions come out. Messages may be lost, come twice, and in any order. No message moves
+//! ownership: a side stops or begins to serve by the standing alone, which changes by compare-and-swap. What is local (a part,
+//! workers, the store) is an action of who drives the machine.
+
+mod message;
+mod priority;
+mod pulls;
+mod source;
+mod target;
+
+#[cfg(test)]
+mod tests;
+
+pub use message::{BadMessage, Message, Place};
+pub use source::{Source, SourceAction, SourceEnd, SourceInput, SourceOutput};
+pub use target::{Target, TargetAction, TargetEnd, TargetInput, TargetOutput};
+
+/// What the records say of a migration; the only way is down, but for a return that a dead source cannot take.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Standing {
+    /// The source owns the tablet.
+    Preparing,
+    /// The target owns it, the source has what has not arrived.
+    Moving,
+    /// The source owns it, the target has what was written since.
+    Returning,
+    /// The target owns it.
+    Finished,
+    /// The source owns it, as before.
+    Ended,
+}

@@ -1,0 +1,88 @@
+//! Hashes that somebody waits for at the target: each is asked for once, sixteen at a time, one batch on its way.
+
+use std::collections::{HashSet, VecDeque};
+
+use crate::cluster::migration::message::Message;
+use crate::limits::{MIGRATION_RETRY_US, PRIORITY_HASHES_MAX, PRIORITY_PULL_HASHES};
+
+/// A batch on its way.
+#[derive(Debug)]
+struct Asked {
+    hashes: Vec<u64>,
+    due_us: u64,
+    is_here: bool,
+}
+
+/// See the file's head.
+#[derive(Debug, Default)]
+pub(super) struct Priority {
+    waiting: VecDeque<u64>,
+    known: HashSet<u64>,
+    asked: Option<Asked>,
+    number: u32,
+}
+
+impl Priority {
+    /// Somebody waits for the objects of `hash`. `false`: too many do already.
+    pub(super) fn want(&mut self, hash: u64) -> bool {
+        if self.known.contains(&hash) {
+            return true;
+        }
+        if self.known.len() >= PRIORITY_HASHES_MAX {
+            return false;
+        }
+        self.known.insert(hash);
+        self.waiting.push_back(hash);
+        true
+    }
+
+    /// What is to be sent now.
+    pub(super) fn poll(&mut self, now_us: u64) -> Option<Message> {
+        if self.asked.is_none() && !self.waiting.is_empty() {
+            let count = self.waiting.len().min(PRIORITY_PULL_HASHES);
+            let hashes = self.waiting.drain(..count).collect();
+            self.asked = Some(Asked { hashes, due_us: now_us, is_here: false });
+        }
+        let asked = self.asked.as_mut().filter(|asked| !asked.is_here && asked.due_us <= now_us)?;
+        asked.due_us = now_us + MIGRATION_RETRY_US;
+        Some(Message::PriorityPull { number: self.number, hashes: asked.hashes.clone() })
+    }
+
+    /// The answer to a batch has come. Whether it is the one that is waited for, for the first time.
+    pub(super) fn answered(&mut self, number: u32) -> bool {
+        let is_awaited = |asked: &&mut Asked| number == self.number && !asked.is_here;
+        self.asked.as_mut().filter(is_awaited).map(|asked| asked.is_here = true).is_some()
+    }
+
+    /// The objects of the batch are in the store: their hashes.
+    pub(super) fn replayed(&mut self) -> Vec<u64> {
+        let hashes = self.asked.take().map(|asked| asked.hashes).unwrap_or_default();
+        self.number = self.number.wrapping_add(1);
+        self.forget(&hashes);
+        hashes
+    }
+
+    /// Takes those out that wait, are not asked for yet, and for which that holds.
+    pub(super) fn take(&mut self, holds: impl Fn(u64) -> bool) -> Vec<u64> {
+        let (taken, waiting) = self.waiting.drain(..).partition(|&hash| holds(hash));
+        let taken: VecDeque<u64> = taken;
+        self.waiting = waiting;
+        let taken = Vec::from(taken);
+        self.forget(&taken);
+        taken
+    }
+
+    fn forget(&mut self, hashes: &[u64]) {
+        for hash in hashes {
+            self.known.remove(hash);
+        }
+    }
+
+    /// All of them: nobody waits any more.
+    pub(super) fn take_all(&mut self) -> Vec<u64> {
+        self.waiting.clear();
+        self.asked = None;
+        self.number = self.number.wrapping_add(1);
+        self.known.drain().collect()
+    }
+}

@@ -1,0 +1,134 @@
+//! The pulls of a target: of each partition one on its way while the one before is replayed.
+//!
+//! A pull goes on behind the place where the one before ended, so it is asked for when that is known; whoever answers keeps
+//! nothing. What is late or comes twice has another number. How fast they go is paced in bytes.
+
+use crate::cluster::migration::message::{Message, Place};
+use crate::limits::{MIGRATION_RETRY_US, PULL_BYTES};
+
+/// Objects that have come and are not replayed yet, with the place up to which they go.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) next: Option<Place>,
+    pub(super) objects: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Part {
+    first: u64,
+    last: u64,
+    number: u32,
+    from: Option<Place>,
+    /// When it is asked for again.
+    asked_due_us: Option<u64>,
+    /// Waits for the replay of the one before.
+    held: Option<Held>,
+    /// Up to where what is being replayed goes.
+    replaying: Option<Option<Place>>,
+    /// The last one has come.
+    is_gathered: bool,
+    /// Hashes below are here.
+    arrived: u64,
+}
+
+impl Part {
+    fn is_done(&self) -> bool {
+        self.is_gathered && self.held.is_none() && self.replaying.is_none()
+    }
+
+    /// Whether a pull can end there: it goes on, and stays within the partition.
+    fn can_end(&self, next: Option<Place>) -> bool {
+        next.is_none_or(|next| (self.first..=self.last).contains(&next.hash) && Some(next) > self.from)
+    }
+}
+
+/// See the file's head.
+#[derive(Debug)]
+pub(super) struct Pulls {
+    parts: Vec<Part>,
+    /// Bytes that may be asked for.
+    allowance_bytes: i64,
+}
+
+impl Pulls {
+    /// Of partitions with these first and last hashes.
+    pub(super) fn new(partitions: &[(u64, u64)]) -> Pulls {
+        let part = |&(first, last): &(u64, u64)| {
+            let (from, asked_due_us, held, replaying) = (None, None, None, None);
+            Part {
+                first,
+                last,
+                number: 0,
+                from,
+                asked_due_us,
+                held,
+                replaying,
+                is_gathered: false,
+                arrived: first,
+            }
+        };
+        Pulls { parts: partitions.iter().map(part).collect(), allowance_bytes: 0 }
+    }
+
+    /// Lets so many bytes more be asked for. What was not used of an earlier allowance is kept up to one round.
+    pub(super) fn allow(&mut self, bytes: u64) {
+        let most = (self.parts.len() * PULL_BYTES) as i64 + bytes as i64;
+        self.allowance_bytes = (self.allowance_bytes + bytes as i64).min(most);
+    }
+
+    /// What is to be sent now.
+    pub(super) fn poll(&mut self, now_us: u64, mut send: impl FnMut(Message)) {
+        for (partition, part) in self.parts.iter_mut().enumerate() {
+            let is_new = part.asked_due_us.is_none() && part.held.is_none() && !part.is_gathered;
+            if is_new && self.allowance_bytes > 0 {
+                self.allowance_bytes -= PULL_BYTES as i64;
+                part.asked_due_us = Some(now_us);
+            }
+            if part.asked_due_us.is_some_and(|due_us| due_us <= now_us) {
+                part.asked_due_us = Some(now_us + MIGRATION_RETRY_US);
+                send(Message::Pull { partition: partition as u8, number: part.number, from: part.from });
+            }
+        }
+    }
+
+    /// A pull has come. What is to be replayed now, if it is the one that is waited for.
+    pub(super) fn pulled(&mut self, partition: u8, number: u32, held: Held) -> Option<Held> {
+        let part = self.parts.get_mut(usize::from(partition))?;
+        if part.asked_due_us.is_none() || part.number != number || !part.can_end(held.next) {
+            return None;
+        }
+        self.allowance_bytes -= held.objects.len() as i64 - PULL_BYTES as i64;
+        part.asked_due_us = None;
+        part.number = part.number.wrapping_add(1);
+        part.is_gathered = held.next.is_none();
+        part.from = held.next;
+        if part.replaying.is_some() {
+            part.held = Some(held);
+            return None;
+        }
+        part.replaying = Some(held.next);
+        Some(held)
+    }
+
+    /// What was replayed of a partition is here. What is to be replayed then.
+    pub(super) fn replayed(&mut self, partition: u8) -> Option<Held> {
+        let part = self.parts.get_mut(usize::from(partition))?;
+        let done = part.replaying.take()?;
+        part.arrived =
+            done.map_or(part.arrived, |done| if done.second == u64::MAX { done.hash + 1 } else { done.hash });
+        let held = part.held.take()?;
+        part.replaying = Some(held.next);
+        Some(held)
+    }
+
+    /// Whether all objects of a hash are here.
+    pub(super) fn has_arrived(&self, hash: u64) -> bool {
+        let part = self.parts.iter().find(|part| (part.first..=part.last).contains(&hash));
+        part.is_none_or(|part| part.is_done() || hash < part.arrived)
+    }
+
+    /// Whether everything is here.
+    pub(super) fn are_done(&self) -> bool {
+        self.parts.iter().all(Part::is_done)
+    }
+}

@@ -1,0 +1,285 @@
+//! The target of a migration: it drives it.
+//!
+//! ```text
+//!   Asking ─► Making ─► Deciding ─► HandingOver ─► Opening ─► Moving ─► Discarding ─► Over
+//!                                        └───────────┴───────────┴─► Cutting ─► Giving ─► Given ─► Over
+//! ```
+
+mod interface;
+
+pub use interface::{TargetAction, TargetEnd, TargetInput, TargetOutput};
+
+use crate::cluster::migration::Standing;
+use crate::cluster::migration::message::Message;
+use crate::cluster::migration::priority::Priority;
+use crate::cluster::migration::pulls::{Held, Pulls};
+use crate::cluster::migration::source::later;
+use crate::limits::MIGRATION_RETRY_US;
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    Asking,
+    Making,
+    Deciding,
+    HandingOver,
+    Opening,
+    Moving,
+    Discarding,
+    Cutting,
+    Giving,
+    Given,
+    Over,
+}
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct Target {
+    phase: Phase,
+    standing: Standing,
+    is_committing: bool,
+    is_aborted: bool,
+    is_source_gone: bool,
+    /// When what is said in this phase is said again.
+    due_us: u64,
+    pulls: Pulls,
+    priority: Priority,
+    ceiling: u64,
+    /// What goes back, until it is taken.
+    giving: Option<Message>,
+    given: u32,
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Target {
+            phase: Phase::Asking,
+            standing: Standing::Preparing,
+            is_committing: false,
+            is_aborted: false,
+            is_source_gone: false,
+            due_us: 0,
+            pulls: Pulls::new(&[]),
+            priority: Priority::default(),
+            ceiling: 0,
+            giving: None,
+            given: 0,
+        }
+    }
+}
+
+fn act(out: &mut Vec<TargetOutput>, action: TargetAction) {
+    out.push(TargetOutput::Do(action));
+}
+
+impl Target {
+    /// Takes an input at that time; what follows from it is appended to `out`.
+    pub fn step(&mut self, now_us: u64, input: TargetInput, out: &mut Vec<TargetOutput>) {
+        let before = self.phase;
+        match input {
+            TargetInput::Message(message) => self.hear(message, out),
+            TargetInput::Tick { allowance_bytes } => self.pulls.allow(allowance_bytes),
+            TargetInput::Standing(standing) => self.believe(standing, out),
+            TargetInput::End(end) => self.end(end, out),
+            TargetInput::Want(hash) => self.want(hash, out),
+            TargetInput::Abort => self.is_aborted = true,
+            TargetInput::SourceGone => self.lose_source(out),
+        }
+        self.decide(out);
+        if self.phase != before {
+            self.due_us = now_us;
+        }
+        self.talk(now_us, out);
+    }
+
+    /// Whether nothing will come of it any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// Whether all objects of a hash that the source had are here, or will never be.
+    #[must_use]
+    pub fn has_arrived(&self, hash: u64) -> bool {
+        self.is_source_gone || self.pulls.has_arrived(hash)
+    }
+
+    fn hear(&mut self, message: Message, out: &mut Vec<TargetOutput>) {
+        match (message, self.phase) {
+            (Message::Prepared { objects }, Phase::Asking) => {
+                self.phase = Phase::Making;
+                act(out, TargetAction::MakePart { objects });
+            }
+            (Message::HandedOver { ceiling }, Phase::HandingOver) if self.standing == Standing::Moving => {
+                self.phase = Phase::Opening;
+                self.ceiling = ceiling;
+                act(out, TargetAction::Serve { ceiling });
+            }
+            (Message::Pulled { partition, number, next, objects }, Phase::Moving) => {
+                let due = self.pulls.pulled(partition, number, Held { next, objects });
+                replay(partition, due, out);
+            }
+            (Message::PriorityPulled { number, objects }, Phase::Moving)
+                if self.priority.answered(number) =>
+            {
+                act(out, TargetAction::ReplayPriority { objects });
+            }
+            (Message::Discarded, Phase::Discarding) => self.phase = Phase::Over,
+            (Message::TakenBack { number }, Phase::Giving) if number == self.given => self.taken(out),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, end: TargetEnd, out: &mut Vec<TargetOutput>) {
+        match (end, self.phase) {
+            (TargetEnd::PartMade(partitions), Phase::Making) => {
+                self.phase = Phase::Deciding;
+                self.pulls = Pulls::new(&partitions);
+            }
+            (TargetEnd::Committed(standing), _) => {
+                self.is_committing = false;
+                self.believe(standing, out);
+            }
+            (TargetEnd::Served, Phase::Opening) => self.phase = Phase::Moving,
+            (TargetEnd::Replayed { partition }, Phase::Moving) => {
+                replay(partition, self.pulls.replayed(partition), out);
+                let pulls = &self.pulls;
+                let hashes = self.priority.take(|hash| pulls.has_arrived(hash));
+                wake(hashes, out);
+            }
+            (TargetEnd::PriorityReplayed, Phase::Moving) => wake(self.priority.replayed(), out),
+            (TargetEnd::Cut(ceiling), Phase::Cutting) => {
+                self.phase = Phase::Giving;
+                self.ceiling = self.ceiling.max(ceiling);
+                act(out, TargetAction::GatherBack);
+            }
+            (TargetEnd::GatheredBack { is_last, objects, removed }, Phase::Giving) => {
+                let (number, ceiling) = (self.given, self.ceiling);
+                self.giving = Some(Message::GiveBack { number, is_last, ceiling, objects, removed });
+                self.due_us = 0;
+            }
+            _ => {}
+        }
+    }
+
+    fn want(&mut self, hash: u64, out: &mut Vec<TargetOutput>) {
+        let waits = self.phase == Phase::Moving && !self.has_arrived(hash) && self.priority.want(hash);
+        if !waits {
+            // It is here, or its place is elsewhere, or too many wait: who asked looks again and sees which.
+            wake(vec![hash], out);
+        }
+    }
+
+    /// A piece is back at the source.
+    fn taken(&mut self, out: &mut Vec<TargetOutput>) {
+        match self.giving.take() {
+            Some(Message::GiveBack { is_last: true, .. }) => self.phase = Phase::Given,
+            Some(_) => {
+                self.given += 1;
+                act(out, TargetAction::GatherBack);
+            }
+            None => {}
+        }
+    }
+
+    fn believe(&mut self, standing: Standing, out: &mut Vec<TargetOutput>) {
+        let before = self.standing;
+        self.standing = later(before, standing);
+        if self.standing == before {
+            return;
+        }
+        match (self.standing, self.phase) {
+            (Standing::Moving, Phase::Deciding) => self.phase = Phase::HandingOver,
+            (Standing::Returning, Phase::Opening | Phase::Moving) => {
+                self.phase = Phase::Cutting;
+                act(out, TargetAction::Cut);
+                wake(self.priority.take_all(), out);
+            }
+            (Standing::Returning, _) => {
+                // Nobody has been served here.
+                self.phase = Phase::Giving;
+                let (objects, removed) = (Vec::new(), Vec::new());
+                let nothing = Message::GiveBack { number: 0, is_last: true, ceiling: 0, objects, removed };
+                self.giving = Some(nothing);
+            }
+            (Standing::Finished, phase) => {
+                if !matches!(phase, Phase::Moving) {
+                    act(out, TargetAction::Serve { ceiling: self.ceiling });
+                }
+                self.phase = if self.is_source_gone { Phase::Over } else { Phase::Discarding };
+            }
+            (Standing::Ended, phase) => {
+                if matches!(phase, Phase::Opening | Phase::Moving) {
+                    act(out, TargetAction::Cut);
+                }
+                act(out, TargetAction::DropPart);
+                wake(self.priority.take_all(), out);
+                self.phase = Phase::Over;
+            }
+            _ => {}
+        }
+    }
+
+    fn lose_source(&mut self, out: &mut Vec<TargetOutput>) {
+        self.is_source_gone = true;
+        if self.phase == Phase::Discarding {
+            self.phase = Phase::Over;
+        }
+        act(out, TargetAction::GiveUpRest);
+        wake(self.priority.take_all(), out);
+    }
+
+    /// What the records should say next.
+    fn decide(&mut self, out: &mut Vec<TargetOutput>) {
+        let is_aborted = self.is_aborted;
+        let to = match (self.standing, self.phase) {
+            (Standing::Preparing, _) if is_aborted || self.is_source_gone => Standing::Ended,
+            (Standing::Preparing, Phase::Deciding) => Standing::Moving,
+            (Standing::Moving | Standing::Returning, _) if self.is_source_gone => Standing::Finished,
+            (Standing::Moving, Phase::HandingOver | Phase::Opening | Phase::Moving) if is_aborted => {
+                Standing::Returning
+            }
+            (Standing::Moving, Phase::Moving) if self.pulls.are_done() => Standing::Finished,
+            (Standing::Returning, Phase::Given) => Standing::Ended,
+            _ => return,
+        };
+        if !self.is_committing && self.phase != Phase::Over {
+            self.is_committing = true;
+            act(out, TargetAction::Commit { from: self.standing, to });
+        }
+    }
+
+    /// Says what is to be said, again when nobody answers.
+    fn talk(&mut self, now_us: u64, out: &mut Vec<TargetOutput>) {
+        if self.is_source_gone {
+            return;
+        }
+        if self.phase == Phase::Moving {
+            self.pulls.poll(now_us, |message| out.push(TargetOutput::Send(message)));
+            out.extend(self.priority.poll(now_us).map(TargetOutput::Send));
+            return;
+        }
+        let message = match self.phase {
+            Phase::Asking => Some(Message::Prepare),
+            Phase::HandingOver => Some(Message::HandOver),
+            Phase::Discarding => Some(Message::Discard),
+            Phase::Giving => self.giving.clone(),
+            _ => None,
+        };
+        if let Some(message) = message.filter(|_| self.due_us <= now_us) {
+            self.due_us = now_us + MIGRATION_RETRY_US;
+            out.push(TargetOutput::Send(message));
+        }
+    }
+}
+
+fn replay(partition: u8, due: Option<Held>, out: &mut Vec<TargetOutput>) {
+    if let Some(Held { next, objects }) = due {
+        act(out, TargetAction::Replay { partition, next, objects });
+    }
+}
+
+fn wake(hashes: Vec<u64>, out: &mut Vec<TargetOutput>) {
+    if !hashes.is_empty() {
+        act(out, TargetAction::Wake { hashes });
+    }
+}

@@ -1,0 +1,116 @@
+//! What goes into the machine of a target, and what comes out of it.
+//!
+//! Actions are done by whoever drives it: those on the store one after the other, in the order in which they came out; changes of
+//! the records beside them.
+
+use crate::cluster::migration::Standing;
+use crate::cluster::migration::message::{Message, Place};
+
+/// What a target hears of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TargetInput {
+    /// From the source.
+    Message(Message),
+    /// Time has passed, in which so many bytes more may be pulled.
+    Tick {
+        /// What the load of the workers leaves.
+        allowance_bytes: u64,
+    },
+    /// What the records say, as far as is known.
+    Standing(Standing),
+    /// An action has ended.
+    End(TargetEnd),
+    /// Somebody waits for the objects of this hash.
+    Want(u64),
+    /// Let everything be as it was.
+    Abort,
+    /// The source is dead: its lease is over, it serves nobody.
+    SourceGone,
+}
+
+/// What is to be done here.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TargetAction {
+    /// Make a part for about so many objects, which nobody uses yet.
+    MakePart {
+        /// About how many.
+        objects: u64,
+    },
+    /// Change what the records say, if it is that; then say what they say, changed or not.
+    Commit {
+        /// What they should say now.
+        from: Standing,
+        /// What they say then.
+        to: Standing,
+    },
+    /// Give the range to all workers, who write no version up to this one.
+    Serve {
+        /// At the source.
+        ceiling: u64,
+    },
+    /// Store objects of a partition, then note that it has arrived up to there; wholly where there is no place.
+    Replay {
+        /// Which.
+        partition: u8,
+        /// Up to where.
+        next: Option<Place>,
+        /// Their bytes.
+        objects: Vec<u8>,
+    },
+    /// Store objects that somebody waits for.
+    ReplayPriority {
+        /// Their bytes.
+        objects: Vec<u8>,
+    },
+    /// What waits for these hashes need not wait any more.
+    Wake {
+        /// Each once.
+        hashes: Vec<u64>,
+    },
+    /// What has not arrived will never: nobody waits for it any more.
+    GiveUpRest,
+    /// Take the range away from all workers.
+    Cut,
+    /// Gather what comes next of what was written and removed here.
+    GatherBack,
+    /// Nobody uses the part any more.
+    DropPart,
+}
+
+/// How an action ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TargetEnd {
+    /// The part is there, its partitions have these first and last hashes.
+    PartMade(Vec<(u64, u64)>),
+    /// The records say so after the change, made or not.
+    Committed(Standing),
+    /// All workers have the range.
+    Served,
+    /// They are here.
+    Replayed {
+        /// Of this partition.
+        partition: u8,
+    },
+    /// They are here.
+    PriorityReplayed,
+    /// No worker has the range; no object of it has or had a higher version.
+    Cut(u64),
+    /// What was written here.
+    GatheredBack {
+        /// There is no more.
+        is_last: bool,
+        /// Their bytes.
+        objects: Vec<u8>,
+        /// Keys by their two hashes.
+        removed: Vec<Place>,
+    },
+}
+
+/// What a target wants.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TargetOutput {
+    /// Sent to the source.
+    Send(Message),
+    /// Done here.
+    Do(TargetAction),
+}

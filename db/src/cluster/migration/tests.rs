@@ -1,0 +1,60 @@
+//! Migrations from seeds: a source and a target over a network that loses, doubles and reorders, with clients that write,
+//! aborts at any moment, and the death of either side.
+//!
+//! `SPLINTER_SEED` runs one seed, `SPLINTER_FULL=1` many thousands.
+
+mod bytes;
+mod world;
+
+use world::{Trouble, World};
+
+fn seeds() -> Vec<u64> {
+    let given = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
+    let count = if std::env::var_os("SPLINTER_FULL").is_some() { 20_000 } else { 100 };
+    given.map_or_else(|| (0..count).collect(), |seed| vec![seed])
+}
+
+fn each_seed(trouble: impl Fn(&mut fastrand::Rng) -> Trouble) -> Vec<World> {
+    let run = |seed| {
+        println!("SPLINTER_SEED={seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let trouble = trouble(&mut random);
+        let mut world = World::new(random, trouble);
+        world.run();
+        world
+    };
+    seeds().into_iter().map(run).collect()
+}
+
+#[test]
+fn a_tablet_moves_whole_while_it_is_written_to() {
+    for world in each_seed(|_| Trouble::None) {
+        assert!(world.has_moved(), "nobody stood in its way");
+    }
+}
+
+#[test]
+fn an_abort_at_any_moment_leaves_everything_with_one_owner() {
+    let worlds = each_seed(|random| Trouble::Abort(random.u64(0..2_500_000)));
+    if worlds.len() > 1 {
+        let moved = worlds.iter().filter(|world| world.has_moved()).count();
+        assert!(moved > 0 && moved < worlds.len(), "some aborts come too late, and some do not");
+    }
+}
+
+#[test]
+fn the_death_of_the_source_leaves_the_target_with_what_it_has() {
+    each_seed(|random| Trouble::SourceDies(random.u64(0..2_500_000)));
+}
+
+#[test]
+fn the_death_of_the_target_leaves_the_source_with_what_it_had() {
+    each_seed(|random| Trouble::TargetDies(random.u64(0..2_500_000)));
+}
+
+#[test]
+fn a_death_after_an_abort_leaves_one_owner() {
+    each_seed(|random| {
+        Trouble::AbortAndDeath(random.u64(0..2_000_000), random.u64(0..200_000), random.bool())
+    });
+}

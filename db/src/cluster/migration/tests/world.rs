@@ -1,0 +1,329 @@
+//! Two servers, their records, the network between them, and clients that know what should be where.
+
+mod sides;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cluster::migration::{
+    Message, SourceAction, SourceEnd, SourceInput, SourceOutput, Standing, TargetAction, TargetEnd,
+    TargetInput, TargetOutput,
+};
+use sides::{SourceSide, TargetSide};
+
+/// Keys, which are their own hashes here.
+pub const KEYS: u64 = 800;
+/// Virtual time in which every migration must be over.
+const PATIENCE_US: u64 = 60_000_000;
+
+/// What happens, and when, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub enum Trouble {
+    None,
+    Abort(u64),
+    SourceDies(u64),
+    TargetDies(u64),
+    /// An abort, and so much later the death of the source, or of the target.
+    AbortAndDeath(u64, u64, bool),
+}
+
+/// What is about to happen.
+enum Event {
+    ToSource(SourceInput),
+    ToTarget(TargetInput),
+    Wire(bool, Vec<u8>),
+    AtSource(SourceAction),
+    AtTarget(TargetAction),
+    KillSource,
+    KillTarget,
+}
+
+pub struct World {
+    random: fastrand::Rng,
+    now_us: u64,
+    /// By time, then by the order in which they were thought of.
+    events: BTreeMap<(u64, u64), Event>,
+    thought_of: u64,
+    /// When the store of a side has done what it has been given, which it does in order.
+    busy_until_us: [u64; 2],
+    records: Standing,
+    source: Option<SourceSide>,
+    target: Option<TargetSide>,
+    /// What every key should have.
+    model: BTreeMap<u64, u64>,
+    /// Keys that were written at the target.
+    dirty: BTreeSet<u64>,
+    loss_percent: u8,
+}
+
+impl World {
+    pub fn new(mut random: fastrand::Rng, trouble: Trouble) -> World {
+        let mut model = BTreeMap::new();
+        for key in (0..KEYS).filter(|key| key % 3 > 0) {
+            model.insert(key, random.u64(..));
+        }
+        let loss_percent = *random.choice(&[0, 5, 30]).expect("there are some");
+        let mut world = World {
+            now_us: 0,
+            events: BTreeMap::new(),
+            thought_of: 0,
+            busy_until_us: [0; 2],
+            records: Standing::Preparing,
+            source: Some(SourceSide::new(&model)),
+            target: Some(TargetSide::default()),
+            model,
+            dirty: BTreeSet::new(),
+            loss_percent,
+            random,
+        };
+        match trouble {
+            Trouble::None => {}
+            Trouble::Abort(at) => world.at(at, Event::ToTarget(TargetInput::Abort)),
+            Trouble::SourceDies(at) => world.at(at, Event::KillSource),
+            Trouble::TargetDies(at) => world.at(at, Event::KillTarget),
+            Trouble::AbortAndDeath(at, later, is_source) => {
+                world.at(at, Event::ToTarget(TargetInput::Abort));
+                world.at(at + later, if is_source { Event::KillSource } else { Event::KillTarget });
+            }
+        }
+        world
+    }
+
+    pub fn has_moved(&self) -> bool {
+        self.records == Standing::Finished
+    }
+
+    pub fn run(&mut self) {
+        while !self.is_over() {
+            assert!(self.now_us < PATIENCE_US, "it comes to an end");
+            self.now_us += self.random.u64(1..2_000);
+            while let Some(entry) = self.events.first_entry()
+                && entry.key().0 <= self.now_us
+            {
+                let event = entry.remove();
+                self.happen(event);
+                self.assert_one_owner();
+            }
+            for _ in 0..self.random.u8(0..4) {
+                self.use_it();
+            }
+            let allowance_bytes = self.random.u64(0..400_000);
+            self.tell_target(TargetInput::Tick { allowance_bytes });
+        }
+        self.compare();
+    }
+
+    /// Whether both sides that live have come to an end, and nothing is under way.
+    fn is_over(&self) -> bool {
+        self.source.as_ref().is_none_or(|source| source.machine.is_over())
+            && self.target.as_ref().is_none_or(|target| target.machine.is_over())
+            && !self.events.values().any(|event| matches!(event, Event::AtSource(_) | Event::AtTarget(_)))
+    }
+
+    fn assert_one_owner(&self) {
+        let source_serves = self.source.as_ref().is_some_and(|source| source.serves);
+        let target_serves = self.target.as_ref().is_some_and(|target| target.serves);
+        assert!(!(source_serves && target_serves), "one owner at {} us", self.now_us);
+    }
+
+    fn at(&mut self, time_us: u64, event: Event) {
+        self.thought_of += 1;
+        self.events.insert((time_us, self.thought_of), event);
+    }
+
+    fn soon(&mut self, event: Event) {
+        let time_us = self.now_us + self.random.u64(1..20_000);
+        self.at(time_us, event);
+    }
+
+    /// What the store of a side does one after the other.
+    fn in_turn(&mut self, side: usize, event: Event) {
+        let start_us = self.busy_until_us[side].max(self.now_us);
+        self.busy_until_us[side] = start_us + self.random.u64(1..4_000);
+        self.at(self.busy_until_us[side], event);
+    }
+
+    fn send(&mut self, to_source: bool, message: &Message) {
+        let bytes = message.encode();
+        for _ in 0..if self.random.u8(0..10) == 0 { 2 } else { 1 } {
+            if self.random.u8(0..100) >= self.loss_percent {
+                self.soon(Event::Wire(to_source, bytes.clone()));
+            }
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::ToSource(input) => self.tell_source(input),
+            Event::ToTarget(input) => self.tell_target(input),
+            Event::Wire(true, bytes) => {
+                self.tell_source(SourceInput::Message(Message::decode(&bytes).expect("as it was sent")));
+            }
+            Event::Wire(false, bytes) => {
+                self.tell_target(TargetInput::Message(Message::decode(&bytes).expect("as it was sent")));
+            }
+            Event::AtSource(action) => self.act_at_source(action),
+            Event::AtTarget(action) => self.act_at_target(action),
+            Event::KillSource if self.target.is_some() => {
+                self.source = None;
+                self.soon(Event::ToTarget(TargetInput::SourceGone));
+            }
+            Event::KillTarget if self.source.is_some() => {
+                self.target = None;
+                self.soon(Event::ToSource(SourceInput::TargetGone));
+            }
+            Event::KillSource | Event::KillTarget => {}
+        }
+    }
+
+    fn tell_source(&mut self, input: SourceInput) {
+        let Some(source) = &mut self.source else { return };
+        let mut out = Vec::new();
+        source.machine.step(input, &mut out);
+        for output in out {
+            match output {
+                SourceOutput::Send(message) => self.send(false, &message),
+                SourceOutput::Do(action @ (SourceAction::Commit { .. } | SourceAction::LookUp)) => {
+                    self.soon(Event::AtSource(action));
+                }
+                SourceOutput::Do(action) => self.in_turn(0, Event::AtSource(action)),
+            }
+        }
+    }
+
+    fn tell_target(&mut self, input: TargetInput) {
+        let Some(target) = &mut self.target else { return };
+        let mut out = Vec::new();
+        target.machine.step(self.now_us, input, &mut out);
+        for output in out {
+            match output {
+                TargetOutput::Send(message) => self.send(true, &message),
+                TargetOutput::Do(action @ TargetAction::Commit { .. }) => self.soon(Event::AtTarget(action)),
+                TargetOutput::Do(action) => self.in_turn(1, Event::AtTarget(action)),
+            }
+        }
+    }
+
+    /// A compare-and-swap of the records; both hear of it at some time.
+    fn commit(&mut self, from: Standing, to: Standing) -> Standing {
+        if self.records == from {
+            self.records = to;
+            self.soon(Event::ToSource(SourceInput::Standing(to)));
+            self.soon(Event::ToTarget(TargetInput::Standing(to)));
+        }
+        self.records
+    }
+
+    fn act_at_source(&mut self, action: SourceAction) {
+        if self.source.is_none() {
+            return;
+        }
+        let end = match action {
+            SourceAction::LookUp => {
+                return self.tell_source(SourceInput::Standing(self.records));
+            }
+            SourceAction::Commit { from, to } => Some(SourceEnd::Committed(self.commit(from, to))),
+            SourceAction::Serve { ceiling } => {
+                if self.target.is_none() {
+                    self.forget_what_died_with_the_target();
+                }
+                self.source.as_mut().map(|source| source.serve(ceiling))
+            }
+            action => self.source.as_mut().map(|source| source.act(action)),
+        };
+        if let Some(end) = end {
+            self.soon(Event::ToSource(SourceInput::End(end)));
+        }
+    }
+
+    fn act_at_target(&mut self, action: TargetAction) {
+        let Some(target) = &mut self.target else { return };
+        let end = match action {
+            TargetAction::Commit { from, to } => Some(TargetEnd::Committed(self.commit(from, to))),
+            TargetAction::Wake { hashes } => {
+                hashes.into_iter().for_each(|hash| self.read_at_target(hash));
+                None
+            }
+            TargetAction::GiveUpRest => {
+                target.is_given_up = true;
+                self.model.retain(|key, _| target.objects.contains_key(key));
+                None
+            }
+            action => target.act(action),
+        };
+        if let Some(end) = end {
+            self.soon(Event::ToTarget(TargetInput::End(end)));
+        }
+    }
+
+    /// A client's request, to whoever serves.
+    fn use_it(&mut self) {
+        let (key, value, kind) = (self.random.u64(0..KEYS), self.random.u64(..), self.random.u8(0..3));
+        if let Some(source) = self.source.as_mut().filter(|source| source.serves) {
+            match kind {
+                0 => assert_eq!(source.read(key), self.model.get(&key).copied()),
+                1 => {
+                    source.write(key, value);
+                    self.model.insert(key, value);
+                }
+                _ => {
+                    source.objects.remove(&key);
+                    self.model.remove(&key);
+                }
+            }
+        } else if let Some(target) = self.target.as_mut().filter(|target| target.serves) {
+            match kind {
+                1 => {
+                    target.write(key, value);
+                    self.model.insert(key, value);
+                    self.dirty.insert(key);
+                }
+                2 if target.knows(key) => {
+                    target.remove(key);
+                    self.model.remove(&key);
+                    self.dirty.insert(key);
+                }
+                _ => self.read_at_target(key),
+            }
+        }
+    }
+
+    fn read_at_target(&mut self, key: u64) {
+        let Some(target) = self.target.as_ref().filter(|target| target.serves) else { return };
+        if target.knows(key) {
+            let found = target.objects.get(&key).map(|object| object.1);
+            assert_eq!(found, self.model.get(&key).copied(), "key {key} at {} us", self.now_us);
+        } else {
+            self.tell_target(TargetInput::Want(key));
+        }
+    }
+
+    fn forget_what_died_with_the_target(&mut self) {
+        let source = self.source.as_ref().expect("it is about to serve");
+        for key in (0..KEYS).filter(|key| !self.dirty.contains(key)) {
+            assert_eq!(source.read(key), self.model.get(&key).copied(), "nobody has written to {key}");
+        }
+        self.model = source.objects.iter().map(|(&key, object)| (key, object.1)).collect();
+    }
+
+    /// Everything is at its one owner, once, and nowhere else.
+    fn compare(&self) {
+        let values = |objects: &BTreeMap<u64, (u64, u64)>| -> BTreeMap<u64, u64> {
+            objects.iter().map(|(&key, object)| (key, object.1)).collect()
+        };
+        match (self.records, &self.source, &self.target) {
+            (Standing::Finished, source, Some(target)) => {
+                assert!(target.serves);
+                assert_eq!(values(&target.objects), self.model);
+                assert!(source.as_ref().is_none_or(|source| !source.serves && source.objects.is_empty()));
+            }
+            (Standing::Ended, Some(source), target) => {
+                assert!(source.serves);
+                assert_eq!(values(&source.objects), self.model);
+                assert!(target.as_ref().is_none_or(|target| !target.serves && target.objects.is_empty()));
+            }
+            // The owner is dead, before or after the migration.
+            (Standing::Finished, _, None) | (Standing::Ended, None, _) => {}
+            (records, ..) => panic!("{records:?} is no end"),
+        }
+    }
+}

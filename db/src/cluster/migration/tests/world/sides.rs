@@ -1,0 +1,196 @@
+//! What a server does of what its machine wants: a store as a map from keys to versions and values.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::KEYS;
+use crate::cluster::migration::{
+    Message, Place, Source, SourceAction, SourceEnd, Target, TargetAction, TargetEnd,
+};
+use crate::limits::MIGRATION_PARTITIONS;
+
+/// Objects of a pull here, and of what goes back.
+const PULL_OBJECTS: usize = 6;
+const WIDTH: u64 = KEYS / MIGRATION_PARTITIONS as u64;
+
+type Objects = BTreeMap<u64, (u64, u64)>;
+
+fn encode<'a>(objects: impl Iterator<Item = (&'a u64, &'a (u64, u64))>) -> Vec<u8> {
+    objects.flat_map(|(key, (version, value))| [*key, *version, *value]).flat_map(u64::to_le_bytes).collect()
+}
+
+fn decode(bytes: &[u8]) -> Vec<(u64, (u64, u64))> {
+    let (words, _) = bytes.as_chunks::<8>();
+    let (objects, _) = words.as_chunks::<3>();
+    objects
+        .iter()
+        .map(|object| object.map(u64::from_le_bytes))
+        .map(|[key, version, value]| (key, (version, value)))
+        .collect()
+}
+
+pub struct SourceSide {
+    pub machine: Source,
+    pub objects: Objects,
+    pub serves: bool,
+    newest: u64,
+}
+
+impl SourceSide {
+    pub fn new(model: &BTreeMap<u64, u64>) -> SourceSide {
+        let objects = model.iter().map(|(&key, &value)| (key, (1, value))).collect();
+        SourceSide { machine: Source::default(), objects, serves: true, newest: 1 }
+    }
+
+    pub fn read(&self, key: u64) -> Option<u64> {
+        self.objects.get(&key).map(|object| object.1)
+    }
+
+    pub fn write(&mut self, key: u64, value: u64) {
+        self.newest += 1;
+        self.objects.insert(key, (self.newest, value));
+    }
+
+    pub fn serve(&mut self, ceiling: u64) -> SourceEnd {
+        self.serves = true;
+        self.newest = self.newest.max(ceiling);
+        SourceEnd::Served
+    }
+
+    pub fn act(&mut self, action: SourceAction) -> SourceEnd {
+        match action {
+            SourceAction::Count => SourceEnd::Counted(self.objects.len() as u64),
+            SourceAction::Cut => {
+                self.serves = false;
+                SourceEnd::Cut(self.newest)
+            }
+            SourceAction::Gather { partition, number, from } => {
+                let last = (u64::from(partition) + 1) * WIDTH - 1;
+                let first = from.map_or(u64::from(partition) * WIDTH, |from| from.hash + 1);
+                let found: Vec<_> = self.objects.range(first..last + 1).take(PULL_OBJECTS).collect();
+                let next = (found.len() == PULL_OBJECTS)
+                    .then(|| found.last().map(|(key, _)| Place { hash: **key, second: u64::MAX }))
+                    .flatten();
+                let objects = encode(found.into_iter());
+                SourceEnd::Gathered(Message::Pulled { partition, number, next, objects })
+            }
+            SourceAction::GatherHashes { number, hashes } => {
+                let objects = encode(hashes.iter().filter_map(|hash| self.objects.get_key_value(hash)));
+                SourceEnd::Gathered(Message::PriorityPulled { number, objects })
+            }
+            SourceAction::Discard => {
+                assert!(!self.serves, "nobody discards what it serves");
+                self.objects.clear();
+                SourceEnd::Discarded
+            }
+            SourceAction::TakeBack { objects, removed } => {
+                assert!(!self.serves);
+                for (key, object) in decode(&objects) {
+                    let before = self.objects.insert(key, object);
+                    assert!(before.is_none_or(|before| before.0 <= object.0), "versions grow");
+                }
+                for place in removed {
+                    self.objects.remove(&place.hash);
+                }
+                SourceEnd::TakenBack
+            }
+            SourceAction::LookUp | SourceAction::Commit { .. } | SourceAction::Serve { .. } => {
+                unreachable!("the world does that")
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct TargetSide {
+    pub machine: Target,
+    pub objects: Objects,
+    pub serves: bool,
+    pub is_given_up: bool,
+    removed: BTreeSet<u64>,
+    /// Of each partition the first key that has not arrived.
+    arrived: Vec<u64>,
+    ceiling: u64,
+    newest: u64,
+    given: usize,
+}
+
+impl TargetSide {
+    fn has_arrived(&self, key: u64) -> bool {
+        self.is_given_up || key < self.arrived[(key / WIDTH) as usize]
+    }
+
+    /// Whether what it has of the key is all there is.
+    pub fn knows(&self, key: u64) -> bool {
+        self.objects.contains_key(&key) || self.removed.contains(&key) || self.has_arrived(key)
+    }
+
+    pub fn write(&mut self, key: u64, value: u64) {
+        self.newest += 1;
+        self.objects.insert(key, (self.newest, value));
+        self.removed.remove(&key);
+    }
+
+    pub fn remove(&mut self, key: u64) {
+        self.objects.remove(&key);
+        self.removed.insert(key);
+    }
+
+    fn replay(&mut self, objects: &[u8]) {
+        for (key, object) in decode(objects) {
+            let is_older = self.objects.get(&key).is_some_and(|here| here.0 >= object.0);
+            if !is_older && !self.removed.contains(&key) && !self.has_arrived(key) {
+                self.objects.insert(key, object);
+            }
+        }
+    }
+
+    pub fn act(&mut self, action: TargetAction) -> Option<TargetEnd> {
+        match action {
+            TargetAction::MakePart { .. } => {
+                let bounds = |at| (at * WIDTH, (at + 1) * WIDTH - 1);
+                let partitions: Vec<_> = (0..MIGRATION_PARTITIONS as u64).map(bounds).collect();
+                self.arrived = partitions.iter().map(|bounds| bounds.0).collect();
+                Some(TargetEnd::PartMade(partitions))
+            }
+            TargetAction::Serve { ceiling } => {
+                self.serves = true;
+                if self.newest == 0 {
+                    (self.ceiling, self.newest) = (ceiling, ceiling);
+                }
+                Some(TargetEnd::Served)
+            }
+            TargetAction::Replay { partition, next, objects } => {
+                self.replay(&objects);
+                let end = (u64::from(partition) + 1) * WIDTH;
+                self.arrived[usize::from(partition)] = next.map_or(end, |next| next.hash + 1);
+                Some(TargetEnd::Replayed { partition })
+            }
+            TargetAction::ReplayPriority { objects } => {
+                self.replay(&objects);
+                Some(TargetEnd::PriorityReplayed)
+            }
+            TargetAction::Cut => {
+                self.serves = false;
+                Some(TargetEnd::Cut(self.newest))
+            }
+            TargetAction::GatherBack => {
+                assert!(!self.serves);
+                let since = || self.objects.iter().filter(|(_, object)| object.0 > self.ceiling);
+                let objects = encode(since().skip(self.given).take(PULL_OBJECTS));
+                self.given += PULL_OBJECTS;
+                let is_last = since().count() <= self.given;
+                let place = |&hash: &u64| Place { hash, second: 0 };
+                let removed = if is_last { self.removed.iter().map(place).collect() } else { Vec::new() };
+                Some(TargetEnd::GatheredBack { is_last, objects, removed })
+            }
+            TargetAction::DropPart => {
+                assert!(!self.serves);
+                self.objects.clear();
+                None
+            }
+            TargetAction::Commit { .. } | TargetAction::Wake { .. } | TargetAction::GiveUpRest => {
+                unreachable!("the world does that")
+            }
+        }
+    }
+}
