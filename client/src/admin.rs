@@ -1,8 +1,8 @@
 //! The operator's connection: tenants and their limits, counters and sessions of the whole server.
 
 use wire::{
-    AdminRequest, AuditEntry, Body, LimitChange, OpenRequest, SessionEntry, Statistic, TenantCreated,
-    TenantEntry, TenantLimitEntry,
+    AdminRequest, AuditEntry, Body, LimitChange, OpenRequest, ServerEntry, SessionEntry, Statistic,
+    TenantCreated, TenantEntry, TenantLimitEntry,
 };
 
 use crate::client::{only_reads, read_answer};
@@ -97,6 +97,14 @@ impl Admin {
     /// A refusal, or no answer.
     pub fn tenant_statistics(&mut self, tenant: &str) -> Result<Vec<Statistic>, Error> {
         self.call(&AdminRequest::Statistics { tenant: Some(tenant) })
+    }
+
+    /// Lists the servers of the cluster that are there; none when the server is alone.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn server_list(&mut self) -> Result<Vec<ServerEntry>, Error> {
+        self.call(&AdminRequest::ServerList)
     }
 
     /// Lists the open sessions of all tenants.

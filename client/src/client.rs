@@ -149,7 +149,7 @@ pub(crate) fn read_answer<T: Body>((status, body): (Status, Vec<u8>)) -> Result<
 pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
     use wire::AdminRequest::{
         AuditRead, ExtensionDescribe, ExtensionList, ExtensionLogs, ExtensionResolve, ExtensionTraces,
-        ExtensionTracesEnd, GrantList, SessionList, Statistics, TableList, TableOpen, TableStat,
+        ExtensionTracesEnd, GrantList, ServerList, SessionList, Statistics, TableList, TableOpen, TableStat,
         TenantLimits, TenantList,
     };
     matches!(
@@ -167,6 +167,7 @@ pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
             | ExtensionTracesEnd { .. }
             | Statistics { .. }
             | SessionList
+            | ServerList
             | AuditRead { .. }
             | GrantList
     )

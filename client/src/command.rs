@@ -6,6 +6,7 @@
 
 mod audit;
 mod bytes;
+mod cluster;
 mod demo;
 mod extension;
 mod failure;
@@ -76,6 +77,7 @@ fn answer(options: Options) -> Result<Answer, Failure> {
         Command::Ping { count } => server::ping(&settings, count),
         Command::Stats { filter } => server::stats(&settings, filter.as_deref()),
         Command::Session(command) => session::run(&settings, command),
+        Command::Cluster(command) => cluster::run(&settings, command),
         Command::Audit { lines, follow } => audit::run(&settings, lines, follow),
     }
 }

@@ -27,7 +27,7 @@ pub use limit::{LimitChange, TenantLimitEntry};
 pub use log::{LogEntry, LogLines};
 pub use package::PackageFile;
 pub use request::AdminRequest;
-pub use server::{SessionEntry, Statistic};
+pub use server::{ServerEntry, SessionEntry, Statistic};
 pub use standing::{Placement, Standing, VersionEntry};
 pub use table::{TableEntry, TableId, TableOptions, TableStatistics};
 pub use tenant::{TenantCreated, TenantEntry};

@@ -29,9 +29,9 @@ mod stream;
 pub use admin::{
     Actor, AdminRequest, AuditEntry, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
     ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured,
-    PackageFile, Placement, Right, SessionEntry, Standing, Statistic, Subject, TableEntry, TableId,
-    TableOptions, TableStatistics, TenantCreated, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls,
-    TracedPoll, Traces, VersionDescription, VersionEntry,
+    PackageFile, Placement, Right, ServerEntry, SessionEntry, Standing, Statistic, Subject, TableEntry,
+    TableId, TableOptions, TableStatistics, TenantCreated, TenantEntry, TenantLimitEntry, TraceEntry,
+    TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry,
 };
 pub use body::{Body, BodyReader, BodyWriter};
 pub use condition::Condition;

@@ -99,3 +99,5 @@ pub const GRANT_CREATE: u8 = 104;
 pub const GRANT_LIST: u8 = 105;
 /// Takes back what was granted.
 pub const GRANT_REVOKE: u8 = 106;
+/// Lists the servers of the cluster.
+pub const SERVER_LIST: u8 = 112;

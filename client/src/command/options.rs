@@ -3,6 +3,7 @@
 //! Options that every command has (where the server is, who is asking, how to print) are in [`Global`];
 //! those that say what to do belong to their command.
 
+mod cluster;
 mod extension;
 mod grant;
 mod limits;
@@ -13,6 +14,7 @@ mod table;
 mod time_to_live;
 mod trace;
 
+pub use cluster::ClusterCommand;
 pub use extension::{ExtensionCommand, LogLevel};
 pub use grant::{GrantCommand, RevokeCommand};
 pub use limits::{Setting, UNITS, UNLIMITED};
@@ -59,7 +61,7 @@ pub struct Global {
     /// The tenant's secret, or @FILE that holds it.
     #[arg(long, global = true, env = "SPLINTER_SECRET", hide_env_values = true)]
     pub secret: Option<String>,
-    /// The administrator's secret, or @FILE that holds it; for `tenant`, `stats`, `session` and `audit`.
+    /// The administrator's secret, or @FILE that holds it; for `tenant`, `stats`, `session`, `cluster` and `audit`.
     #[arg(long, global = true, env = "SPLINTER_ADMIN_SECRET", hide_env_values = true)]
     pub admin_secret: Option<String>,
     /// The profile file; ~/.config/splinter/profile.toml if nothing says otherwise.
@@ -152,6 +154,9 @@ pub enum Command {
     /// List open sessions and end them: all for the administrator, else the tenant's own.
     #[command(subcommand)]
     Session(SessionCommand),
+    /// The servers that share their metadata (administrator).
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Who administered what, and how it ended: all for the administrator, else the tenant's own.
     Audit {
         /// How many acts, the latest.

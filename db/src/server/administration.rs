@@ -12,6 +12,7 @@ mod grants;
 mod installation;
 mod limits;
 mod logs;
+mod servers;
 mod sessions;
 mod statistics;
 mod tables;
@@ -116,6 +117,8 @@ fn serve_role(
             limits::change(control, name, changes)
         }
         (AdminRequest::Statistics { tenant }, role) => statistics::read(control, role, *tenant),
+        (AdminRequest::ServerList, Role::Administrator) => servers::list(control),
+        (AdminRequest::ServerList, _) => Err(not_permitted("this takes the administrator's secret")),
         (AdminRequest::SessionList, role) => sessions::list(control, role),
         (AdminRequest::SessionRevoke { client_id }, role) => sessions::revoke(control, role, *client_id),
         (AdminRequest::AuditRead { after, count }, role) => audit::read(control, role, *after, *count),

@@ -17,11 +17,24 @@ pub struct Interim(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
+    /// The server's own number.
+    number: Option<u32>,
     held_until: Option<Instant>,
     tenants: BTreeMap<String, TenantRow>,
 }
 
 impl Interim {
+    /// This is the server's number in the cluster.
+    pub fn be(&self, number: u32) {
+        self.state().number = Some(number);
+    }
+
+    /// The server's number in the cluster.
+    #[must_use]
+    pub fn number(&self) -> Option<u32> {
+        self.state().number
+    }
+
     /// The lease is held until then.
     pub fn hold(&self, until: Option<Instant>) {
         self.state().held_until = until;

@@ -28,6 +28,7 @@ pub fn join(
     stopping: &Arc<AtomicBool>,
     (id, tcp): (u32, SocketAddr),
 ) -> io::Result<[JoinHandle<()>; 2]> {
+    control.interim.be(id);
     let row = ServerRow {
         id,
         tcp,

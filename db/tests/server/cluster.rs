@@ -8,8 +8,8 @@ use db::config::{Config, parse_metadata_place};
 use db::server::boot::Server;
 use tempfile::TempDir;
 use wire::{
-    AdminRequest, Body, Condition, ExtensionResolved, LimitChange, Request, Right, Status, Subject,
-    TableEntry, TableId, TenantLimitEntry,
+    AdminRequest, Body, Condition, ExtensionResolved, LimitChange, Request, Right, ServerEntry, Status,
+    Subject, TableEntry, TableId, TenantLimitEntry,
 };
 
 use super::client::Client;
@@ -213,6 +213,15 @@ fn servers_are_registered_while_they_run_under_numbers_that_stay() {
     for (server, site) in servers.iter().zip(&sites) {
         assert_eq!((server.tcp, &*server.frame_ports), (site.server.tcp(), site.server.frame_ports()));
         assert!(server.started_ms > 0 && server.view > 0);
+    }
+    let list = |site: &Site| {
+        let answer = site.administrator().ask(&AdminRequest::ServerList).expect("the administrator may");
+        let list = Vec::<ServerEntry>::decode(&answer).expect("servers");
+        list.into_iter().map(|server| (server.id, server.tcp, server.is_asked)).collect::<Vec<_>>()
+    };
+    for (number, site) in sites.iter().enumerate() {
+        let seen = |server: usize| (servers[server].id, servers[server].tcp.to_string(), server == number);
+        assert_eq!(list(site), [seen(0), seen(1)]);
     }
     let [first, second] = sites;
     first.server.stop();

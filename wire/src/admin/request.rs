@@ -146,6 +146,8 @@ pub enum AdminRequest<'a> {
         /// Those of this tenant; `None` for all, which to a tenant are its own.
         tenant: Option<&'a str>,
     },
+    /// Lists the servers of the cluster that are there: a `Vec` of [`crate::ServerEntry`], empty when the server is alone.
+    ServerList,
     /// Lists the open sessions: a `Vec` of [`crate::SessionEntry`].
     SessionList,
     /// Ends a session: empty.
@@ -215,6 +217,7 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::GrantCreate { .. } => opcode::GRANT_CREATE,
             AdminRequest::GrantList => opcode::GRANT_LIST,
             AdminRequest::GrantRevoke { .. } => opcode::GRANT_REVOKE,
+            AdminRequest::ServerList => opcode::SERVER_LIST,
         }
     }
 }

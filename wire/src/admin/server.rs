@@ -1,4 +1,4 @@
-//! Answers about the server and its sessions.
+//! Answers about the server, its sessions, and the others of its cluster.
 //!
 //! Counters are named by the server, so that a client prints what it does not know. A token never leaves the
 //! session that it belongs to: sessions are listed by their client's id.
@@ -58,5 +58,54 @@ impl Body for SessionEntry {
             opened_ms: reader.u64()?,
             home_core: reader.u16()?,
         })
+    }
+}
+
+/// A server of a cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServerEntry {
+    /// Its number in the cluster.
+    pub id: u32,
+    /// Whether it is the one that was asked.
+    pub is_asked: bool,
+    /// Address and port of its streams.
+    pub tcp: String,
+    /// The UDP port of each core.
+    pub frame_ports: Vec<u16>,
+    /// Its view.
+    pub view: u64,
+    /// When it was started, in milliseconds since the Unix epoch.
+    pub started_ms: u64,
+    /// Its version.
+    pub version: String,
+}
+
+impl Body for ServerEntry {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u32(self.id);
+        writer.u8(u8::from(self.is_asked));
+        writer.text(&self.tcp);
+        // A server has far fewer cores.
+        writer.u16(self.frame_ports.len() as u16);
+        for port in &self.frame_ports {
+            writer.u16(*port);
+        }
+        writer.u64(self.view);
+        writer.u64(self.started_ms);
+        writer.text(&self.version);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<ServerEntry, Status> {
+        let id = reader.u32()?;
+        let is_asked = match reader.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(Status::Malformed),
+        };
+        let tcp = reader.text()?.to_owned();
+        let cores = reader.u16()?;
+        let frame_ports = (0..cores).map(|_| reader.u16()).collect::<Result<_, _>>()?;
+        let (view, started_ms, version) = (reader.u64()?, reader.u64()?, reader.text()?.to_owned());
+        Ok(ServerEntry { id, is_asked, tcp, frame_ports, view, started_ms, version })
     }
 }

@@ -4,9 +4,9 @@ use wire::limits::{LIMIT_CHANGES_MAX, PACKAGE_FILES_MAX};
 use wire::{
     Actor, AdminRequest, AuditEntry, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
     ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured,
-    OpenRequest, Opened, PackageFile, Placement, Right, SessionEntry, SessionLimits, Standing, Statistic,
-    Status, Subject, TableEntry, TableId, TableOptions, TableStatistics, TenantCreated, TenantEntry,
-    TenantLimitEntry, VersionDescription, VersionEntry, VersionRange, opcode,
+    OpenRequest, Opened, PackageFile, Placement, Right, ServerEntry, SessionEntry, SessionLimits, Standing,
+    Statistic, Status, Subject, TableEntry, TableId, TableOptions, TableStatistics, TenantCreated,
+    TenantEntry, TenantLimitEntry, VersionDescription, VersionEntry, VersionRange, opcode,
 };
 
 pub fn admin_requests() -> Vec<AdminRequest<'static>> {
@@ -53,6 +53,7 @@ pub fn admin_requests() -> Vec<AdminRequest<'static>> {
         AdminRequest::Statistics { tenant: None },
         AdminRequest::Statistics { tenant: Some(name) },
         AdminRequest::SessionList,
+        AdminRequest::ServerList,
         AdminRequest::SessionRevoke { client_id: u64::MAX - 1 },
         AdminRequest::AuditRead { after: 7, count: 100 },
         AdminRequest::TableOpen { name: "acme/users" },
@@ -225,6 +226,10 @@ fn every_answer_survives_the_wire() {
     let tenant = Actor::Tenant { name: "acme".into(), client_id: 3, peer: "127.0.0.1:9".into() };
     for actor in [Actor::Server, Actor::Administrator, tenant] {
         survives(vec![AuditEntry { sequence: 1, at_ms: 2, actor, act: "table drop t".into(), outcome: 11 }]);
+    }
+    for (is_asked, frame_ports) in [(true, vec![7, u16::MAX]), (false, Vec::new())] {
+        let (tcp, version) = ("127.0.0.1:7".into(), "0.1.0".into());
+        survives(vec![ServerEntry { id: 3, is_asked, tcp, frame_ports, view: 1, started_ms: 2, version }]);
     }
     survives(vec![SessionEntry {
         client_id: 1,

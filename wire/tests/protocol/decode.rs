@@ -89,6 +89,7 @@ fn check_control(code: u8, body: &[u8]) -> usize {
         + same::<Vec<wire::GrantEntry>>(body)
         + same::<Vec<wire::Statistic>>(body)
         + same::<Vec<wire::SessionEntry>>(body)
+        + same::<Vec<wire::ServerEntry>>(body)
         + same::<Vec<wire::AuditEntry>>(body)
         + same::<()>(body)
 }

@@ -82,6 +82,7 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
         | AdminRequest::GrantList
         | AdminRequest::Statistics { .. }
         | AdminRequest::SessionList
+        | AdminRequest::ServerList
         | AdminRequest::AuditRead { .. } => return None,
     })
 }

@@ -64,6 +64,7 @@ impl<'a> AdminRequest<'a> {
             opcode::STATISTICS if reader.bytes_left() == 0 => AdminRequest::Statistics { tenant: None },
             opcode::STATISTICS => AdminRequest::Statistics { tenant: Some(reader.name()?) },
             opcode::SESSION_LIST => AdminRequest::SessionList,
+            opcode::SERVER_LIST => AdminRequest::ServerList,
             opcode::SESSION_REVOKE => AdminRequest::SessionRevoke { client_id: reader.u64()? },
             opcode::AUDIT_READ => AdminRequest::AuditRead { after: reader.u64()?, count: reader.u32()? },
             opcode::GRANT_CREATE => {

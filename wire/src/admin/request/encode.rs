@@ -21,6 +21,7 @@ impl AdminRequest<'_> {
             | AdminRequest::ExtensionList
             | AdminRequest::Statistics { tenant: None }
             | AdminRequest::SessionList
+            | AdminRequest::ServerList
             | AdminRequest::GrantList => {}
             AdminRequest::Statistics { tenant: Some(name) }
             | AdminRequest::TenantCreate { name }

@@ -1,0 +1,23 @@
+//! The servers of the cluster, as they registered themselves.
+
+use wire::{Body, ServerEntry};
+
+use crate::server::control::{Control, Refusal};
+
+/// Those that are there; none where a server is alone.
+pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
+    if !control.metadata.records().is_shared() {
+        return Ok(Vec::<ServerEntry>::new().encode());
+    }
+    let asked = control.interim.number();
+    let entry = |row: crate::cluster::metadata::ServerRow| ServerEntry {
+        id: row.id,
+        is_asked: asked == Some(row.id),
+        tcp: row.tcp.to_string(),
+        frame_ports: row.frame_ports,
+        view: row.view,
+        started_ms: row.started_ms,
+        version: row.version,
+    };
+    Ok(control.metadata.servers()?.into_iter().map(entry).collect::<Vec<_>>().encode())
+}
