@@ -39,8 +39,8 @@ pub fn run() -> ExitCode {
     let output = options.global.output;
     match answer(options) {
         Ok(mut answer) => {
-            answer.print(output);
-            let Some(failure) = answer.take_failure() else { return ExitCode::SUCCESS };
+            let printed = answer.print(output);
+            let Some(failure) = answer.take_failure().or(printed.err()) else { return ExitCode::SUCCESS };
             failure.print(output);
             failure.exit_code()
         }

@@ -16,7 +16,6 @@
 //! if the bucket's control word has not changed meanwhile. The index knows locations, not objects: the caller
 //! says by closure whether a location is the one it seeks. Loom tests: `index/loom_tests.rs`.
 
-pub(crate) mod ahead;
 pub(crate) mod bucket;
 pub(crate) mod generation;
 pub(crate) mod growth;
@@ -34,7 +33,6 @@ use std::sync::Arc;
 
 use crate::epoch::EpochPin;
 use crate::hash_range::HashRange;
-use crate::index::ahead::Ahead;
 use crate::index::bucket::{BUSY_FOR_READERS, Bucket, LOCKED, MOVED, is_locked};
 use crate::index::generation::Generation;
 use crate::index::locked::LockedBucket;
@@ -76,7 +74,6 @@ pub(crate) struct Index {
     current: AtomicPtr<Generation>,
     /// Held by whoever moves buckets.
     mover: Exclusive<()>,
-    ahead: Ahead,
     /// Bytes of index memory that count against the store's limit, part of the store's `charge`.
     charged_bytes: AtomicU64,
     charge: Arc<AtomicU64>,
@@ -96,7 +93,6 @@ impl Index {
         let index = Index {
             current: AtomicPtr::new(Box::into_raw(generation)),
             mover: Exclusive::new(()),
-            ahead: Ahead::default(),
             charged_bytes: AtomicU64::new(0),
             charge,
             _owns: PhantomData,

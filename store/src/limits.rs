@@ -52,13 +52,6 @@ pub const HASH_RANGE_WIDTH_MIN: u64 = 1 << 32;
 pub const LOAD_NUMERATOR: u64 = 26;
 /// See [`LOAD_NUMERATOR`].
 pub const LOAD_DENOMINATOR: u64 = 5;
-/// Indexes of so many bytes have the memory of their next generation backed ahead: smaller ones have small pages.
-pub const AHEAD_BYTES_MIN: u64 = if cfg!(test) { 256 << 10 } else { 4 << 20 };
-/// From this part of the load at which an index grows on, in percent: a generation begins at 80 of it, and the thread that
-/// backs memory has the rest of the inserts as its time.
-pub const AHEAD_LOAD_PERCENT: u64 = 88;
-/// How often that thread looks, in milliseconds.
-pub const AHEAD_LOOK_MS: u64 = 5;
 /// The index grows by a quarter: the emptiest it gets is 4.16 objects per bucket, 16 bytes per object.
 pub const GROWTH_DIVISOR: u64 = 4;
 /// The index grows at most by this factor at once, where inserts have run ahead of it.

@@ -69,15 +69,10 @@ impl Pinned<'_> {
     /// did.
     pub(crate) fn start_shrinking(&self, table: &Table, changes: u64) -> bool {
         let objects = table.objects();
-        let shrinks = table.is_complete()
+        table.is_complete()
             && table.index.is_due_to_shrink(&self.pin, objects, changes)
             && !table.is_retired()
-            && table.index.start_shrinking(&self.pin, objects, self.core.store.config.huge_pages);
-        if shrinks {
-            // Memory that was backed for growth is of no use any more.
-            self.core.store.note_nearly_growing(table);
-        }
-        shrinks
+            && table.index.start_shrinking(&self.pin, objects, self.core.store.config.huge_pages)
     }
 
     /// Moves a few buckets of a table whose index grows or shrinks.

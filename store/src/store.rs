@@ -209,24 +209,6 @@ impl Store {
         self.log.populate(number).map(|()| true)
     }
 
-    /// Backs the memory that indexes will need soon, so that no insert waits for the kernel. For a thread beside the
-    /// workers, a few milliseconds apart; cheap where there is nothing to do.
-    ///
-    /// # Errors
-    /// The kernel refuses: it is short of memory, or older than 5.14.
-    pub fn populate_indexes(&self) -> io::Result<()> {
-        if !self.backlog.is_nearly_growing.swap(false, Ordering::AcqRel) {
-            return Ok(());
-        }
-        let ids = std::mem::take(&mut *self.backlog.nearly_growing.lock());
-        for id in ids {
-            if let Some(table) = self.directory.read(|listing| listing.get(id).cloned()) {
-                table.index.make_ahead(table.objects(), self.config.huge_pages)?;
-            }
-        }
-        Ok(())
-    }
-
     pub(crate) fn log_address(&self) -> usize {
         std::ptr::from_ref(&self.log).addr()
     }

@@ -282,11 +282,7 @@ impl Pinned<'_> {
         if !table.count_change(self.core.index).is_multiple_of(CHANGES_PER_LOAD_CHECK) {
             return;
         }
-        let objects = table.objects();
-        if table.index.wants_memory_ahead(&self.pin, objects) {
-            self.core.store.note_nearly_growing(table);
-        }
-        let overloaded = table.index.is_overloaded(&self.pin, objects);
+        let overloaded = table.index.is_overloaded(&self.pin, table.objects());
         let grows = overloaded && self.start_growth(table, 0) == Ok(true);
         if grows || self.start_shrinking(table, CHANGES_PER_LOAD_CHECK) {
             self.core.store.note_growing(table);

@@ -1,17 +1,15 @@
 //! How long a request waits while the index grows: a histogram of every put while a table is filled.
 //!
 //! Each put is timed, a get of an object that is there after every eighth, and each background step, which the next
-//! request has to wait for. The log's memory is touched before, and a thread on another core backs that of indexes, as a
-//! server does, so that what is seen is growth itself. A put that took long while the thread had no core is counted apart:
+//! request has to wait for. The log's memory is touched before, as a
+//! server does, so that what is seen is the index. A put that took long while the thread had no core is counted apart:
 //! that is the system's doing. What another machine of the host takes cannot be seen from here.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use store::{AHEAD_LOOK_MS, Condition};
+use store::Condition;
 
 use crate::in_process::settings::StoreSettings;
 use crate::in_process::side::{Kind, Splinter, key_of, touch_all, until_there_is_memory, value_of};
@@ -91,7 +89,7 @@ impl Timed {
 pub fn run(settings: &StoreSettings, report: &mut Report) -> Result<(), String> {
     machine::pin(settings.cores[0])?;
     let objects = settings.objects.iter().copied().max().unwrap_or(1_000_000);
-    let timed = fill(objects, *settings.cores.last().unwrap_or(&settings.cores[0]))?;
+    let timed = fill(objects)?;
     let mut rows = Vec::new();
     for timed in &timed {
         let waits = timed.waits(objects);
@@ -119,26 +117,9 @@ pub fn run(settings: &StoreSettings, report: &mut Report) -> Result<(), String> 
     Ok(())
 }
 
-/// Fills a table; `beside` is where memory is backed meanwhile.
-fn fill(objects: u64, beside: usize) -> Result<[Timed; 3], String> {
+fn fill(objects: u64) -> Result<[Timed; 3], String> {
     let side = Splinter::new(Kind::Objects, objects, 1, 0.9)?;
     touch_all(side.store())?;
-    let filled = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            // Where the core is none of ours, it runs wherever there is one.
-            let _ = machine::pin(beside);
-            while !filled.load(Ordering::Relaxed) && side.store().populate_indexes().is_ok() {
-                thread::sleep(Duration::from_millis(AHEAD_LOOK_MS));
-            }
-        });
-        let timed = put_all(&side, objects);
-        filled.store(true, Ordering::Relaxed);
-        timed
-    })
-}
-
-fn put_all(side: &Splinter, objects: u64) -> Result<[Timed; 3], String> {
     let (core, table) = (side.store().core(0), side.table());
     let (mut puts, mut gets) = (Timed::new("put")?, Timed::new("get")?);
     let mut steps = Timed::new("background step")?;

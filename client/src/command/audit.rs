@@ -33,7 +33,7 @@ pub fn run(settings: &Settings, lines: u32, follow: bool) -> Result<Answer, Fail
     loop {
         for entry in &entries {
             last = last.max(entry.sequence);
-            line(entry).print(settings.output());
+            line(entry).print(settings.output())?;
         }
         std::thread::sleep(PAUSE);
         entries = ask(last, u32::MAX)?;

@@ -1,10 +1,10 @@
 //! Answers on the screen: text for people, one JSON value for programs.
 
 use super::bytes::shown;
-use super::failure::Failure;
+use super::failure::{Failure, Kind};
 use super::options::Output;
 use serde_json::Value;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 /// What a command answers, in both forms.
 #[derive(Debug)]
@@ -42,16 +42,24 @@ impl Answer {
         self.failure.take()
     }
 
-    /// Writes it. A reader that has gone away (`| head`) is no failure.
-    pub fn print(&self, output: Output) {
+    /// Writes it. A reader that has gone away (`| head`) is no failure; a full disk is one.
+    pub fn print(&self, output: Output) -> Result<(), Failure> {
         let mut out = std::io::stdout().lock();
-        let _ = match output {
+        let written = match output {
             Output::Text => out.write_all(&self.text),
             Output::Json => writeln!(out, "{}", self.json),
         };
-        let _ = out.flush();
+        match written.and_then(|()| out.flush()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                Err(Failure::new(Kind::Local, format!("cannot write the answer: {error}")))
+            }
+            _ => Ok(()),
+        }
     }
 }
+
+/// Cells that are wider do not widen the others of their column.
+const CELL_WIDTH_MAX: usize = 80;
 
 /// Rows in columns, the first row being the heads; columns of numbers are aligned to the right.
 pub fn columns(rows: &[Vec<String>]) -> String {
@@ -59,16 +67,15 @@ pub fn columns(rows: &[Vec<String>]) -> String {
     let cell = |row: &Vec<String>, column: usize| row.get(column).map_or("", String::as_str).to_owned();
     let mut lines = vec![String::new(); rows.len()];
     for column in 0..count {
-        let width = rows.iter().map(|row| cell(row, column).chars().count()).max().unwrap_or(0);
+        let widths = rows.iter().map(|row| cell(row, column).chars().count());
+        let width = widths.filter(|&width| width <= CELL_WIDTH_MAX).max().unwrap_or(0);
         let right = rows.len() > 1 && rows[1..].iter().all(|row| is_number(&cell(row, column)));
         for (line, row) in lines.iter_mut().zip(rows) {
             let text = cell(row, column);
-            let space = if column == 0 { "" } else { "  " };
-            line.push_str(&if right {
-                format!("{space}{text:>width$}")
-            } else {
-                format!("{space}{text:<width$}")
-            });
+            let padding = " ".repeat(width.saturating_sub(text.chars().count()));
+            let (before, behind) = if right { (padding, String::new()) } else { (String::new(), padding) };
+            line.push_str(if column == 0 { "" } else { "  " });
+            [before, text, behind].iter().for_each(|piece| line.push_str(piece));
         }
     }
     lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
@@ -127,6 +134,13 @@ mod tests {
         ] {
             assert_eq!(moment(at_ms), text);
         }
+    }
+
+    #[test]
+    fn a_very_wide_cell_is_shown_whole_and_widens_no_other() {
+        let wide = "x".repeat(70_000);
+        let rows = [["key", "n"], [&wide, "1"], ["a", "2"]].map(|row| row.map(String::from).to_vec());
+        assert_eq!(columns(&rows), format!("key  n\n{wide}  1\na    2\n"));
     }
 
     #[test]

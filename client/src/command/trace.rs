@@ -27,7 +27,7 @@ pub fn run(settings: &Settings, options: &TraceOptions) -> Result<Answer, Failur
         after = found.looked_at;
         if found.missed > 0 && options.follow {
             let text = format!("... {} traces are gone ...", found.missed);
-            Answer::new(text, json!({ "missed": found.missed })).print(settings.output());
+            Answer::new(text, json!({ "missed": found.missed })).print(settings.output())?;
         }
         for trace in &found.traces {
             if left == 0 && !options.follow {
@@ -35,7 +35,7 @@ pub fn run(settings: &Settings, options: &TraceOptions) -> Result<Answer, Failur
             }
             left = left.saturating_sub(1);
             shown += 1;
-            Answer::new(text_of(&options.extension, trace), value_of(trace)).print(settings.output());
+            Answer::new(text_of(&options.extension, trace), value_of(trace)).print(settings.output())?;
         }
         let is_over = left == 0 || Instant::now() >= deadline;
         if is_over && !options.follow {

@@ -50,14 +50,6 @@ struct OverflowPool {
     free: u32,
 }
 
-/// What can be in a generation.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Capacity {
-    pub(crate) buckets: u64,
-    /// Overflow buckets.
-    pub(crate) overflow: u32,
-}
-
 /// An index of one size.
 pub(crate) struct Generation {
     buckets: u64,
@@ -80,12 +72,11 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    /// A generation of `buckets` empty buckets for `hashes`, to which the entries of an older one of that capacity will be
-    /// moved.
+    /// A generation of `buckets` empty buckets for `hashes`, to which the entries of `older` will be moved.
     pub(crate) fn new(
         hashes: HashRange,
         buckets: u64,
-        older: Option<Capacity>,
+        older: Option<&Generation>,
         huge_pages: bool,
     ) -> io::Result<Generation> {
         assert!(buckets > 0 && buckets < u64::from(u32::MAX) / 8);
@@ -94,7 +85,7 @@ impl Generation {
         // index must still have room for two chains of full length.
         let insert_overflow_max = if cfg!(loom) { 1 } else { buckets as u32 + 2 * CHAIN_BUCKETS_MAX as u32 };
         // Full ones for all that is moved, and a partly filled one per bucket.
-        let moved = older.map_or(0, |older| older.buckets as u32 + older.overflow + buckets as u32);
+        let moved = older.map_or(0, |older| older.buckets as u32 + older.overflow_max + buckets as u32);
         let overflow_max = insert_overflow_max + if cfg!(loom) { 0 } else { moved };
         let huge_pages = huge_pages && buckets as usize * BUCKET_BYTES >= HUGE_GENERATION_BYTES_MIN;
         let memory = BucketArray::new(buckets as usize, overflow_max as usize, huge_pages)?;
@@ -112,16 +103,6 @@ impl Generation {
             long_chain: AtomicBool::new(false),
             underloaded_changes: AtomicU64::new(0),
         })
-    }
-
-    /// What its successor must have room for.
-    pub(crate) fn capacity(&self) -> Capacity {
-        Capacity { buckets: self.buckets, overflow: self.overflow_max }
-    }
-
-    /// Backs some bytes of its buckets with memory.
-    pub(crate) fn populate(&self, from: u64, to: u64) -> io::Result<()> {
-        self.memory.mapping().map_or(Ok(()), |mapping| mapping.populate(from as usize..to as usize))
     }
 
     /// Number of buckets.

@@ -10,14 +10,13 @@
 //! says by closure what the hash of a location is (it reads the key).
 
 use crate::epoch::EpochPin;
-use crate::index::ahead::larger;
 use crate::index::bucket::{BUCKET_BYTES, SLOTS, location_of};
 use crate::index::generation::{Generation, Purpose};
 use crate::index::locked::LockedBucket;
 use crate::index::{Index, Location};
 use crate::limits::{
-    GROWTH_BUCKETS_AHEAD, GROWTH_FACTOR_MAX, LOAD_DENOMINATOR, LOAD_NUMERATOR, SHRINK_BUCKETS_MIN,
-    SHRINK_FACTOR_MAX, SHRINK_LOAD_PERCENT, SHRINK_PATIENCE_DIVISOR, SHRINK_ROOM_PERCENT,
+    GROWTH_BUCKETS_AHEAD, GROWTH_DIVISOR, GROWTH_FACTOR_MAX, LOAD_DENOMINATOR, LOAD_NUMERATOR,
+    SHRINK_BUCKETS_MIN, SHRINK_FACTOR_MAX, SHRINK_LOAD_PERCENT, SHRINK_PATIENCE_DIVISOR, SHRINK_ROOM_PERCENT,
 };
 use crate::memory::HUGE_PAGE_BYTES;
 use crate::reclaim::{Garbage, Reclaimer, Retired};
@@ -47,13 +46,6 @@ pub(crate) enum Growth {
 pub(crate) struct NoMemory;
 
 impl Index {
-    /// What `look` sees in the current generation; `None` where the table is gone. For who has no pin.
-    pub(crate) fn with_current<T>(&self, look: impl FnOnce(&Generation) -> T) -> Option<T> {
-        let _mover = self.mover.lock();
-        // SAFETY: null after dismantling; else it is left, hence freed later, by the mover alone, which we are.
-        unsafe { self.current.load(Ordering::Acquire).as_ref() }.map(look)
-    }
-
     /// Whether `objects` are more than the index should hold at its size.
     pub(crate) fn is_overloaded(&self, pin: &EpochPin<'_>, objects: u64) -> bool {
         let Some(current) = self.current(pin) else { return false };
@@ -93,13 +85,12 @@ impl Index {
             return Ok(false);
         }
         let needed = (objects * LOAD_DENOMINATOR).div_ceil(LOAD_NUMERATOR) + 1;
-        let larger = larger(current.buckets());
+        let larger = current.buckets() + current.buckets().div_ceil(GROWTH_DIVISOR);
         let buckets = needed.clamp(larger, larger.max(current.buckets() * GROWTH_FACTOR_MAX));
-        let make = || Generation::new(current.hashes(), buckets, Some(current.capacity()), huge_pages);
-        let ahead = self.take_ahead(current, buckets);
-        let next = ahead.map_or_else(|| make().map(Box::new), Ok).map_err(|_| NoMemory)?;
+        let next =
+            Generation::new(current.hashes(), buckets, Some(current), huge_pages).map_err(|_| NoMemory)?;
         self.set_charge(next.bytes() + current.overflow_bytes());
-        current.set_next(next);
+        current.set_next(Box::new(next));
         Ok(true)
     }
 
@@ -117,8 +108,7 @@ impl Index {
         if buckets >= current.buckets() {
             return false;
         }
-        let Ok(next) = Generation::new(current.hashes(), buckets, Some(current.capacity()), huge_pages)
-        else {
+        let Ok(next) = Generation::new(current.hashes(), buckets, Some(current), huge_pages) else {
             return false;
         };
         // What it takes shrinks as buckets are moved; what counts does when all are.
@@ -195,7 +185,6 @@ impl Index {
     /// For the mover: leaves a generation whose buckets are all moved.
     fn finish_generation(&self, generation: &Generation, reclaimer: &Reclaimer) {
         let next = generation.next_pointer();
-        self.ahead.forget();
         let left = self.current.swap(next, Ordering::AcqRel);
         // SAFETY: the pointer came from `Box::into_raw`; only the mover, which we are, replaces it; the reclaimer
         // drops it when no pin can know it.

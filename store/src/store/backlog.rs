@@ -18,10 +18,6 @@ use crate::table::Table;
 pub(crate) struct Backlog {
     /// Ids of tables whose index grows.
     pub(crate) growing: Exclusive<VecDeque<u32>>,
-    /// Tables whose index will grow soon, for a thread beside the workers.
-    pub(crate) nearly_growing: Exclusive<Vec<u32>>,
-    /// Whether there are such.
-    pub(crate) is_nearly_growing: AtomicBool,
     /// Ids of tables in which room is reserved for a large write.
     pub(crate) evicting: Exclusive<VecDeque<u32>>,
     /// Whether there are any, for who asks without the lock.
@@ -115,8 +111,6 @@ impl Backlog {
     pub(crate) fn new() -> Backlog {
         Backlog {
             growing: Exclusive::new(VecDeque::new()),
-            nearly_growing: Exclusive::new(Vec::new()),
-            is_nearly_growing: AtomicBool::new(false),
             evicting: Exclusive::new(VecDeque::new()),
             is_evicting: AtomicBool::new(false),
             retiring: Exclusive::new(VecDeque::new()),
@@ -162,13 +156,6 @@ impl Store {
     /// Notes that the index of a table grows, so that it does even if nobody inserts.
     pub(crate) fn note_growing(&self, table: &Table) {
         self.backlog.growing.lock().push_back(table.id());
-    }
-
-    /// Notes that the index of a table will grow soon.
-    #[cold]
-    pub(crate) fn note_nearly_growing(&self, table: &Table) {
-        self.backlog.nearly_growing.lock().push(table.id());
-        self.backlog.is_nearly_growing.store(true, Ordering::Release);
     }
 
     /// Notes that a table makes room for a large write.

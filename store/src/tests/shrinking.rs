@@ -117,34 +117,3 @@ fn readers_find_everything_while_the_index_shrinks() {
     });
     assert!(table.index_bytes() < 30_000);
 }
-
-#[test]
-#[cfg_attr(miri, ignore = "too long for Miri")]
-fn growth_takes_the_memory_that_was_backed_for_it() {
-    let store = store(64 << 20, 1 << 20, 1);
-    let (core, table) = (store.core(0), store.table(1));
-    let put = |number: u64| {
-        let key = number.to_le_bytes();
-        core.pin().put(&table, hash(&key), &key, b"", Condition::Always).expect("there is memory");
-        core.step();
-    };
-    let mut backed = Vec::new();
-    for number in 0..60_000 {
-        put(number);
-        if number % 100 == 0 {
-            store.populate_indexes().expect("the kernel backs memory");
-            backed.extend(table.index.bytes_ahead());
-        }
-    }
-    backed.dedup();
-    assert!(backed.len() >= 2 && backed.is_sorted(), "{backed:?}");
-    assert!(backed[1] <= table.index_bytes(), "the first two were used");
-    for number in 0..59_000_u64 {
-        let key = number.to_le_bytes();
-        core.pin().delete(&table, hash(&key), &key, Condition::Always).expect("deletes pass");
-        core.step();
-    }
-    settle(&core);
-    store.populate_indexes().expect("the kernel backs memory");
-    assert_eq!(table.index.bytes_ahead(), None, "what an index that shrinks has no use for is given back");
-}

@@ -32,10 +32,10 @@ pub fn run(
     loop {
         if found.missed > 0 {
             let text = format!("... {} lines of the tenant are gone ...", found.missed);
-            Answer::new(text, json!({ "missed": found.missed })).print(settings.output());
+            Answer::new(text, json!({ "missed": found.missed })).print(settings.output())?;
         }
         for line in &found.lines {
-            Answer::new(text_of(line), value_of(line)).print(settings.output());
+            Answer::new(text_of(line), value_of(line)).print(settings.output())?;
         }
         std::thread::sleep(PAUSE);
         found = client.extension_logs(name, level, found.looked_at, u32::MAX)?;
