@@ -8,6 +8,7 @@ use crate::density::DensitySettings;
 use crate::echo::EchoSettings;
 use crate::fairness::FairnessSettings;
 use crate::in_process::settings::StoreSettings;
+use crate::migration::MigrationSettings;
 use crate::neighbour::NeighbourSettings;
 use crate::options::{Access, DataSettings, RunSettings};
 use crate::scan::ScanSettings;
@@ -63,6 +64,8 @@ pub enum Command {
     Store(StoreSettings),
     /// Measure scans of an ordered table beside Redis; starts both servers.
     Scan(ScanSettings),
+    /// Measure how fast objects move from one store to another.
+    Migration(MigrationSettings),
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //!
 //! [`neighbour`], [`density`] and [`fairness`] are about several tenants at once: an [`operator`] makes them, they
 //! invoke [`spin`], and [`report`] and [`plot`] show what came out. [`in_process`] measures the store alone, without
-//! a server, beside maps of the Rust world; [`scan`] ordered tables beside Redis.
+//! a server, beside maps of the Rust world; [`scan`] ordered tables beside Redis; [`migration`] how fast objects move from one store to another.
 
 pub mod arrival;
 pub mod command;
@@ -24,6 +24,7 @@ pub mod lists;
 pub mod loading;
 pub mod machine;
 pub mod measure;
+pub mod migration;
 pub mod neighbour;
 pub mod operator;
 pub mod options;

@@ -16,6 +16,7 @@ use benches::in_process;
 use benches::loading;
 use benches::machine::{self, Machine};
 use benches::measure::{Figures, Line};
+use benches::migration;
 use benches::neighbour;
 use benches::options::{Access, DataSettings, RunSettings};
 use benches::scan;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Fairness(settings) => fairness::run(&settings),
         Command::Store(settings) => in_process::run(&settings),
         Command::Scan(settings) => scan::run(&settings),
+        Command::Migration(settings) => migration::run(&settings),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
