@@ -22,6 +22,14 @@ pub(crate) struct Connection {
     record: Vec<u8>,
 }
 
+/// What came back.
+pub(crate) struct Answer {
+    pub(crate) status: Status,
+    /// The server's view, of a data request.
+    pub(crate) view: u64,
+    pub(crate) body: Vec<u8>,
+}
+
 /// Why there is no answer.
 pub(crate) enum CallFailure {
     /// Nothing came in time; the stream is closed, since its next answer would be for this request.
@@ -44,7 +52,7 @@ impl Connection {
         let mut connection = Connection { stream, used_at: Instant::now(), record: Vec::new() };
         let header = RecordHeader { code: request.opcode(), ..RecordHeader::default() };
         let body = request.encode(VersionRange::OURS);
-        let (status, answer) = match connection.call(header, &body, config.call_timeout) {
+        let Answer { status, body: answer, .. } = match connection.call(header, &body, config.call_timeout) {
             Ok(answer) => answer,
             Err(CallFailure::TimedOut) => return Err(unreachable(io::ErrorKind::TimedOut.into())),
             Err(CallFailure::Broken(error)) => return Err(unreachable(error)),
@@ -77,7 +85,7 @@ impl Connection {
         header: RecordHeader,
         body: &[u8],
         timeout: Duration,
-    ) -> Result<(Status, Vec<u8>), CallFailure> {
+    ) -> Result<Answer, CallFailure> {
         let head = RecordHeader { body_bytes: body.len() as u32, ..header }.encode();
         self.stream.write_record(&head, body).map_err(CallFailure::of)?;
         let limit = STREAM_BODY_BYTES_MAX + RECORD_HEADER_BYTES;
@@ -88,7 +96,7 @@ impl Connection {
             return Err(CallFailure::Unintelligible);
         }
         let status = Status::from_u8(answer.code).ok_or(CallFailure::Unintelligible)?;
-        Ok((status, body.to_vec()))
+        Ok(Answer { status, view: answer.view, body: body.to_vec() })
     }
 
     /// Sends one request whose answer nobody waits for: the last one.

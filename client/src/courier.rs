@@ -27,6 +27,8 @@ pub(crate) struct Job {
     pub(crate) tag: u64,
     pub(crate) sequence: u64,
     pub(crate) first_unacknowledged: u64,
+    /// No earlier transmission was under a later one.
+    pub(crate) view: u64,
     pub(crate) code: u8,
     pub(crate) body: Vec<u8>,
 }
@@ -130,6 +132,7 @@ impl Shared {
             flags: 0,
             sequence: job.sequence,
             first_unacknowledged: job.first_unacknowledged,
+            view: job.view,
         };
         let timeout = lane.call_timeout();
         lane.call(header, &job.body, true, timeout)

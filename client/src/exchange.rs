@@ -150,8 +150,8 @@ impl Exchange {
         statistics.stream_bytes += body.len() as u64;
         self.on_stream += 1;
         let first_unacknowledged = self.requester.first_unacknowledged();
-        let token = self.opened.token;
-        self.courier.send(Job { token, tag, sequence, first_unacknowledged, code, body });
+        let (token, view) = (self.opened.token, self.view);
+        self.courier.send(Job { token, tag, sequence, first_unacknowledged, view, code, body });
     }
 
     /// Closes the stream until it is needed again.
@@ -182,7 +182,7 @@ impl Exchange {
     #[inline]
     pub(crate) fn poll_group(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
         self.note_resending(now_us);
-        self.requester.poll_group(now_us, writer, buffer)
+        self.requester.poll_group(now_us, self.view, writer, buffer)
     }
 
     /// Remembers that the transmission at hand may be a second one of some request.
@@ -208,7 +208,10 @@ impl Exchange {
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(), FrameError> {
         let Exchange { requester, troubles, view, .. } = self;
-        *view = requester.on_frame(now_us, frame, &mut |completion| sift(troubles, completion, complete))?;
+        let theirs =
+            requester.on_frame(now_us, frame, &mut |completion| sift(troubles, completion, complete))?;
+        // One that was overtaken takes nothing back.
+        *view = theirs.max(*view);
         Ok(())
     }
 
@@ -222,8 +225,8 @@ impl Exchange {
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(), FrameError> {
         let Exchange { requester, troubles, .. } = self;
-        self.view = view;
-        requester.on_group(now_us, group, &mut |completion| sift(troubles, completion, complete))
+        self.view = view.max(self.view);
+        requester.on_group(now_us, view, group, &mut |completion| sift(troubles, completion, complete))
     }
 
     /// Whether an answer asks for a second step.

@@ -10,11 +10,14 @@ use std::time::{Duration, Instant};
 
 use wire::{OpenRequest, RecordHeader, Status, reply};
 
-use crate::connection::{CallFailure, Connection};
+use crate::connection::{Answer, CallFailure, Connection};
 use crate::{ClientConfig, Error};
 
 /// Pause before a broken stream is opened again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
+
+/// Pause before a request is made again that the server did not execute for its view.
+const VIEW_PAUSE: Duration = Duration::from_millis(1);
 
 /// How a stream is opened again.
 pub(crate) enum Door {
@@ -81,7 +84,7 @@ impl Lane {
     /// Calls until there is an answer, the time is up, or the stream breaks under what must not be repeated.
     pub(crate) fn call(
         &mut self,
-        header: RecordHeader,
+        mut header: RecordHeader,
         body: &[u8],
         repeatable: bool,
         timeout: Duration,
@@ -91,7 +94,7 @@ impl Lane {
             let connection = self.connect(deadline)?;
             let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
             match connection.call(header, body, left) {
-                Ok((status @ (Status::Retry | Status::Throttled), after)) => {
+                Ok(Answer { status: status @ (Status::Retry | Status::Throttled), body: after, .. }) => {
                     let (after_us, too_late) = match status {
                         Status::Throttled => {
                             let throttled = reply::Throttled::decode(&after);
@@ -107,7 +110,18 @@ impl Lane {
                     }
                     thread::sleep(pause);
                 }
-                Ok(answer) => return Ok(answer),
+                Ok(Answer { status, view, .. })
+                    if status == Status::WrongView || status == Status::NotOwned && view < header.view =>
+                {
+                    if Instant::now() + VIEW_PAUSE > deadline {
+                        return Err(Error::Overloaded);
+                    }
+                    if view <= header.view {
+                        thread::sleep(VIEW_PAUSE);
+                    }
+                    header.view = header.view.max(view);
+                }
+                Ok(Answer { status, body, .. }) => return Ok((status, body)),
                 Err(failure) => {
                     self.connection = None;
                     match failure {

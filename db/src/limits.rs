@@ -68,6 +68,10 @@ pub const STORED_REPLY_BYTES_KEPT: usize = 2048;
 /// What a request is told to wait, in microseconds, whose exactly-once record is still taken.
 pub const RETRY_BUSY_US: u32 = 500;
 
+/// What a request is told to wait, in microseconds, that meets a worker which has passed to a view that others have
+/// not: a few rounds.
+pub const RETRY_PASSING_US: u32 = 100;
+
 /// Sessions of one server. A session costs about 40 KiB, nearly all of it the exactly-once ring.
 pub const SESSIONS_MAX: usize = 16_384;
 
@@ -106,6 +110,10 @@ pub const THROTTLED_AFTER_US_MAX: u64 = 1_000_000;
 
 /// Tables of one tenant: each costs an index of its own.
 pub const TABLES_PER_TENANT_MAX: usize = 256;
+
+/// Parts of one table at one server, and ranges of it that are owned there: each part has an index of its own, and a
+/// look-up among them stays below a dozen steps.
+pub const PARTS_PER_TABLE_MAX: usize = 1024;
 
 /// Extensions of one tenant: each is a loaded library.
 pub const EXTENSIONS_PER_TENANT_MAX: usize = 64;

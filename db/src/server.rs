@@ -4,7 +4,8 @@
 //! [`native`] requests and starts [`invocation`]s; replies go into [`outgoing`] frames. Control threads: [`listening`] accepts streams,
 //! as many as [`streams`] has places for, each served by [`connection`], which opens sessions ([`opening`]), administers ([`administration`]) and
 //! hands data requests to workers ([`stream_request`]). What control threads decide reaches the workers as
-//! [`change`]s to their [`catalog`]; what tenants let each other do is a [`grant`]. Workers
+//! [`change`]s to their [`catalog`]; what tenants let each other do is a [`grant`], what of its tables the server owns
+//! changes with its [`view`] ([`ownership`]). Workers
 //! know of each other by [`neighbours`], help out at each other's [`ports`]
 //! and share invocations ([`sharing`]); tenants' [`homes`] move when the load stays lopsided. [`populate`] backs memory ahead of
 //! its use, [`damage`] tells of memory that fails, [`exposition`] shows metrics over HTTP.
@@ -35,6 +36,7 @@ pub mod native;
 pub mod neighbours;
 pub mod opening;
 pub mod outgoing;
+pub mod ownership;
 pub mod populate;
 pub mod ports;
 pub mod process;
@@ -42,4 +44,5 @@ pub mod refusal;
 pub mod sharing;
 pub mod stream_request;
 pub mod streams;
+pub mod view;
 pub mod worker;

@@ -3,20 +3,26 @@
 //! Every worker has a [`Tables`] of its own, changed between two batches and never shared, so a lookup
 //! takes no lock. A lookup names the tenant; the table of another tenant is as absent as one that never
 //! was. A table that is granted to another tenant has a second entry, under a number of its own, with the other
-//! tenant and the right: so a lookup is the same for both, and a grant ends with its entry. A table is one tablet for
-//! now; when it becomes several, they are told apart here.
+//! tenant and the right: so a lookup is the same for both, and a grant ends with its entry. What of a table is
+//! here, and which of that is served, is told by its [`Parts`].
+
+mod parts;
+
+pub use parts::{Parts, PartsError};
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+use wire::{Body, ServerPlace, TabletMap};
 
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 
-/// A table as one tenant knows it. Shared by all workers; the objects are in the store.
+/// A table as one tenant knows it. Shared by all workers and replaced as a whole; the objects are in the store.
 #[derive(Debug)]
 pub struct TableEntry {
-    /// Number of the table, never reused.
+    /// Number of the table in the cluster, never reused. Parts have numbers of their own, which mean something here alone.
     pub id: u32,
     /// Who may use it: the owner, or the tenant to which this entry grants it.
     pub tenant: TenantId,
@@ -26,8 +32,35 @@ pub struct TableEntry {
     pub writable: bool,
     /// Who pays for its memory: the account of the owner, also where this entry grants the table.
     pub owner: Arc<Account>,
-    /// Index and objects.
-    pub table: Arc<store::Table>,
+    /// Indexes and objects, as far as they are here.
+    pub parts: Parts,
+    /// Which server has what of it, as clients are told; `None` where this server is alone.
+    pub map: Option<Arc<[u8]>>,
+}
+
+impl TableEntry {
+    /// The same table with other parts, and another map where one is given.
+    #[must_use]
+    pub fn with_parts(&self, parts: Parts, map: Option<&TabletMap>) -> Self {
+        let Self { id, tenant, name, writable, owner, parts: _, map: before } = self;
+        Self {
+            id: *id,
+            tenant: *tenant,
+            name: name.clone(),
+            writable: *writable,
+            owner: Arc::clone(owner),
+            parts,
+            map: map.map(|map| map.encode().into()).or_else(|| before.clone()),
+        }
+    }
+
+    /// The encoded map of its tablets.
+    #[must_use]
+    pub fn map_bytes(&self) -> &[u8] {
+        static ALONE: LazyLock<Vec<u8>> =
+            LazyLock::new(|| TabletMap::whole(0, ServerPlace { number: 0, address: String::new() }).encode());
+        self.map.as_deref().unwrap_or(&ALONE)
+    }
 }
 
 /// The tables of one server as one worker sees them.

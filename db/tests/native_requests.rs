@@ -16,8 +16,9 @@ use db::server::dispatch::Dispatch;
 use db::server::outgoing::Outgoing;
 use db::server::ports::Exits;
 use db::server::refusal::{Rate, RefusalLimit};
+use db::server::view::RoundView;
 use db::session::{Origin, Session};
-use db::tablet::TableEntry;
+use db::tablet::{Parts, TableEntry};
 use db::tenant::TenantId;
 use db::tenant::account::Account;
 use net::{Batch, Outbox};
@@ -97,7 +98,8 @@ impl Bench {
             name: "t".into(),
             writable: true,
             owner: Arc::new(Account::new(TENANT)),
-            table: store.table(TABLE),
+            parts: Parts::whole(store.table(TABLE)),
+            map: None,
         };
         catalog.apply(Change::TableCreated(Arc::new(entry)));
         catalog.apply(Change::SessionOpened(Arc::new(Session::new(
@@ -169,7 +171,7 @@ impl Bench {
             crowd: &mut self.crowd,
             refusals: &mut self.refusals,
             invocations: &mut self.invocations,
-            view: 1,
+            view: RoundView::settled(1),
             run_at: 64,
         };
         dispatch.batch(&self.batch);

@@ -27,8 +27,9 @@ use db::server::invocation;
 use db::server::outgoing::Outgoing;
 use db::server::ports::Exits;
 use db::server::refusal::{Rate, RefusalLimit};
+use db::server::view::RoundView;
 use db::session::{Origin, Session};
-use db::tablet::TableEntry;
+use db::tablet::{Parts, TableEntry};
 use db::tenant::TenantId;
 use db::tenant::account::{Account, Accounts};
 use fastrand::Rng;
@@ -86,7 +87,8 @@ impl Worker {
             name: "t".into(),
             writable: true,
             owner: Arc::new(Account::new(TENANT)),
-            table: store.table(TABLE),
+            parts: Parts::whole(store.table(TABLE)),
+            map: None,
         };
         catalog.apply(Change::TableCreated(Arc::new(entry)));
         catalog.apply(Change::SessionOpened(Arc::new(Session::new(
@@ -161,7 +163,7 @@ impl Worker {
             crowd: &mut self.crowd,
             refusals: &mut self.refusals,
             invocations: &mut self.invocations,
-            view: VIEW,
+            view: RoundView::settled(VIEW),
             run_at: RUN_AT,
         };
         dispatch.batch(batch);

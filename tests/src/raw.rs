@@ -22,6 +22,8 @@ const SENT_AGAIN: Duration = Duration::from_millis(500);
 pub struct RawStream {
     /// The connection, to write anything to.
     pub tcp: TcpStream,
+    /// What data requests are sent under.
+    pub view: u64,
 }
 
 /// A session whose frames are made by hand.
@@ -52,12 +54,12 @@ impl RawStream {
         tcp.set_read_timeout(Some(PATIENCE))?;
         tcp.set_write_timeout(Some(PATIENCE))?;
         tcp.set_nodelay(true)?;
-        Ok(Self { tcp })
+        Ok(Self { tcp, view: 0 })
     }
 
     /// Sends one record.
     pub fn send(&mut self, code: u8, sequence: u64, body: &[u8]) -> io::Result<()> {
-        let header = RecordHeader { code, sequence, ..RecordHeader::default() };
+        let header = RecordHeader { code, sequence, view: self.view, ..RecordHeader::default() };
         self.tcp.write_all(&header.encode_record(body))
     }
 
@@ -80,7 +82,9 @@ impl RawStream {
 
     /// Opens the stream as the administrator or as a session.
     pub fn open(&mut self, request: &OpenRequest<'_>) -> io::Result<(Status, Vec<u8>)> {
-        self.call(request.opcode(), &request.encode(VersionRange::OURS))
+        let (status, body) = self.call(request.opcode(), &request.encode(VersionRange::OURS))?;
+        self.view = Opened::read(&mut BodyReader::new(&body)).map_or(0, |opened| opened.view);
+        Ok((status, body))
     }
 }
 

@@ -25,6 +25,7 @@ mod request;
 mod requester;
 mod status;
 mod stream;
+mod tablets;
 
 pub use admin::{
     Actor, AdminRequest, AuditEntry, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
@@ -43,3 +44,4 @@ pub use request::{KeyRange, Request};
 pub use requester::{Completion, CompletionError, Requester, RequesterConfig, SubmitError};
 pub use status::Status;
 pub use stream::RecordHeader;
+pub use tablets::{ServerPlace, Tablet, TabletMap};

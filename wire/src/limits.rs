@@ -28,7 +28,7 @@ pub const REPLY_PARTS_MAX: usize = 64;
 /// Bytes of a page of a listing that fits [`REPLY_PARTS_BYTES_MAX`], unless its last object is a large one.
 pub const LISTING_IN_PARTS_BYTES: usize = 24 << 10;
 /// Bytes of the header of a stream record.
-pub const RECORD_HEADER_BYTES: usize = 24;
+pub const RECORD_HEADER_BYTES: usize = 32;
 
 /// Largest frame over IPv4 on an Ethernet of 1,500 bytes: 1,500 less 20 (IP) less 8 (UDP).
 pub const FRAME_BYTES_MAX: usize = 1_472;
@@ -59,6 +59,11 @@ pub const CURSOR_BYTES_MAX: usize = 64;
 
 /// Longest cursor of a scan: the seal of its table and range, and a key.
 pub const SCAN_CURSOR_BYTES_MAX: usize = 8 + KEY_BYTES_MAX;
+
+/// Most tablets of one table: their map stays below what an answer in parts may have.
+pub const TABLETS_PER_TABLE_MAX: usize = 1_024;
+/// Most servers of a cluster.
+pub const SERVERS_MAX: usize = 256;
 
 /// Largest body of a stream record, an installation apart: the largest put fits with its key.
 pub const STREAM_BODY_BYTES_MAX: usize = 2 << 20;

@@ -27,11 +27,13 @@ pub const ENUMERATE: u8 = 10;
 pub const VERIFY: u8 = 11;
 /// Reads objects of an ordered table in the order of their keys.
 pub const SCAN: u8 = 12;
+/// Asks which server has which hashes of a table.
+pub const TABLETS: u8 = 13;
 
 /// Whether a data request of this number changes nothing, so that it may be executed twice. An invocation may write.
 #[inline]
 pub const fn is_read(opcode: u8) -> bool {
-    matches!(opcode, PING | GET | MULTI_GET | ENUMERATE | VERIFY | SCAN)
+    matches!(opcode, PING | GET | MULTI_GET | ENUMERATE | VERIFY | SCAN | TABLETS)
 }
 
 /// Opens a session of a tenant.

@@ -120,6 +120,11 @@ pub enum Request<'a> {
         /// Where the answer before ended; empty for the beginning.
         cursor: &'a [u8],
     },
+    /// Asks which server has which hashes of a table.
+    Tablets {
+        /// The table's id.
+        table: u32,
+    },
     /// Reads several objects of one table.
     MultiGet {
         /// The table's id.
@@ -167,6 +172,7 @@ impl<'a> Request<'a> {
             Request::Enumerate { .. } => opcode::ENUMERATE,
             Request::Scan { .. } => opcode::SCAN,
             Request::Verify { .. } => opcode::VERIFY,
+            Request::Tablets { .. } => opcode::TABLETS,
             Request::MultiGet { .. } => opcode::MULTI_GET,
             Request::Invoke { .. } => opcode::INVOKE,
         }
@@ -198,6 +204,7 @@ impl<'a> Request<'a> {
             Request::Enumerate { cursor, .. } => ENUMERATE_HEAD_BYTES + cursor.len(),
             Request::Scan { range, cursor, .. } => 4 + ScanHead::BYTES + range.bytes() + cursor.len(),
             Request::Verify { cursor, .. } => GET_HEAD_BYTES + cursor.len(),
+            Request::Tablets { .. } => GET_HEAD_BYTES,
             Request::MultiGet { keys, .. } => MULTI_GET_HEAD_BYTES + keys.encoded_bytes(),
             Request::Invoke { key, arguments, .. } => INVOKE_HEAD_BYTES + key.len() + arguments.len(),
         }
@@ -212,7 +219,7 @@ impl<'a> Request<'a> {
     #[inline]
     pub fn check(&self) -> Result<(), Status> {
         match self {
-            Request::Ping => Ok(()),
+            Request::Ping | Request::Tablets { .. } => Ok(()),
             Request::Get { key, .. }
             | Request::Delete { key, .. }
             | Request::Increment { key, .. }
@@ -254,6 +261,7 @@ impl<'a> Request<'a> {
     pub fn encode(&self, body: &mut [u8]) {
         match *self {
             Request::Ping => assert!(body.is_empty(), "a ping has no body"),
+            Request::Tablets { table } => encode_named(body, table, &[]),
             Request::Get { table, key: rest } | Request::Verify { table, cursor: rest } => {
                 encode_named(body, table, rest)
             }

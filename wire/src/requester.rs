@@ -45,6 +45,8 @@ pub struct Requester {
     credits: u64,
     /// No slot is due for retransmission before; may be too early, never too late.
     resend_at_us: u64,
+    /// The highest view that anything was sent under.
+    sent_view: u64,
     ring: Ring,
     assemblies: Assemblies,
     round_trip: RoundTrip,
@@ -72,6 +74,7 @@ impl Requester {
             next: first_sequence,
             credits: u64::from(credits),
             resend_at_us: NEVER_US,
+            sent_view: 0,
             ring: Ring::new(credits),
             assemblies: Assemblies::default(),
             round_trip: RoundTrip::new(&config),

@@ -148,6 +148,10 @@ statuses! {
     OverBudget = 50,
     /// A function that writes asked for what its commit could not hold it to; one that only reads may.
     NotSerializable = 51,
+    /// The key is another server's under the view of the frame; nothing was executed.
+    NotOwned = 52,
+    /// The table is cut into tablets, and this goes through one as a whole only.
+    SeveralTablets = 53,
 }
 
 impl fmt::Display for Status {

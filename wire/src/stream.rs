@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! record bytes u32 (all that follows) | code u8 | flags u8 | reserved u16 | sequence u64
-//!        | first unacknowledged u64 | body
+//!        | first unacknowledged u64 | view u64 | body
 //! ```
 //! Requests and replies have the same header; a reply repeats the sequence. Data requests over a stream share
 //! the sequences and the exactly-once window of the session's frames. Reading and writing the bytes is the
@@ -25,6 +25,8 @@ pub struct RecordHeader {
     pub sequence: u64,
     /// From a client: every sequence below is acknowledged. Else 0.
     pub first_unacknowledged: u64,
+    /// Of a data request the view under which it was sent, of its answer the server's; 0 for opening and administration.
+    pub view: u64,
 }
 
 impl RecordHeader {
@@ -43,7 +45,8 @@ impl RecordHeader {
         head[4] = self.code;
         head[5] = self.flags;
         head[8..16].copy_from_slice(&self.sequence.to_le_bytes());
-        head[16..].copy_from_slice(&self.first_unacknowledged.to_le_bytes());
+        head[16..24].copy_from_slice(&self.first_unacknowledged.to_le_bytes());
+        head[24..].copy_from_slice(&self.view.to_le_bytes());
         head
     }
 
@@ -83,6 +86,7 @@ impl RecordHeader {
             flags: head[5],
             sequence: word(8),
             first_unacknowledged: word(16),
+            view: word(24),
         };
         if body_bytes as usize > Self::body_bytes_max(header.code) {
             return Err(Status::LimitExceeded);

@@ -95,6 +95,10 @@ fn next_after(status: Status) -> Option<&'static str> {
         }
         Status::Internal => "look into the server's log",
         Status::Unavailable => "repeat it later",
+        Status::NotOwned => "repeat it: the object has just gone to another server",
+        Status::SeveralTablets => {
+            "ask for its objects by their keys; tables of one tablet are gone through as a whole"
+        }
         _ => return next_for_author(status),
     })
 }

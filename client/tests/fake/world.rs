@@ -138,7 +138,8 @@ impl World {
             Request::IncrementFloat { .. }
             | Request::Enumerate { .. }
             | Request::Scan { .. }
-            | Request::Verify { .. } => (Status::UnknownOpcode, vec![]),
+            | Request::Verify { .. }
+            | Request::Tablets { .. } => (Status::UnknownOpcode, vec![]),
             Request::MultiGet { table, keys } => {
                 let mut body = (keys.len() as u16).to_le_bytes().to_vec();
                 for key in keys {

@@ -11,7 +11,6 @@ use std::ptr::{self, NonNull};
 
 use sandstorm::Error;
 use sandstorm::abi::{Code, OK, RawSlice};
-use store::Table;
 use wire::limits::REPLY_BYTES_MAX;
 
 use super::allowance::{Allowance, Spending};
@@ -22,6 +21,7 @@ use crate::limits::{EXTENSION_LOG_LINES_MAX, LAST_WORDS_BYTES_MAX};
 use crate::ops::WorkerEnvironment;
 use crate::ops::transaction::{Transaction, Writing};
 use crate::sched::arena::Arena;
+use crate::tablet::TableEntry;
 
 /// Reach and spending of one invocation. Lies still from start to end: the border holds its address.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Access {
     /// The extension that runs; null when none does.
     extension: *const Extension,
     /// The table used last in this poll: most functions use one.
-    table: Option<(u32, NonNull<Table>)>,
+    table: Option<(u32, NonNull<TableEntry>)>,
     /// Whether that one may be written.
     table_writable: bool,
     mode: Mode,

@@ -8,5 +8,6 @@ mod endings;
 mod enumeration;
 mod memory;
 mod scans;
+mod tablets;
 mod turns;
 mod world;

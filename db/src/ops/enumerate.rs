@@ -1,9 +1,10 @@
 //! Operations on a whole table, a bounded step at a time: enumeration, verification.
 //!
 //! Where a step ended travels to the client and back as a cursor, which the table has sealed; one that it has not is
-//! refused. Steps are reads: they are not remembered, and one that is asked for twice is made twice.
+//! refused. Steps are reads: they are not remembered, and one that is asked for twice is made twice. A table of which this
+//! server does not have all, in one part, is refused.
 
-use store::{CURSOR_BYTES, Checked, Cursor, Listed, Page, PageLimits, Pinned};
+use store::{CURSOR_BYTES, Checked, Cursor, Listed, Page, PageLimits, Pinned, Table};
 use wire::Status;
 use wire::limits::ENUMERATE_OBJECTS_MAX;
 
@@ -20,9 +21,9 @@ pub struct CursorBytes {
 }
 
 impl CursorBytes {
-    fn of(next: Option<Cursor>, entry: &TableEntry) -> Self {
+    fn of(next: Option<Cursor>, part: &Table) -> Self {
         match next {
-            Some(cursor) => Self { bytes: cursor.encode(&entry.table), is_end: false },
+            Some(cursor) => Self { bytes: cursor.encode(part), is_end: false },
             None => Self { bytes: [0; CURSOR_BYTES], is_end: true },
         }
     }
@@ -37,7 +38,7 @@ impl CursorBytes {
 /// Fills the front of `found` with objects behind the cursor.
 ///
 /// # Errors
-/// `CursorInvalid`, or `UnknownTable` for a table that goes.
+/// `CursorInvalid`, `SeveralTablets`, or `UnknownTable` for a table that goes.
 pub fn enumerate<'p>(
     pin: &'p Pinned<'_>,
     entry: &TableEntry,
@@ -45,9 +46,10 @@ pub fn enumerate<'p>(
     limits: PageLimits,
     found: &mut Found<'p>,
 ) -> Result<(Page, CursorBytes), Status> {
-    let from = Cursor::decode(&entry.table, cursor).map_err(|_| Status::CursorInvalid)?;
-    let page = pin.enumerate(&entry.table, from, limits, found).map_err(|_| Status::UnknownTable)?;
-    Ok((page, CursorBytes::of(page.next, entry)))
+    let part = entry.parts.only().ok_or(Status::SeveralTablets)?;
+    let from = Cursor::decode(part, cursor).map_err(|_| Status::CursorInvalid)?;
+    let page = pin.enumerate(part, from, limits, found).map_err(|_| Status::UnknownTable)?;
+    Ok((page, CursorBytes::of(page.next, part)))
 }
 
 /// Checks objects behind the cursor; notes the hashes of the keys of corrupted ones.
@@ -60,8 +62,9 @@ pub fn verify(
     cursor: &[u8],
     corrupted: &mut Vec<u64>,
 ) -> Result<(Checked, CursorBytes), Status> {
-    let from = Cursor::decode(&entry.table, cursor).map_err(|_| Status::CursorInvalid)?;
-    let checked = pin.verify(&entry.table, from, |hash| corrupted.push(hash));
+    let part = entry.parts.only().ok_or(Status::SeveralTablets)?;
+    let from = Cursor::decode(part, cursor).map_err(|_| Status::CursorInvalid)?;
+    let checked = pin.verify(part, from, |hash| corrupted.push(hash));
     let checked = checked.map_err(|_| Status::UnknownTable)?;
-    Ok((checked, CursorBytes::of(checked.next, entry)))
+    Ok((checked, CursorBytes::of(checked.next, part)))
 }

@@ -2,9 +2,10 @@
 //!
 //! What they return points into the store and stays valid under the pin; the caller copies it once, into
 //! the outgoing frame. Prefetching is split in two steps over a whole batch: buckets first, then the
-//! objects that they lead to, so that the misses of many requests overlap.
+//! objects that they lead to, so that the misses of many requests overlap. Who calls has found the part of the table in
+//! which the key is.
 
-use store::{Object, Pinned};
+use store::{Object, Pinned, Table};
 use wire::{Keys, Status};
 
 use crate::limits::CHUNK_REQUESTS;
@@ -13,39 +14,44 @@ use crate::tablet::TableEntry;
 /// Reads one object.
 #[inline]
 #[must_use]
-pub fn get<'p>(pin: &'p Pinned<'_>, entry: &TableEntry, hash: u64, key: &[u8]) -> Option<Object<'p>> {
-    pin.get(&entry.table, hash, key)
+pub fn get<'p>(pin: &'p Pinned<'_>, part: &Table, hash: u64, key: &[u8]) -> Option<Object<'p>> {
+    pin.get(part, hash, key)
 }
 
 /// Before the first step, where requests are of many tables: asks for the table.
 #[inline]
 pub fn prefetch_table(entry: &TableEntry) {
-    store::prefetch_value(&*entry.table);
+    if let Some(part) = entry.parts.likely() {
+        store::prefetch_value(part);
+    }
 }
 
 /// The same: asks for the head of a table's index; wants the table in the cache.
 #[inline]
 pub fn prefetch_index(pin: &Pinned<'_>, entry: &TableEntry) {
-    pin.prefetch_index(&entry.table);
+    if let Some(part) = entry.parts.likely() {
+        pin.prefetch_index(part);
+    }
 }
 
 /// First step: asks for the bucket of a key.
 #[inline]
-pub fn prefetch_bucket(pin: &Pinned<'_>, entry: &TableEntry, hash: u64) {
-    pin.prefetch_bucket(&entry.table, hash);
+pub fn prefetch_bucket(pin: &Pinned<'_>, part: &Table, hash: u64) {
+    pin.prefetch_bucket(part, hash);
 }
 
 /// Second step: asks for the object of a key, whose bucket should be there by now.
 #[inline]
-pub fn prefetch_object(pin: &Pinned<'_>, entry: &TableEntry, hash: u64) {
-    pin.prefetch_object(&entry.table, hash);
+pub fn prefetch_object(pin: &Pinned<'_>, part: &Table, hash: u64) {
+    pin.prefetch_object(part, hash);
 }
 
 /// Reads many objects of one table into `found`, which takes one entry per key in their order, and says
 /// how many bytes their values have in all.
 ///
 /// # Errors
-/// [`Status::ReplyTooLarge`] as soon as the values exceed `value_bytes_max`.
+/// [`Status::ReplyTooLarge`] as soon as the values exceed `value_bytes_max`; [`Status::NotOwned`] where one of the keys is
+/// another server's.
 pub fn get_many<'p>(
     pin: &'p Pinned<'_>,
     entry: &TableEntry,
@@ -56,18 +62,21 @@ pub fn get_many<'p>(
     let mut value_bytes = 0;
     let mut done = 0;
     while !keys.is_empty() {
-        let mut chunk: [(u64, &[u8]); CHUNK_REQUESTS] = [(0, &[]); CHUNK_REQUESTS];
+        let mut chunk: [Option<(&Table, u64, &[u8])>; CHUNK_REQUESTS] = [None; CHUNK_REQUESTS];
         let mut filled = 0;
         for (place, key) in chunk.iter_mut().zip(keys.by_ref().take(CHUNK_REQUESTS)) {
-            *place = (store::hash(key), key);
-            prefetch_bucket(pin, entry, place.0);
+            let hash = store::hash(key);
+            let part = entry.parts.find(hash).ok_or(Status::NotOwned)?;
+            prefetch_bucket(pin, part, hash);
+            *place = Some((part, hash, key));
             filled += 1;
         }
-        for (hash, _) in &chunk[..filled] {
-            prefetch_object(pin, entry, *hash);
+        let chunk = &chunk[..filled];
+        for &(part, hash, _) in chunk.iter().flatten() {
+            prefetch_object(pin, part, hash);
         }
-        for (hash, key) in &chunk[..filled] {
-            found[done] = get(pin, entry, *hash, key);
+        for &(part, hash, key) in chunk.iter().flatten() {
+            found[done] = get(pin, part, hash, key);
             value_bytes += found[done].as_ref().map_or(0, |object| object.value().len());
             done += 1;
         }

@@ -1,7 +1,8 @@
 //! A scan of an ordered table, a bounded step at a time.
 //!
 //! Where a step ended travels to the client and back as a cursor: the key that was looked at last, behind a seal of
-//! table and range. What does not fit them is refused. Steps are reads: they are not remembered.
+//! table and range. What does not fit them is refused. Steps are reads: they are not remembered. A table of which this
+//! server does not have all, in one part, is refused: its tablets are ranges of hashes, not of keys.
 
 use std::ops::ControlFlow;
 
@@ -39,7 +40,7 @@ pub fn seal(entry: &TableEntry, range: &wire::KeyRange<'_>) -> [u8; SEAL_BYTES] 
 /// in order.
 ///
 /// # Errors
-/// `CursorInvalid`, `NotOrdered`.
+/// `CursorInvalid`, `NotOrdered`, `SeveralTablets`.
 pub fn scan<'p>(
     pin: &'p Pinned<'_>,
     entry: &'p TableEntry,
@@ -48,6 +49,7 @@ pub fn scan<'p>(
     limits: PageLimits,
     found: &mut [Option<Object<'p>>],
 ) -> Result<Step<'p>, Status> {
+    let part = entry.parts.only().ok_or(Status::SeveralTablets)?;
     let wire::KeyRange { from, to, prefix, reverse } = *range;
     let whole = KeyRange { from, to, prefix, after: None, reverse };
     let after = match cursor.split_first_chunk::<SEAL_BYTES>() {
@@ -72,6 +74,6 @@ pub fn scan<'p>(
         ControlFlow::Continue(())
     };
     let range = KeyRange { after, ..whole };
-    pin.scan(&entry.table, range, limits.objects, visit).map_err(|_| Status::NotOrdered)?;
+    pin.scan(part, range, limits.objects, visit).map_err(|_| Status::NotOrdered)?;
     Ok(step)
 }

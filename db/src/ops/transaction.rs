@@ -15,6 +15,7 @@ use store::{CommitError, Condition, Object, Pinned, RangeCheck, ReadCheck, Table
 
 use crate::limits::{TRANSACTION_READS_KEPT, TRANSACTION_READS_MAX, TRANSACTION_WRITES_KEPT};
 use crate::sched::arena::Arena;
+use crate::tablet::Parts;
 use scans::ScanNote;
 pub use write_set::Full;
 use write_set::{Lent, WriteSet};
@@ -41,6 +42,21 @@ pub enum TransactionError {
 impl From<Full> for TransactionError {
     fn from(full: Full) -> Self {
         Self::Full(full)
+    }
+}
+
+/// Why a commit was refused; nothing was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uncommitted {
+    /// The store refuses it.
+    Refused(CommitError),
+    /// What was read or is to be written is not this server's any more.
+    Moved,
+}
+
+impl From<CommitError> for Uncommitted {
+    fn from(error: CommitError) -> Self {
+        Self::Refused(error)
     }
 }
 
@@ -271,58 +287,60 @@ impl Transaction {
         Ok(sum)
     }
 
-    /// Applies all writes, or none. `table_of` finds a table by its number; a write to one that is gone
-    /// since is refused as the store refuses a retired table.
+    /// Applies all writes, or none. `parts_of` finds the parts of a table by its number; a write to one that is gone
+    /// since is refused as the store refuses a retired table. Each key is looked for anew: its part may be another one
+    /// than at the time of the read, or be gone.
     ///
     /// # Errors
-    /// What the store says; nothing was written then.
+    /// What the store says, or that something has moved; nothing was written then.
     ///
     /// # Safety
     /// The pin under which the first read was made is held, and so is the memory of the write set.
     pub unsafe fn commit<'t>(
         &mut self,
         pin: &Pinned<'_>,
-        table_of: impl Fn(u32) -> Option<&'t Table>,
-    ) -> Result<(), CommitError> {
-        let gone = CommitError::Write(store::WriteError::TableRetired);
+        parts_of: impl Fn(u32) -> Option<&'t Parts>,
+    ) -> Result<(), Uncommitted> {
         let mut checks = recycle_checks(std::mem::take(&mut self.checks));
         let mut changes = recycle_changes(std::mem::take(&mut self.changes));
         let mut ranges = recycle_ranges(std::mem::take(&mut self.ranges));
-        let mut tables_stand = true;
+        // SAFETY: as the caller says.
+        let listed = unsafe { self.list(&parts_of, (&mut checks, &mut ranges, &mut changes)) };
+        let result = listed.and_then(|()| Ok(pin.commit_ranges(&checks, &ranges, &changes).map(|_| ())?));
+        self.checks = recycle_checks(checks);
+        self.ranges = recycle_ranges(ranges);
+        self.changes = recycle_changes(changes);
+        result
+    }
+
+    /// Lists what the commit checks and changes.
+    ///
+    /// # Safety
+    /// As [`Transaction::commit`].
+    unsafe fn list<'t>(
+        &self,
+        parts_of: &impl Fn(u32) -> Option<&'t Parts>,
+        (checks, ranges, changes): (&mut Vec<ReadCheck<'t>>, &mut Vec<RangeCheck<'t>>, &mut Vec<Write<'t>>),
+    ) -> Result<(), Uncommitted> {
+        let table = |id| parts_of(id).ok_or(CommitError::Write(store::WriteError::TableRetired));
         for read in &self.reads {
-            let Some(table) = table_of(read.table) else {
-                tables_stand = false;
-                break;
-            };
+            let table = table(read.table)?.find(read.hash).ok_or(Uncommitted::Moved)?;
             // SAFETY: the key lies in the log under the held pin, or in the memory of the set.
             let key = unsafe { read.key.as_slice() };
             checks.push(ReadCheck { table, hash: read.hash, key, version: read.version });
         }
         for scan in &self.scans {
-            let Some(table) = table_of(scan.table) else {
-                tables_stand = false;
-                break;
-            };
+            let table = table(scan.table)?.only().ok_or(Uncommitted::Moved)?;
             // SAFETY: as the caller says.
             ranges.push(unsafe { scan.check(table) });
         }
         for write in self.writes.writes() {
-            let Some(table) = table_of(write.table) else {
-                tables_stand = false;
-                break;
-            };
+            let table = table(write.table)?.find(write.hash).ok_or(Uncommitted::Moved)?;
             // SAFETY: key and value lie in the memory of the set.
             let (key, value) = unsafe { (write.key.as_slice(), write.value.map(|value| value.as_slice())) };
             changes.push(Write { table, hash: write.hash, key, value, expires_ms: write.expires_ms });
         }
-        let result = match tables_stand {
-            true => pin.commit_ranges(&checks, &ranges, &changes).map(|_| ()),
-            false => Err(gone),
-        };
-        self.checks = recycle_checks(checks);
-        self.ranges = recycle_ranges(ranges);
-        self.changes = recycle_changes(changes);
-        result
+        Ok(())
     }
 
     fn check(

@@ -3,12 +3,22 @@
 //! Each ends in an [`Outcome`]: a status with a reply of at most two words, small enough to be kept in the
 //! exactly-once ring as it is. The store does each in one atomic step.
 
-use store::{Pinned, WriteError};
+use store::{Pinned, Table, WriteError};
 use wire::{Condition, Status};
 
 use crate::ops::WorkerEnvironment;
-use crate::tablet::TableEntry;
 use crate::tenant::limit::TenantLimit;
+
+/// Where a write goes: to the part of a table in which the key is.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'w> {
+    /// Whether the tenant may write there.
+    pub writable: bool,
+    /// The part.
+    pub part: &'w Table,
+    /// [`store::hash`] of the key.
+    pub hash: u64,
+}
 
 /// How a write ended, with the body of its reply: `bytes` of the little-endian words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,25 +81,18 @@ impl Outcome {
 /// Second step of a batch: asks for what a put or a delete will touch of the object of a key of so many bytes, whose
 /// bucket should be there by now.
 #[inline]
-pub fn prefetch_replaced(pin: &Pinned<'_>, entry: &TableEntry, hash: u64, key_bytes: usize) {
-    pin.prefetch_replaced(&entry.table, hash, key_bytes);
+pub fn prefetch_replaced(pin: &Pinned<'_>, part: &Table, hash: u64, key_bytes: usize) {
+    pin.prefetch_replaced(part, hash, key_bytes);
 }
 
 /// Writes an object.
 #[inline]
 #[must_use]
-pub fn put(
-    pin: &Pinned<'_>,
-    entry: &TableEntry,
-    hash: u64,
-    key: &[u8],
-    value: &[u8],
-    condition: Condition,
-) -> Outcome {
-    if !entry.writable {
+pub fn put(pin: &Pinned<'_>, target: Target<'_>, key: &[u8], value: &[u8], condition: Condition) -> Outcome {
+    if !target.writable {
         return Outcome::bare(Status::NotPermitted);
     }
-    match pin.put(&entry.table, hash, key, value, to_store(condition)) {
+    match pin.put(target.part, target.hash, key, value, to_store(condition)) {
         Ok(version) => Outcome::version(Status::Ok, version),
         Err(error) => refused(error),
     }
@@ -99,18 +102,17 @@ pub fn put(
 #[must_use]
 pub fn put_for(
     environment: &WorkerEnvironment<'_>,
-    entry: &TableEntry,
-    hash: u64,
+    target: Target<'_>,
     (key, value): (&[u8], &[u8]),
     condition: Condition,
     ttl_ms: u64,
 ) -> Outcome {
-    if !entry.writable {
+    if !target.writable {
         return Outcome::bare(Status::NotPermitted);
     }
     // The sum fits: the edge has refused times beyond `TTL_MS_MAX`.
     let expires_ms = environment.core.store().now_ms().saturating_add(ttl_ms);
-    match environment.pin.put_until(&entry.table, hash, key, value, expires_ms, to_store(condition)) {
+    match environment.pin.put_until(target.part, target.hash, key, value, expires_ms, to_store(condition)) {
         Ok(version) => Outcome::version(Status::Ok, version),
         Err(error) => refused(error),
     }
@@ -119,11 +121,11 @@ pub fn put_for(
 /// Deletes an object.
 #[inline]
 #[must_use]
-pub fn delete(pin: &Pinned<'_>, entry: &TableEntry, hash: u64, key: &[u8], condition: Condition) -> Outcome {
-    if !entry.writable {
+pub fn delete(pin: &Pinned<'_>, target: Target<'_>, key: &[u8], condition: Condition) -> Outcome {
+    if !target.writable {
         return Outcome::bare(Status::NotPermitted);
     }
-    match pin.delete(&entry.table, hash, key, to_store(condition)) {
+    match pin.delete(target.part, target.hash, key, to_store(condition)) {
         Ok(Some(version)) => Outcome::version(Status::Ok, version),
         Ok(None) => Outcome::bare(Status::NotFound),
         Err(error) => refused(error),
@@ -133,11 +135,11 @@ pub fn delete(pin: &Pinned<'_>, entry: &TableEntry, hash: u64, key: &[u8], condi
 /// Adds to the number that an object holds.
 #[inline]
 #[must_use]
-pub fn increment(pin: &Pinned<'_>, entry: &TableEntry, hash: u64, key: &[u8], delta: i64) -> Outcome {
-    if !entry.writable {
+pub fn increment(pin: &Pinned<'_>, target: Target<'_>, key: &[u8], delta: i64) -> Outcome {
+    if !target.writable {
         return Outcome::bare(Status::NotPermitted);
     }
-    match pin.increment(&entry.table, hash, key, delta) {
+    match pin.increment(target.part, target.hash, key, delta) {
         Ok((version, value)) => Outcome { status: Status::Ok, bytes: 16, words: [version, value as u64] },
         Err(error) => refused(error),
     }
@@ -145,14 +147,14 @@ pub fn increment(pin: &Pinned<'_>, entry: &TableEntry, hash: u64, key: &[u8], de
 
 /// Adds to the floating point number that an object holds. What is not finite is not added.
 #[must_use]
-pub fn increment_float(pin: &Pinned<'_>, entry: &TableEntry, hash: u64, key: &[u8], delta: f64) -> Outcome {
-    if !entry.writable {
+pub fn increment_float(pin: &Pinned<'_>, target: Target<'_>, key: &[u8], delta: f64) -> Outcome {
+    if !target.writable {
         return Outcome::bare(Status::NotPermitted);
     }
     if !delta.is_finite() {
         return Outcome::bare(Status::OutOfRange);
     }
-    match pin.increment_float(&entry.table, hash, key, delta) {
+    match pin.increment_float(target.part, target.hash, key, delta) {
         Ok((version, value)) => Outcome { status: Status::Ok, bytes: 16, words: [version, value.to_bits()] },
         Err(error) => refused(error),
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   groups of a frame     session ─▶ account ─▶ the worker's page of its ledger
-//!   requests of a chunk   table as the tenant knows it ─▶ the table ─▶ its index ─▶ the bucket ─▶ the object
+//!   requests of a chunk   table as the tenant knows it ─▶ its part ─▶ the index ─▶ the bucket ─▶ the object
 //!                         extension ─▶ its library, the worker's cells of its measures ─▶ those
 //! ```
 //! Requests of one session touch what the one before them has touched. Those of a thousand tenants each follow
@@ -11,11 +11,13 @@
 
 use std::sync::Arc;
 
-use wire::{FrameReader, Request};
+use store::Table;
+use wire::{FrameReader, Request, Status};
 
 use super::catalog::Catalog;
 use crate::extension::Extension;
 use crate::limits::CHUNK_REQUESTS;
+use crate::ops::write::Target;
 use crate::ops::{WorkerEnvironment, read};
 use crate::session::Session;
 use crate::tablet::TableEntry;
@@ -83,13 +85,36 @@ pub fn prefetch_extensions<'b>(
     found.iter().flatten().for_each(|extension| extension.prefetch_last(worker));
 }
 
-/// Where a request goes: its table and the hash of its key, if it has them.
+/// Where a request goes: its table, the part of it that has its key, and the key's hash, if it has them.
 #[derive(Clone, Copy, Default)]
 pub struct Located<'w> {
     /// The table, if the tenant may use it.
     pub entry: Option<&'w TableEntry>,
+    /// The part, if the key is owned.
+    pub part: Option<&'w Table>,
     /// Of the key.
     pub hash: u64,
+}
+
+impl<'w> Located<'w> {
+    /// Where a write of the key goes.
+    ///
+    /// # Errors
+    /// As [`Located::missing`].
+    #[inline]
+    pub fn target(&self) -> Result<Target<'w>, Status> {
+        match (self.entry, self.part) {
+            (Some(entry), Some(part)) => Ok(Target { writable: entry.writable, part, hash: self.hash }),
+            _ => Err(self.missing()),
+        }
+    }
+
+    /// Why a request for a key has no part to go to.
+    #[cold]
+    #[must_use]
+    pub fn missing(&self) -> Status {
+        if self.entry.is_some() { Status::NotOwned } else { Status::UnknownTable }
+    }
 }
 
 /// The tables of the requests of a chunk.
@@ -172,12 +197,13 @@ fn target<'r>(request: &Request<'r>) -> Option<(u32, Option<&'r [u8]>)> {
         Request::MultiGet { table, .. }
         | Request::Enumerate { table, .. }
         | Request::Scan { table, .. }
-        | Request::Verify { table, .. } => Some((table, None)),
+        | Request::Verify { table, .. }
+        | Request::Tablets { table } => Some((table, None)),
         Request::Ping => None,
     }
 }
 
-/// Finds the table of a request and asks for the bucket of its key.
+/// Finds the table of a request and the part that has its key, and asks for the bucket of the key.
 #[inline]
 pub fn locate<'w>(
     environment: &WorkerEnvironment<'w>,
@@ -186,9 +212,11 @@ pub fn locate<'w>(
 ) -> Located<'w> {
     let Some((table, key)) = target(request) else { return Located::default() };
     let Some(entry) = environment.tables.get(session.tenant, table) else { return Located::default() };
-    let hash = key.map_or(0, store::hash);
-    if key.is_some() {
-        read::prefetch_bucket(environment.pin, entry, hash);
+    let Some(key) = key else { return Located { entry: Some(entry), ..Located::default() } };
+    let hash = store::hash(key);
+    let part = entry.parts.find(hash);
+    if let Some(part) = part {
+        read::prefetch_bucket(environment.pin, part, hash);
     }
-    Located { entry: Some(entry), hash }
+    Located { entry: Some(entry), part, hash }
 }

@@ -19,7 +19,7 @@ use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -56,7 +56,7 @@ use crate::tenant::secret::SecretHash;
 /// How often a source may be wrong about a secret.
 const ATTEMPTS: Rate = Rate { burst: ATTEMPTS_BURST, per_second: ATTEMPTS_PER_SECOND };
 
-/// View of a server that is alone: there is nothing to disagree about.
+/// View under which a server begins: nobody has a session that is older.
 const VIEW: u64 = 1;
 
 /// Mode of directories that are made: what is in them is loaded as code, or opens sessions.
@@ -149,10 +149,11 @@ impl Server {
             registry,
             accounts,
             store,
+            parts_made: AtomicU32::new(0),
             workers: started.senders,
             metrics: started.metrics,
             ports: frame_ports,
-            view: VIEW,
+            views: started.views,
             administrator,
             nobody,
             streams,
@@ -245,6 +246,12 @@ impl Server {
     #[must_use]
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
+    }
+
+    /// The control plane.
+    #[must_use]
+    pub fn control(&self) -> &Arc<Control> {
+        &self.control
     }
 
     /// The UDP port of each core.

@@ -20,9 +20,23 @@ pub struct Catalog {
     sessions: HashMap<u64, Arc<Session>, NumberHash>,
     extensions: HashMap<u32, Lineup, NumberHash>,
     ended: Ended,
+    view: u64,
 }
 
 impl Catalog {
+    /// An empty one under this view.
+    #[must_use]
+    pub fn under(view: u64) -> Self {
+        Self { view, ..Self::default() }
+    }
+
+    /// The worker's view.
+    #[inline]
+    #[must_use]
+    pub fn view(&self) -> u64 {
+        self.view
+    }
+
     /// The session of a token.
     #[inline]
     #[must_use]
@@ -54,6 +68,16 @@ impl Catalog {
                 self.ended.note(token);
             }
             Change::TableCreated(entry) => self.tables.insert(entry),
+            Change::Cut(cut) => {
+                // A table that was dropped meanwhile stays so.
+                for entry in &cut.tables {
+                    if self.tables.get(entry.tenant, entry.id).is_some() {
+                        self.tables.insert(Arc::clone(entry));
+                    }
+                }
+                self.view = cut.view;
+                cut.pass();
+            }
             Change::TableDropped(id) => {
                 self.tables.remove(id);
             }

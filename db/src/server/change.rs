@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use net::Waker;
 
+use super::view::Cut;
 use crate::extension::lineup::Lineup;
 use crate::limits::CHANGE_TIMEOUT_MS;
 use crate::session::{Answer, Session};
@@ -28,6 +29,8 @@ pub enum Change {
     SessionClosed(u64),
     /// The table can be used from now on.
     TableCreated(Arc<TableEntry>),
+    /// Another view begins, with what is owned under it.
+    Cut(Arc<Cut>),
     /// The table is gone.
     TableDropped(u32),
     /// These versions of an extension can be invoked from now on, in place of what was known of it.
@@ -58,6 +61,8 @@ pub struct StreamRequest {
     pub sequence: u64,
     /// What the client has acknowledged.
     pub first_unacknowledged: u64,
+    /// The view under which it was sent.
+    pub view: u64,
     /// Which request.
     pub opcode: u8,
     /// The whole record, as it came.

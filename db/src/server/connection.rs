@@ -175,11 +175,14 @@ fn serve_data(
         session: Arc::clone(session),
         sequence: header.sequence,
         first_unacknowledged: header.first_unacknowledged,
+        view: header.view,
         opcode: header.code,
         record,
         head_bytes: HEAD_BYTES,
         answer: sender,
     });
+    // Before the request is decided on, as in frames.
+    let view = control.views.settled();
     let home = &control.workers[usize::from(session.home_core())];
     // This thread keeps the request, so that the worker does not have to free it.
     let handed_over = home.send(Change::Request(Arc::clone(&request)));
@@ -189,14 +192,15 @@ fn serve_data(
         _ => Answer { status: Status::Unavailable, body: Vec::new() },
     };
     room.shrink_to(answer.body.len());
-    answer_record(stream, header.sequence, answer.status, &answer.body)
+    let header = RecordHeader { view, sequence: header.sequence, ..RecordHeader::default() };
+    write_answer(stream, header, answer.status, &answer.body)
 }
 
 /// Bytes of the longest answer that a data request may have; 0 when that is some numbers.
 fn answer_bytes_max(code: u8) -> usize {
     match code {
         opcode::GET | opcode::MULTI_GET | opcode::INVOKE => ANSWER_BYTES_MAX,
-        opcode::ENUMERATE | opcode::SCAN => PAGE_BYTES_MAX,
+        opcode::ENUMERATE | opcode::SCAN | opcode::TABLETS => PAGE_BYTES_MAX,
         _ => 0,
     }
 }
@@ -213,7 +217,10 @@ fn sequence_of(record: &[u8]) -> u64 {
 
 /// Writes an answer; false when the peer is gone.
 fn answer_record(stream: &mut Stream, sequence: u64, status: Status, body: &[u8]) -> bool {
-    let body_bytes = body.len() as u32;
-    let header = RecordHeader { body_bytes, code: status as u8, sequence, ..RecordHeader::default() };
+    write_answer(stream, RecordHeader { sequence, ..RecordHeader::default() }, status, body)
+}
+
+fn write_answer(stream: &mut Stream, header: RecordHeader, status: Status, body: &[u8]) -> bool {
+    let header = RecordHeader { body_bytes: body.len() as u32, code: status as u8, ..header };
     stream.write_record(&header.encode(), body).is_ok()
 }

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use store::{Eviction, Store, TableKind, TableOptions};
@@ -23,6 +24,7 @@ use super::homes::{Homes, Look, Move};
 use super::interim::Interim;
 use super::refusal::RefusalLimit;
 use super::streams::{Counts, Streams};
+use super::view::Views;
 use crate::clock::Clock;
 use crate::cluster::metadata::{Metadata, MetadataError, StandingError, TenantRow};
 use crate::cluster::records::RecordsError;
@@ -31,7 +33,7 @@ use crate::extension::registry::Registry;
 use crate::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::session::Session;
-use crate::tablet::TableEntry;
+use crate::tablet::{Parts, TableEntry};
 use crate::tenant::TenantId;
 use crate::tenant::account::Accounts;
 use crate::tenant::limit::TenantLimit;
@@ -140,16 +142,18 @@ pub struct Control {
     pub registry: Registry,
     /// What tenants may use.
     pub accounts: Accounts,
-    /// Where tables are made.
+    /// Where the parts of tables are made.
     pub store: Arc<Store>,
+    /// How many were: the number of the next one in the store, which means something to this process alone.
+    pub parts_made: AtomicU32,
     /// The workers' queues.
     pub workers: Vec<ChangeSender>,
     /// The workers' counters.
     pub metrics: Vec<Arc<WorkerMetrics>>,
     /// UDP ports of the workers.
     pub ports: Vec<u16>,
-    /// The server's view.
-    pub view: u64,
+    /// The server's views.
+    pub views: Arc<Views>,
     /// What is kept of the administrator's secret.
     pub administrator: SecretHash,
     /// What is kept of a secret that nobody has: what is compared for a tenant that there is not.
@@ -308,8 +312,10 @@ impl Control {
         let s3_fifo = |budget_bytes| Eviction::S3Fifo { budget_bytes };
         let eviction = options.cache_bytes.map_or(Eviction::Never, s3_fifo);
         let options = TableOptions { kind, eviction, ..TableOptions::default() };
-        let table = self.store.table_with(id, options, owner.quota(self.workers.len()));
-        let entry = Arc::new(TableEntry { id, tenant, name: name.into(), writable: true, owner, table });
+        let part = self.parts_made.fetch_add(1, Ordering::Relaxed);
+        let parts = Parts::whole(self.store.table_with(part, options, owner.quota(self.workers.len())));
+        let entry =
+            Arc::new(TableEntry { id, tenant, name: name.into(), writable: true, owner, parts, map: None });
         self.tell(&Change::TableCreated(Arc::clone(&entry)))?;
         lock(&self.tables).insert((tenant, name.to_owned()), entry);
         Ok(())

@@ -29,6 +29,7 @@ use super::native::{self, Caller, ReplyPlace};
 use super::outgoing::{Addressee, Outgoing};
 use super::ports::Exits;
 use super::refusal::RefusalLimit;
+use super::view::RoundView;
 use crate::extension::invocation::Invocations;
 use crate::limits::{CHUNK_REQUESTS, INVOCATIONS_PER_TURN};
 use crate::metrics::{Counter, WorkerMetrics};
@@ -55,8 +56,8 @@ pub struct Dispatch<'w, P: Exits> {
     pub crowd: &'w mut Crowd,
     /// Invocations of this worker.
     pub invocations: &'w mut Invocations<Origin>,
-    /// The server's view.
-    pub view: u64,
+    /// The worker's view.
+    pub view: RoundView,
     /// How many live invocations are reason to run them before the batch is done: few enough that their
     /// memory is still in the cache, counted from those that are parked.
     pub run_at: usize,
@@ -143,7 +144,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
                 self.hold_off(session, sequence, peer, after_us);
                 continue;
             }
-            let decoded = if view == self.view {
+            let decoded = if view == self.view.own {
                 Request::decode(message.code, message.body)
             } else {
                 Err(Status::WrongView)
@@ -154,6 +155,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
                     let located = chunk.tables.locate(&self.environment, session, &request);
                     self.admit(chunk, Pending { request, session, located, sequence, peer, takes_parts });
                 }
+                Err(Status::WrongView) => self.refuse_other_view(session, sequence, peer),
                 Err(status) => {
                     let metrics = self.environment.metrics;
                     native::refuse(metrics, &mut self.place(session, sequence, peer), status);
@@ -183,6 +185,14 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         }
     }
 
+    /// Answers a request that was sent under another view.
+    #[cold]
+    fn refuse_other_view(&mut self, session: &'w Arc<Session>, sequence: u64, peer: SocketAddr) {
+        let (metrics, view) = (self.environment.metrics, self.view);
+        let mut place = self.place(session, sequence, peer);
+        native::refuse_other_view(metrics, Caller { session, sequence }, view, &mut place);
+    }
+
     /// Puts a request into the chunk; executes the chunk when it is full.
     #[inline]
     fn admit(&mut self, chunk: &mut Chunk<'w>, pending: Pending<'w>) {
@@ -199,13 +209,13 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         let places = pending.iter_mut().flatten().map(|it| (&mut it.located, it.session, &it.request));
         chunk.tables.locate_all(&self.environment, places);
         for pending in pending.iter().flatten() {
-            let Located { entry, hash } = pending.located;
-            if let Some(entry) = entry {
+            let Located { part, hash, .. } = pending.located;
+            if let Some(part) = part {
                 match pending.request {
                     Request::Put { key, .. } | Request::PutFor { key, .. } | Request::Delete { key, .. } => {
-                        write::prefetch_replaced(self.environment.pin, entry, hash, key.len());
+                        write::prefetch_replaced(self.environment.pin, part, hash, key.len());
                     }
-                    _ => read::prefetch_object(self.environment.pin, entry, hash),
+                    _ => read::prefetch_object(self.environment.pin, part, hash),
                 }
             }
         }
@@ -249,14 +259,12 @@ impl<'w, P: Exits> Dispatch<'w, P> {
                 &environment,
                 catalog,
                 invocations,
-                session,
-                pending.sequence,
-                &pending.request,
+                (session, pending.sequence),
+                (&pending.request, pending.located),
                 &mut place,
             );
         } else {
-            let Located { entry, hash } = pending.located;
-            native::execute(&environment, caller, &pending.request, entry, hash, &mut place);
+            native::execute(&environment, caller, &pending.request, pending.located, &mut place);
         }
     }
 

@@ -1,8 +1,11 @@
 //! A grant as the control plane keeps it: what is stored, with the names of the two tenants.
 
-use wire::Subject;
+use std::sync::Arc;
+
+use wire::{Right, Subject};
 
 use crate::cluster::metadata::GrantRow;
+use crate::tablet::TableEntry;
 use crate::tenant::TenantId;
 
 /// A grant that is in force.
@@ -21,6 +24,20 @@ impl Grant {
     #[must_use]
     pub fn called(&self) -> String {
         format!("{}/{}", self.owner, self.row.name)
+    }
+
+    /// The granted table as the other tenant knows it.
+    #[must_use]
+    pub fn entry_of(&self, table: &TableEntry) -> TableEntry {
+        TableEntry {
+            id: self.row.id,
+            tenant: self.row.to,
+            name: self.called().into(),
+            writable: self.row.right == Right::Write,
+            owner: Arc::clone(&table.owner),
+            parts: table.parts.clone(),
+            map: table.map.clone(),
+        }
     }
 
     /// Whether this thing of this owner is granted.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use wire::{Request, Status};
 
+use super::ahead::Located;
 use super::catalog::Catalog;
 use super::native::{self, Caller, ReplyPlace};
 use super::outgoing::{Addressee, Outgoing};
@@ -21,14 +22,13 @@ use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
 use crate::session::{Answer, Claim, Origin, Route, Session};
 
-/// Starts an invocation, or answers why not. `request` is an `Invoke`.
+/// Starts an invocation, or answers why not. The request is an `Invoke`.
 pub fn start(
     environment: &WorkerEnvironment<'_>,
     catalog: &Catalog,
     invocations: &mut Invocations<Origin>,
-    session: &Arc<Session>,
-    sequence: u64,
-    request: &Request<'_>,
+    (session, sequence): (&Arc<Session>, u64),
+    (request, located): (&Request<'_>, Located<'_>),
     place: &mut impl ReplyPlace,
 ) {
     let Request::Invoke { extension, version, function, table, key, arguments } = *request else {
@@ -45,8 +45,11 @@ pub fn start(
         return refuse_invocation(environment, caller, Status::UnknownFunction, place);
     };
     let writes = found.functions()[index].mode == Mode::Write;
-    if table != 0 && environment.tables.get(session.tenant, table).is_none() {
-        return refuse_invocation(environment, caller, Status::UnknownTable, place);
+    if table != 0 && located.part.is_none() {
+        return match located.missing() {
+            Status::NotOwned => native::refuse_unexecuted(metrics, caller, Status::NotOwned, place),
+            status => refuse_invocation(environment, caller, status, place),
+        };
     }
     if writes {
         match session.ring.claim(sequence) {

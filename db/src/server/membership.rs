@@ -33,7 +33,7 @@ pub fn join(
         id,
         tcp,
         frame_ports: control.ports.clone(),
-        view: control.view,
+        view: control.views.settled(),
         started_ms: control.clock.wall_ms(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };

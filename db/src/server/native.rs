@@ -9,10 +9,12 @@ use store::Object;
 use wire::reply::{Entry, Object as GetReply, Objects, Throttled};
 use wire::{Keys, Request, Status};
 
+use super::ahead::Located;
 use super::listing;
-use crate::limits::RETRY_BUSY_US;
+use super::view::RoundView;
+use crate::limits::{RETRY_BUSY_US, RETRY_PASSING_US};
 use crate::metrics::{Counter, WorkerMetrics};
-use crate::ops::write::Outcome;
+use crate::ops::write::{Outcome, Target};
 use crate::ops::{WorkerEnvironment, read, write};
 use crate::session::{Claim, Route, Session};
 use crate::tablet::TableEntry;
@@ -37,68 +39,67 @@ pub struct Caller<'b> {
     pub sequence: u64,
 }
 
-/// Runs `request`, which is not an invocation. `entry` is its table, already found to be the tenant's;
-/// `hash` is that of its key.
+/// Runs `request`, which is not an invocation. `located` says where its key is: in a table that was already found to be
+/// the tenant's.
 #[inline]
 pub fn execute(
     environment: &WorkerEnvironment<'_>,
     caller: Caller<'_>,
     request: &Request<'_>,
-    entry: Option<&TableEntry>,
-    hash: u64,
+    located: Located<'_>,
     place: &mut impl ReplyPlace,
 ) {
     let (pin, metrics) = (environment.pin, environment.metrics);
     match *request {
         Request::Get { key, .. } => {
             metrics.count(Counter::Gets);
-            match entry.map(|entry| read::get(pin, entry, hash, key)) {
+            match located.part.map(|part| read::get(pin, part, located.hash, key)) {
                 Some(Some(object)) => {
                     let ttl_ms = ttl_ms(environment, &object);
                     let reply = GetReply { version: object.version(), ttl_ms, value: object.value() };
                     place.reply(Status::Ok, reply.body_bytes(), |body| reply.encode(body));
                 }
                 Some(None) => reply_bare(place, Status::NotFound),
-                None => refuse(metrics, place, Status::UnknownTable),
+                None => refuse(metrics, place, located.missing()),
             }
         }
         Request::Put { key, value, condition, .. } => {
             metrics.count(Counter::Puts);
-            mutate(metrics, caller, entry, place, |entry| {
-                write::put(pin, entry, hash, key, value, condition)
-            });
+            mutate(metrics, caller, located, place, |target| write::put(pin, target, key, value, condition));
         }
         Request::PutFor { key, value, condition, ttl_ms, .. } => {
             metrics.count(Counter::Puts);
-            mutate(metrics, caller, entry, place, |entry| {
-                write::put_for(environment, entry, hash, (key, value), condition, ttl_ms)
+            mutate(metrics, caller, located, place, |target| {
+                write::put_for(environment, target, (key, value), condition, ttl_ms)
             });
         }
         Request::Delete { key, condition, .. } => {
             metrics.count(Counter::Deletes);
-            mutate(metrics, caller, entry, place, |entry| write::delete(pin, entry, hash, key, condition));
+            mutate(metrics, caller, located, place, |target| write::delete(pin, target, key, condition));
         }
         Request::Increment { key, delta, .. } => {
             metrics.count(Counter::Increments);
-            mutate(metrics, caller, entry, place, |entry| write::increment(pin, entry, hash, key, delta));
+            mutate(metrics, caller, located, place, |target| write::increment(pin, target, key, delta));
         }
         Request::IncrementFloat { key, delta_bits, .. } => {
             metrics.count(Counter::Increments);
             let delta = f64::from_bits(delta_bits);
-            mutate(metrics, caller, entry, place, |entry| {
-                write::increment_float(pin, entry, hash, key, delta)
-            });
+            mutate(metrics, caller, located, place, |target| write::increment_float(pin, target, key, delta));
         }
         Request::Enumerate { .. } | Request::Scan { .. } | Request::Verify { .. } => {
-            listing::execute(environment, request, entry, place);
+            listing::execute(environment, request, located.entry, place);
         }
         Request::MultiGet { keys, .. } => {
             metrics.count(Counter::MultiGets);
-            match entry {
+            match located.entry {
                 Some(entry) => multi_get(environment, entry, keys, place),
                 None => refuse(metrics, place, Status::UnknownTable),
             }
         }
+        Request::Tablets { .. } => match located.entry.map(TableEntry::map_bytes) {
+            Some(map) => place.reply(Status::Ok, map.len(), |body| body.copy_from_slice(map)),
+            None => refuse(metrics, place, Status::UnknownTable),
+        },
         Request::Ping => {
             metrics.count(Counter::Pings);
             reply_bare(place, Status::Ok);
@@ -119,16 +120,20 @@ fn ttl_ms(environment: &WorkerEnvironment<'_>, object: &Object<'_>) -> Option<u6
 fn mutate(
     metrics: &WorkerMetrics,
     caller: Caller<'_>,
-    entry: Option<&TableEntry>,
+    located: Located<'_>,
     place: &mut impl ReplyPlace,
-    change: impl FnOnce(&TableEntry) -> Outcome,
+    change: impl FnOnce(Target<'_>) -> Outcome,
 ) {
     let (ring, sequence) = (&caller.session.ring, caller.sequence);
     match ring.claim(sequence) {
         Claim::Execute => {
-            let outcome = entry.map_or(Outcome::bare(Status::UnknownTable), change);
+            let outcome = located.target().map_or_else(Outcome::bare, change);
             if outcome.status == Status::Retry {
                 metrics.count(Counter::Retries);
+                ring.release(sequence);
+            } else if outcome.status == Status::NotOwned {
+                // It may be executed by another server: nothing of it stays here.
+                metrics.count(Counter::Refused);
                 ring.release(sequence);
             } else {
                 ring.complete_inline(sequence, outcome.status, outcome.bytes, outcome.words);
@@ -169,6 +174,23 @@ pub fn answer_later(metrics: &WorkerMetrics, place: &mut impl ReplyPlace) {
     place.reply(outcome.status, outcome.bytes, |body| outcome.write_body(body));
 }
 
+/// Answers a request that was sent under another view than the worker's: it is not executed. While other workers have
+/// still to pass, a copy of it may be, so the client hears nothing of the new view yet.
+#[cold]
+pub fn refuse_other_view(
+    metrics: &WorkerMetrics,
+    caller: Caller<'_>,
+    view: RoundView,
+    place: &mut impl ReplyPlace,
+) {
+    if view.is_passing() && caller.session.ring.look(caller.sequence) == Claim::Execute {
+        metrics.count(Counter::Retries);
+        let outcome = Outcome::retry(RETRY_PASSING_US);
+        return place.reply(outcome.status, outcome.bytes, |body| outcome.write_body(body));
+    }
+    refuse_unexecuted(metrics, caller, Status::WrongView, place);
+}
+
 /// Answers a request that a limit of its tenant holds off. It has not run, unless an earlier copy has: then that
 /// one's answer counts.
 #[cold]
@@ -184,6 +206,21 @@ pub fn throttle(
             caller.session.ring.release(caller.sequence);
             answer_throttled(metrics, limit.name(), after_us, place);
         }
+        claim => answer_copy(metrics, caller, claim, place),
+    }
+}
+
+/// Refuses a request that may be executed elsewhere, or later: unless a copy of it has been executed here, or is being
+/// executed, it leaves no trace.
+#[cold]
+pub fn refuse_unexecuted(
+    metrics: &WorkerMetrics,
+    caller: Caller<'_>,
+    status: Status,
+    place: &mut impl ReplyPlace,
+) {
+    match caller.session.ring.look(caller.sequence) {
+        Claim::Execute => refuse(metrics, place, status),
         claim => answer_copy(metrics, caller, claim, place),
     }
 }

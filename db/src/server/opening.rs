@@ -130,7 +130,7 @@ fn opened(control: &Control, session: &Session, version: u8, next_sequence: u64)
             arguments_bytes_max: wire::limits::ARGUMENTS_BYTES_MAX as u32,
         },
         credits: SESSION_CREDITS,
-        view: control.view,
+        view: control.views.settled(),
         next_sequence,
     }
 }

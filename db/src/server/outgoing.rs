@@ -92,6 +92,12 @@ impl Outgoing {
         }
     }
 
+    /// Frames that are opened from now on name this view.
+    #[inline]
+    pub fn set_view(&mut self, view: u64) {
+        self.view = view;
+    }
+
     /// Writes one reply; `fill` gets exactly `body_bytes` of the frame, holding old bytes.
     #[inline]
     pub fn reply<P: Exits>(

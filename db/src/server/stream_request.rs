@@ -8,11 +8,12 @@ use std::sync::mpsc::SyncSender;
 
 use wire::{Request, Status};
 
-use super::ahead::{Located, locate};
+use super::ahead::locate;
 use super::catalog::Catalog;
 use super::change::StreamRequest;
 use super::invocation;
 use super::native::{self, Caller, ReplyPlace};
+use super::view::RoundView;
 use crate::extension::invocation::Invocations;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
@@ -23,7 +24,7 @@ use crate::tenant::limit::TenantLimit;
 /// Serves one request; its answer goes through the request's channel, now or when its invocation ends.
 pub fn serve(
     environment: &WorkerEnvironment<'_>,
-    catalog: &Catalog,
+    (catalog, view): (&Catalog, RoundView),
     invocations: &mut Invocations<Origin>,
     stream_request: &StreamRequest,
 ) {
@@ -45,17 +46,22 @@ pub fn serve(
         let (caller, limit) = (Caller { session, sequence: *sequence }, TenantLimit::OperationsPerSecond);
         return native::throttle(metrics, caller, limit, admission.after_us(0), &mut place);
     }
+    if stream_request.view != view.own {
+        let caller = Caller { session, sequence: *sequence };
+        return native::refuse_other_view(metrics, caller, view, &mut place);
+    }
     let request = match Request::decode(*opcode, stream_request.body()) {
         Ok(request) => request,
         Err(status) => return native::refuse(metrics, &mut place, status),
     };
     page.add(Entry::of(&request), 1);
+    let located = locate(environment, session, &request);
     if let Request::Invoke { .. } = request {
-        invocation::start(environment, catalog, invocations, session, *sequence, &request, &mut place);
+        let (caller, request) = ((session, *sequence), (&request, located));
+        invocation::start(environment, catalog, invocations, caller, request, &mut place);
     } else {
-        let Located { entry, hash } = locate(environment, session, &request);
         let caller = Caller { session, sequence: *sequence };
-        native::execute(environment, caller, &request, entry, hash, &mut place);
+        native::execute(environment, caller, &request, located, &mut place);
     }
 }
 

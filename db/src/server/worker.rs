@@ -30,6 +30,7 @@ use super::ports::Ports;
 use super::refusal::{Rate, RefusalLimit};
 use super::sharing::Sharing;
 use super::stream_request;
+use super::view::{RoundView, Views};
 use crate::clock::Clock;
 use crate::extension::invocation::Invocations;
 use crate::limits::{
@@ -50,7 +51,8 @@ pub struct Worker<P: SharedPort> {
     metrics: Arc<WorkerMetrics>,
     clock: Clock,
     idle: IdleStrategy,
-    view: u64,
+    views: Arc<Views>,
+    view: RoundView,
     catalog: Catalog,
     outgoing: Outgoing,
     refusals: RefusalLimit,
@@ -85,8 +87,8 @@ pub struct WorkerParts<P: SharedPort> {
     pub clock: Clock,
     /// What to do when there is nothing to do.
     pub idle: IdleStrategy,
-    /// The server's view.
-    pub view: u64,
+    /// The server's views.
+    pub views: Arc<Views>,
     /// Whether invocations are preempted, take turns by share and are accounted for.
     pub isolation: bool,
 }
@@ -98,7 +100,8 @@ impl<P: SharedPort> Worker<P> {
     /// When the kernel has no memory for the stacks of extensions.
     pub fn new(mut parts: WorkerParts<P>) -> io::Result<Self> {
         let index = usize::from(parts.ports.own_index());
-        let outgoing = Outgoing::new(parts.ports.own().frame_bytes_max(), parts.view);
+        let view = RoundView::settled(parts.views.settled());
+        let outgoing = Outgoing::new(parts.ports.own().frame_bytes_max(), view.settled);
         Ok(Self {
             core: parts.core,
             ports: parts.ports,
@@ -108,8 +111,9 @@ impl<P: SharedPort> Worker<P> {
             metrics: parts.metrics,
             clock: parts.clock,
             idle: parts.idle,
-            view: parts.view,
-            catalog: Catalog::default(),
+            views: parts.views,
+            view,
+            catalog: Catalog::under(view.own),
             outgoing,
             crowd: Crowd::new(index),
             refusals: RefusalLimit::new(Rate { burst: REFUSALS_BURST, per_second: REFUSALS_PER_SECOND }),
@@ -135,6 +139,9 @@ impl<P: SharedPort> Worker<P> {
             if !self.changes.is_empty() {
                 self.take_changes();
             }
+            // Before anything of this round is decided: what is decided later holds for later views too.
+            self.view = RoundView { own: self.catalog.view(), settled: self.views.settled() };
+            self.outgoing.set_view(self.view.settled);
             self.ports.own().receive(&mut batch)?;
             let before_us = std::mem::replace(&mut now_us, self.clock.now_us());
             self.core.store().advance_clock(self.clock.steady_ms(now_us));
@@ -217,7 +224,8 @@ impl<P: SharedPort> Worker<P> {
             dispatch.batch(batch);
         }
         for request in self.requests.drain(..) {
-            stream_request::serve(&environment, &self.catalog, &mut self.invocations, &request);
+            let known = (&self.catalog, self.view);
+            stream_request::serve(&environment, known, &mut self.invocations, &request);
         }
         if self.invocations.expects_long_polls() {
             self.outgoing.send_hurried(&mut self.ports, &self.metrics);

@@ -121,35 +121,52 @@ impl Ring {
     /// Takes the record of `sequence`.
     #[inline]
     pub fn claim(&self, sequence: u64) -> Claim {
+        let (claim, state) = self.judge(sequence);
+        if claim != Claim::Execute {
+            return claim;
+        }
+        let record = &self.records[(sequence & MASK) as usize];
+        let executing = sequence << 2 | PHASE_EXECUTING;
+        match record.state.compare_exchange(state, executing, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => Claim::Execute,
+            Err(_) => Claim::InFlight,
+        }
+    }
+
+    /// What [`Ring::claim`] would say; takes nothing. [`Claim::Execute`]: nothing is known of the request.
+    #[must_use]
+    pub fn look(&self, sequence: u64) -> Claim {
+        self.judge(sequence).0
+    }
+
+    /// What is to be done with a request, and the state of its record that says so.
+    #[inline]
+    fn judge(&self, sequence: u64) -> (Claim, u64) {
         let acknowledged = self.acknowledged.load(Ordering::Relaxed);
         if sequence < acknowledged {
-            return Claim::Expired;
+            return (Claim::Expired, 0);
         }
         if sequence - acknowledged >= WINDOW_RECORDS as u64 || sequence > SEQUENCE_MAX {
-            return Claim::Ahead;
+            return (Claim::Ahead, 0);
         }
         let record = &self.records[(sequence & MASK) as usize];
         let state = record.state.load(Ordering::Acquire);
         let (held, phase) = (state >> 2, state & PHASE_MASK);
         if held == sequence {
             match phase {
-                PHASE_EXECUTING => return Claim::InFlight,
-                PHASE_DONE => return Claim::Replay,
+                PHASE_EXECUTING => return (Claim::InFlight, state),
+                PHASE_DONE => return (Claim::Replay, state),
                 _ => {}
             }
         } else if held > sequence {
-            return Claim::Expired;
+            return (Claim::Expired, state);
         } else if phase == PHASE_EXECUTING {
-            return Claim::Busy;
+            return (Claim::Busy, state);
         }
         if self.long_bytes.load(Ordering::Relaxed) > SESSION_REPLY_BYTES_MAX {
-            return Claim::Busy;
+            return (Claim::Busy, state);
         }
-        let executing = sequence << 2 | PHASE_EXECUTING;
-        match record.state.compare_exchange(state, executing, Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(_) => Claim::Execute,
-            Err(_) => Claim::InFlight,
-        }
+        (Claim::Execute, state)
     }
 
     /// Stores the reply of a claimed request that ran. A long one is not kept when nobody will ask for it any more,

@@ -45,6 +45,8 @@ counted! {
     Scans = "scans",
     /// Steps of verifications.
     Verifies = "verifies",
+    /// Requests for the tablets of a table.
+    TabletMaps = "tablet_maps",
     /// Requests to invoke.
     Invokes = "invokes",
     /// Time on the processor that the tenant was charged for its invocations.
@@ -65,6 +67,7 @@ impl Entry {
             Request::Enumerate { .. } => Self::Enumerates,
             Request::Scan { .. } => Self::Scans,
             Request::Verify { .. } => Self::Verifies,
+            Request::Tablets { .. } => Self::TabletMaps,
             Request::MultiGet { .. } => Self::MultiGets,
             Request::Invoke { .. } => Self::Invokes,
         }

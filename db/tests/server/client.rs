@@ -22,6 +22,8 @@ pub type Refused = (Status, Vec<u8>);
 pub struct ControlStream {
     stream: Stream,
     raw: TcpStream,
+    /// What data requests are sent under.
+    pub view: u64,
 }
 
 impl ControlStream {
@@ -29,13 +31,14 @@ impl ControlStream {
     pub fn open(server: SocketAddr, request: &OpenRequest<'_>) -> Result<(Self, Vec<u8>), Refused> {
         let mut stream = Self::connect(server);
         let answer = stream.exchange(request.opcode(), 0, &request.encode(VersionRange::OURS))?;
+        stream.view = Opened::decode(&answer).map_or(0, |opened| opened.view);
         Ok((stream, answer))
     }
 
     pub fn connect(server: SocketAddr) -> Self {
         let raw = TcpStream::connect(server).expect("a listener");
         let stream = Stream::over(raw.try_clone().expect("a descriptor"), PATIENCE);
-        Self { stream: stream.expect("a working socket"), raw }
+        Self { stream: stream.expect("a working socket"), raw, view: 0 }
     }
 
     /// Administration.
@@ -51,7 +54,7 @@ impl ControlStream {
     }
 
     pub fn exchange(&mut self, code: u8, sequence: u64, body: &[u8]) -> Result<Vec<u8>, Refused> {
-        let header = RecordHeader { code, sequence, ..RecordHeader::default() };
+        let header = RecordHeader { code, sequence, view: self.view, ..RecordHeader::default() };
         self.write(&header.encode_record(body));
         let (header, body) = self.read().expect("an answer");
         assert_eq!(header.sequence, sequence);
@@ -163,7 +166,9 @@ impl Client {
         };
         for (frame, _) in self.batch.frames() {
             // Answers to frames that a test made by hand are of no interest here.
-            let _ = self.requester.on_frame(now_us, frame, &mut complete).expect("a good frame");
+            let view = self.requester.on_frame(now_us, frame, &mut complete).expect("a good frame");
+            self.opened.view = self.opened.view.max(view);
+            self.control.view = self.opened.view;
         }
         self.requester.on_timer(now_us, &mut complete);
         if self.batch.is_empty() {

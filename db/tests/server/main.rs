@@ -24,6 +24,7 @@ mod stealing;
 mod streams;
 mod traces;
 mod versions;
+mod views;
 
 use std::net::SocketAddr;
 use std::path::Path;

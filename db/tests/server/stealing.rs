@@ -9,6 +9,7 @@ use db::metrics::{Counter, WorkerMetrics};
 use db::server::change::{Change, change_queue};
 use db::server::neighbours::Neighbours;
 use db::server::ports::Ports;
+use db::server::view::Views;
 use db::server::worker::{Worker, WorkerParts};
 use db::session::Session;
 use db::tenant::TenantId;
@@ -182,8 +183,8 @@ fn frames_of_a_worker_that_never_comes_back_are_answered_by_another() {
         let core = store.core(1);
         let idle = IdleStrategy::default();
         let (neighbours, metrics, isolation) = (others, counted, true);
-        let parts =
-            WorkerParts { core, ports, neighbours, changes, metrics, clock, idle, view: 1, isolation };
+        let views = Arc::new(Views::new(1));
+        let parts = WorkerParts { core, ports, neighbours, changes, metrics, clock, idle, views, isolation };
         Worker::new(parts).expect("stacks").run()
     });
     let mut client = network.port().expect("a port");

@@ -192,8 +192,9 @@ fn a_tenant_that_stalls_in_large_records_gets_no_memory_for_more_and_others_have
 fn untaken(site: &Site, token: u64, get: &Request<'_>) -> ControlStream {
     let mut body = vec![0; get.body_bytes()];
     get.encode(&mut body);
-    let header = RecordHeader { code: get.opcode(), sequence: 1_000, ..RecordHeader::default() };
     let (mut stream, _) = attach(site, token);
+    let (code, view) = (get.opcode(), stream.view);
+    let header = RecordHeader { code, sequence: 1_000, view, ..RecordHeader::default() };
     for _ in 0..16 {
         stream.write_raw(&header.encode_record(&body));
     }

@@ -10,7 +10,7 @@ use db::extension::invocation::{Budget, Invocations};
 use db::extension::registry::{InstallError, Installed, Registry};
 use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
-use db::tablet::{TableEntry, Tables};
+use db::tablet::{Parts, TableEntry, Tables};
 use db::tenant::TenantId;
 use db::tenant::account::{Account, Accounts};
 use store::{Condition, Config, Core, Pinned, Store, Table};
@@ -71,7 +71,8 @@ impl Worker {
             name: "table".into(),
             writable: true,
             owner: Arc::new(Account::new(TENANT)),
-            table: Arc::clone(&table),
+            parts: Parts::whole(Arc::clone(&table)),
+            map: None,
         };
         tables.insert(Arc::new(entry));
         let lent = Lent { core: store.core(0), tables, metrics: WorkerMetrics::new(), clock: Clock::new() };

@@ -57,6 +57,10 @@ impl<'a> Request<'a> {
                 at_most(cursor, CURSOR_BYTES_MAX, Status::CursorInvalid)?;
                 Ok(Request::Verify { table: u32::from_le_bytes(*table), cursor })
             }
+            opcode::TABLETS => {
+                let table = body.try_into().map_err(|_| Status::Malformed)?;
+                Ok(Request::Tablets { table: u32::from_le_bytes(table) })
+            }
             opcode::PING if body.is_empty() => Ok(Request::Ping),
             opcode::PING => Err(Status::Malformed),
             _ => Err(Status::UnknownOpcode),

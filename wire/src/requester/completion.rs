@@ -98,7 +98,9 @@ pub struct Completion<'a> {
     /// The request's sequence. After [`Status::UseStream`] it stays reserved: the caller sends the same
     /// request over the stream under this sequence and then releases it.
     pub sequence: u64,
-    /// The server's answer, any but [`Status::Retry`], [`Status::Throttled`] and [`Status::WrongView`], or why there is none.
+    /// The server's answer, any but [`Status::Retry`], [`Status::Throttled`] and [`Status::WrongView`], or why there is
+    /// none. After [`Status::NotOwned`] no copy of the request can be executed by this server any more, whatever is still
+    /// on its way: it may be made to another one.
     pub status: Result<Status, CompletionError>,
     /// What the answer carries, see [`crate::reply`]. Borrows the received frame.
     pub body: &'a [u8],

@@ -30,13 +30,13 @@ impl Requester {
     ) -> Result<u64, FrameError> {
         let reader = FrameReader::new(frame)?;
         for group in reader.groups() {
-            self.on_group(now_us, &group?, complete)?;
+            self.on_group(now_us, reader.view(), &group?, complete)?;
         }
         Ok(reader.view())
     }
 
     /// Like [`Requester::on_frame`], for a caller that shares a port between sessions and finds them by
-    /// [`Group::token`]. A group of another session is ignored.
+    /// [`Group::token`]. `view` is the frame's. A group of another session is ignored.
     ///
     /// # Errors
     /// As [`Requester::on_frame`].
@@ -44,6 +44,7 @@ impl Requester {
     pub fn on_group(
         &mut self,
         now_us: u64,
+        view: u64,
         group: &Group<'_>,
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(), FrameError> {
@@ -52,13 +53,19 @@ impl Requester {
         }
         self.home_core = Some(group.home_core);
         for message in group.messages() {
-            self.on_reply(now_us, &message?, complete);
+            self.on_reply(now_us, view, &message?, complete);
         }
         Ok(())
     }
 
     #[inline]
-    fn on_reply(&mut self, now_us: u64, message: &Message<'_>, complete: &mut impl FnMut(Completion<'_>)) {
+    fn on_reply(
+        &mut self,
+        now_us: u64,
+        view: u64,
+        message: &Message<'_>,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) {
         let ahead = u64::from(message.sequence_low.wrapping_sub(self.first as u32));
         // Only what was sent can be answered.
         if ahead >= self.unsent - self.first {
@@ -69,11 +76,11 @@ impl Requester {
             return;
         }
         if message.flags & IS_PART == 0 {
-            return self.on_answer(now_us, sequence, message.code, message.body, complete);
+            return self.on_answer((now_us, view), sequence, message.code, message.body, complete);
         }
         let Ok(part) = reply::Part::decode(message.body) else { return };
         if let Some(body) = self.assemblies.add(sequence, &part) {
-            self.on_answer(now_us, sequence, message.code, &body, complete);
+            self.on_answer((now_us, view), sequence, message.code, &body, complete);
             self.assemblies.give_back(body);
         }
     }
@@ -82,12 +89,13 @@ impl Requester {
     #[inline]
     fn on_answer(
         &mut self,
-        now_us: u64,
+        (now_us, view): (u64, u64),
         sequence: u64,
         code: u8,
         body: &[u8],
         complete: &mut impl FnMut(Completion<'_>),
     ) {
+        let was_sent_later = view < self.sent_view;
         let slot = self.ring.slot_mut(sequence);
         // A status of a newer protocol is an answer all the same; the caller sees that it is none of its own.
         let status = Status::from_u8(code).unwrap_or(Status::Internal);
@@ -104,8 +112,9 @@ impl Requester {
                 let after_us = u64::from(after_us.min(RETRY_AFTER_US_MAX));
                 return self.put_off(now_us, sequence, after_us, State::Throttled);
             }
-            Status::WrongView => {
-                // At once under the new view; should that be refused too, no faster than a lost one.
+            Status::WrongView | Status::NotOwned if status == Status::WrongView || was_sent_later => {
+                // At once under the new view; should that be refused too, no faster than a lost one. `NotOwned` holds
+                // for the view of the frame and those before; under a later one a copy may be executed there.
                 let after_us = if slot.repetition != Repetition::None {
                     self.round_trip.interval_us(slot.doublings)
                 } else {

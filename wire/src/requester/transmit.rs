@@ -22,20 +22,27 @@ impl Requester {
         let buffer = &mut buffer[..self.config.frame_bytes_max];
         let mut writer = FrameWriter::new();
         writer.start(buffer, view);
-        self.poll_group(now_us, &mut writer, buffer);
+        self.poll_group(now_us, view, &mut writer, buffer);
         match writer.finish(buffer) {
             0 => None,
             frame_bytes => Some(frame_bytes),
         }
     }
 
-    /// Like [`Requester::poll_transmit`], into a frame that is already started and that other sessions may
-    /// share. Returns whether everything fitted; else the caller finishes the frame and goes on with another.
+    /// Like [`Requester::poll_transmit`], into a frame that is already started under this view and that other sessions
+    /// may share. Returns whether everything fitted; else the caller finishes the frame and goes on with another.
     #[inline]
-    pub fn poll_group(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
+    pub fn poll_group(
+        &mut self,
+        now_us: u64,
+        view: u64,
+        writer: &mut FrameWriter,
+        buffer: &mut [u8],
+    ) -> bool {
         if !self.wants_transmit(now_us) {
             return true;
         }
+        self.sent_view = self.sent_view.max(view);
         writer.group(buffer, self.token, self.first, 0)
             && (now_us < self.resend_at_us || self.resend_due(now_us, writer, buffer))
             && self.send_queued(now_us, writer, buffer)

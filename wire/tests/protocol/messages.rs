@@ -199,6 +199,7 @@ fn a_record_header_tells_how_much_follows() {
         flags: 0,
         sequence: u64::MAX,
         first_unacknowledged: 1 << 40,
+        view: 1 << 50 | 3,
     };
     assert_eq!(RecordHeader::decode(&header.encode()), Ok(header));
     let record = header.encode_record(b"abcde");
@@ -210,13 +211,13 @@ fn a_record_header_tells_how_much_follows() {
 #[test]
 fn records_beyond_their_limit_are_refused_by_their_header() {
     let mut head = RecordHeader { code: opcode::PUT, ..RecordHeader::default() }.encode();
-    head[..4].copy_from_slice(&(STREAM_BODY_BYTES_MAX as u32 + 21).to_le_bytes());
+    head[..4].copy_from_slice(&(STREAM_BODY_BYTES_MAX as u32 + 29).to_le_bytes());
     assert_eq!(RecordHeader::decode(&head), Err(Status::LimitExceeded));
     head[4] = opcode::EXTENSION_INSTALL;
     assert!(RecordHeader::decode(&head).is_ok());
-    head[..4].copy_from_slice(&19_u32.to_le_bytes());
+    head[..4].copy_from_slice(&27_u32.to_le_bytes());
     assert_eq!(RecordHeader::decode(&head), Err(Status::Malformed));
-    head[..4].copy_from_slice(&20_u32.to_le_bytes());
+    head[..4].copy_from_slice(&28_u32.to_le_bytes());
     head[6] = 1;
     assert_eq!(RecordHeader::decode(&head), Err(Status::Malformed));
 }

@@ -33,7 +33,7 @@ impl Material {
             2 => Condition::Present,
             _ => Condition::Version(rng.u64(..)),
         };
-        match rng.u8(..12) {
+        match rng.u8(..13) {
             0 => Request::Ping,
             1 => Request::Get { table, key },
             2 => Request::Put { table, key, value, condition },
@@ -62,6 +62,7 @@ impl Material {
                 objects_max: rng.u16(1..=512),
                 bytes_max: rng.u32(1..=65_536),
             },
+            11 => Request::Tablets { table },
             9 => Request::MultiGet { table, keys: Keys::from_slices(slices) },
             _ => Request::Invoke {
                 extension: rng.u32(..),

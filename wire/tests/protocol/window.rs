@@ -106,12 +106,12 @@ fn sessions_share_a_frame() {
     for token in 1..=20 {
         let mut requester = Requester::new(token, 1, 4, CONFIG);
         submit(&mut requester, 0, 2);
-        assert!(requester.poll_group(0, &mut writer, &mut buffer));
-        assert!(requester.poll_group(0, &mut writer, &mut buffer), "nothing is left");
+        assert!(requester.poll_group(0, 0, &mut writer, &mut buffer));
+        assert!(requester.poll_group(0, 0, &mut writer, &mut buffer), "nothing is left");
     }
     let mut last = Requester::new(21, 1, 64, CONFIG);
     submit(&mut last, 0, 64);
-    assert!(!last.poll_group(0, &mut writer, &mut buffer), "the frame is full");
+    assert!(!last.poll_group(0, 0, &mut writer, &mut buffer), "the frame is full");
     let frame_bytes = writer.finish(&mut buffer);
     let frame = FrameReader::new(&buffer[..frame_bytes]).expect("it was written here");
     let tokens: Vec<_> = frame.groups().map(|group| group.expect("it was written here").token).collect();

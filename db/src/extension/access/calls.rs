@@ -14,6 +14,7 @@ use crate::extension::Mode;
 use crate::limits::{GET_MANY_KEYS_MAX, QUALIFIED_NAME_BYTES_MAX};
 use crate::ops::WorkerEnvironment;
 use crate::ops::transaction::{Found, Place, TransactionError};
+use crate::tablet::TableEntry;
 
 const _: () = assert!(TTL_MS_MAX == wire::limits::TTL_MS_MAX);
 
@@ -47,20 +48,22 @@ impl Access {
         self.spending.reads(keys.len() as u64)?;
         let environment = self.environment();
         let pin = environment.pin;
-        let mut hashes = [0_u64; GET_MANY_KEYS_MAX];
-        let whole = self.place(environment, table, &[])?.table;
-        for (hash, key) in hashes.iter_mut().zip(keys) {
+        let mut found_in: [Option<(&Table, u64)>; GET_MANY_KEYS_MAX] = [None; GET_MANY_KEYS_MAX];
+        let parts = &self.entry(environment, table)?.parts;
+        for (place, key) in found_in.iter_mut().zip(keys) {
             // SAFETY: readable, as the caller promises.
-            *hash = store::hash(checked_key(unsafe { key.as_slice() })?);
-            pin.prefetch_bucket(whole, *hash);
+            let hash = store::hash(checked_key(unsafe { key.as_slice() })?);
+            let part = parts.find(hash).ok_or(Error::NotLocal)?;
+            pin.prefetch_bucket(part, hash);
+            *place = Some((part, hash));
         }
-        for (hash, key) in hashes.iter().zip(keys) {
-            pin.prefetch_key(whole, *hash, key.bytes);
+        for (&(part, hash), key) in found_in.iter().flatten().zip(keys) {
+            pin.prefetch_key(part, hash, key.bytes);
         }
-        for (index, key) in keys.iter().enumerate() {
+        for (index, (&(part, hash), key)) in found_in.iter().flatten().zip(keys).enumerate() {
             // SAFETY: as above.
             let key = unsafe { key.as_slice() };
-            let place = Place { id: table, table: whole, hash: hashes[index], key };
+            let place = Place { id: table, table: part, hash, key };
             let found = self.transaction.get(pin, place).map_err(|error| self.refuse(error))?;
             self.spending.read_bytes(key.len() + found.map_or(0, |found| found.value.bytes()))?;
             // SAFETY: there is a record for each key.
@@ -147,12 +150,32 @@ impl Access {
         id: u32,
         key: &'e [u8],
     ) -> Result<Place<'e>, Error> {
-        let table = match self.table {
+        let hash = store::hash(key);
+        let part = self.entry(environment, id)?.parts.find(hash).ok_or(Error::NotLocal)?;
+        Ok(Place { id, table: part, hash, key: checked_key(key)? })
+    }
+
+    /// The table of that number.
+    #[inline(always)]
+    fn entry<'e>(
+        &mut self,
+        environment: &'e WorkerEnvironment<'e>,
+        id: u32,
+    ) -> Result<&'e TableEntry, Error> {
+        match self.table {
             // SAFETY: found in the tables of this environment, which do not change during a poll.
-            Some((known, table)) if known == id => unsafe { table.as_ref() },
-            _ => self.find_table(environment, id)?,
-        };
-        Ok(Place { id, table, hash: store::hash(key), key: checked_key(key)? })
+            Some((known, entry)) if known == id => Ok(unsafe { entry.as_ref() }),
+            _ => self.find_table(environment, id),
+        }
+    }
+
+    /// The part that has all of a table.
+    pub(super) fn whole<'e>(
+        &mut self,
+        environment: &'e WorkerEnvironment<'e>,
+        id: u32,
+    ) -> Result<&'e Table, Error> {
+        self.entry(environment, id)?.parts.only().ok_or(Error::NotLocal)
     }
 
     #[inline]
@@ -171,11 +194,11 @@ impl Access {
         &mut self,
         environment: &'e WorkerEnvironment<'e>,
         id: u32,
-    ) -> Result<&'e Table, Error> {
+    ) -> Result<&'e TableEntry, Error> {
         let entry = environment.tables.get(self.extension().tenant, id).ok_or(Error::UnknownTable)?;
-        self.table = Some((id, NonNull::from(&*entry.table)));
+        self.table = Some((id, NonNull::from(&**entry)));
         self.table_writable = entry.writable;
-        Ok(&entry.table)
+        Ok(entry)
     }
 
     fn may_write(&self) -> Result<(), Error> {

@@ -33,7 +33,7 @@ impl Access {
         // What looks at buckets and finds nothing costs too.
         self.spending.reads(1)?;
         let environment = self.environment();
-        let table = self.place(environment, table, &[])?.table;
+        let table = self.whole(environment, table)?;
         let from = Cursor::decode(table, cursor).map_err(|_| Error::CursorInvalid)?;
         let mut found: [Option<Listed<'_>>; ENUMERATION_ENTRIES_MAX] =
             [const { None }; ENUMERATION_ENTRIES_MAX];

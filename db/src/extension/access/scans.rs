@@ -30,7 +30,7 @@ impl Access {
         // What looks at keys and finds nothing costs too.
         self.spending.reads(1)?;
         let environment = self.environment();
-        let whole = self.place(environment, table, &[])?.table;
+        let whole = self.whole(environment, table)?;
         let (spending, mut met) = (&mut self.spending, 0);
         let mut refused = None;
         let capacity = capacity.min(SCAN_ENTRIES_MAX);

@@ -6,6 +6,8 @@ use store::{CommitError, WriteError};
 use wire::Status;
 
 use super::budget::Overdrawn;
+use crate::limits::RETRY_BUSY_US;
+use crate::ops::transaction::Uncommitted;
 use crate::sched::running::Cause;
 use crate::tenant::limit::TenantLimit;
 
@@ -93,7 +95,7 @@ impl Ending {
             Error::ReadOnly => Status::ReadOnly,
             Error::NotPermitted => Status::NotPermitted,
             Error::Conflict => Status::Conflict,
-            Error::NotLocal => Status::WrongView,
+            Error::NotLocal => Status::NotLocal,
             Error::StackExhausted => Status::ExtensionStackOverflow,
             Error::Unavailable => Status::Unavailable,
             _ => Status::Internal,
@@ -103,7 +105,14 @@ impl Ending {
 
     /// The commit was refused for good.
     #[cold]
-    pub(super) fn refused(error: CommitError) -> Self {
+    pub(super) fn refused(refusal: Uncommitted) -> Self {
+        let error = match refusal {
+            Uncommitted::Refused(error) => error,
+            // It has not run: the same request finds out where it can.
+            Uncommitted::Moved => {
+                return Self { status: Status::Retry, body: Body::RetryAfter(RETRY_BUSY_US) };
+            }
+        };
         let status = match error {
             CommitError::Conflict { .. } => Status::Conflict,
             CommitError::TooManyOperations => Status::LimitExceeded,

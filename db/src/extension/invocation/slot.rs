@@ -32,6 +32,7 @@ use crate::extension::{Extension, Mode};
 use crate::limits::COMMIT_TRIES_MAX;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
+use crate::ops::transaction::Uncommitted;
 use crate::sched::arena::Arena;
 use crate::sched::running::{self, Parked};
 use crate::sched::stack::{Entry, Stack, StackPool};
@@ -283,12 +284,12 @@ impl<O> Slot<O> {
         let Some(tenant) = extension.map(|extension| extension.tenant) else {
             return Progress::Ended(Ending::of(Status::Internal));
         };
-        let table_of = |id| tables.get(tenant, id).map(|entry| &*entry.table);
+        let parts_of = |id| tables.get(tenant, id).map(|entry| &entry.parts);
         // SAFETY: the first read was made under the held pin, or under this one if it never yielded.
-        let committed = unsafe { self.access.transaction().commit(environment.pin, table_of) };
+        let committed = unsafe { self.access.transaction().commit(environment.pin, parts_of) };
         match committed {
             Ok(()) => Progress::Ended(Ending::WELL),
-            Err(CommitError::Conflict { .. }) if self.tries + 1 < COMMIT_TRIES_MAX => {
+            Err(Uncommitted::Refused(CommitError::Conflict { .. })) if self.tries + 1 < COMMIT_TRIES_MAX => {
                 environment.metrics.count(Counter::CommitConflicts);
                 self.touched_before = self.touched();
                 self.tries += 1;

@@ -12,7 +12,7 @@ use crate::extension::native::{Library, Run};
 use crate::extension::{Extension, Function, Mode};
 use crate::metrics::WorkerMetrics;
 use crate::ops::WorkerEnvironment;
-use crate::tablet::{TableEntry, Tables};
+use crate::tablet::{Parts, TableEntry, Tables};
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 
@@ -96,7 +96,8 @@ impl World {
                 name: name.into(),
                 writable: true,
                 owner: Arc::new(Account::new(TenantId(tenant))),
-                table: store.table_of_kind(id, kind, &quota),
+                parts: Parts::whole(store.table_of_kind(id, kind, &quota)),
+                map: None,
             };
             tables.insert(Arc::new(entry));
         }
@@ -124,7 +125,8 @@ impl World {
 
     pub(super) fn table(&self, id: u32) -> Arc<Table> {
         let owner = if id == FOREIGN { 2 } else { 1 };
-        self.lent.tables.get(TenantId(owner), id).expect("one of the tables").table.clone()
+        let entry = self.lent.tables.get(TenantId(owner), id).expect("one of the tables");
+        Arc::clone(&entry.parts.held()[0])
     }
 
     pub(super) fn put(&self, table: u32, key: &[u8], value: &[u8]) -> u64 {

@@ -20,7 +20,6 @@ use crate::server::change::Change;
 use crate::server::control::{Control, Refusal, lock};
 use crate::server::grant::Grant;
 use crate::session::Session;
-use crate::tablet::TableEntry;
 use crate::tenant::TenantId;
 
 pub(super) fn create(
@@ -106,14 +105,7 @@ pub(super) fn publish(control: &Control, grant: Grant) -> Result<(), Refusal> {
     }
     let name = &grant.row.name;
     let table = control.table(grant.row.owner, name).ok_or_else(|| unknown(Subject::Table, name))?;
-    control.tell(&Change::TableCreated(Arc::new(TableEntry {
-        id: grant.row.id,
-        tenant: grant.row.to,
-        name: grant.called().into(),
-        writable: grant.row.right == Right::Write,
-        owner: Arc::clone(&table.owner),
-        table: Arc::clone(&table.table),
-    })))
+    control.tell(&Change::TableCreated(Arc::new(grant.entry_of(&table))))
 }
 
 /// Which grants are in force: kind of thing and number.

@@ -38,9 +38,9 @@ fn of_tenant(control: &Control, tenant: TenantId) -> Vec<Statistic> {
     let own = |open: &&OpenSession| open.session.tenant == tenant;
     let mut statistics = vec![
         statistic("tables", tables.len() as u64),
-        statistic("objects", tables.iter().map(|entry| entry.table.objects()).sum()),
-        statistic("object_bytes", tables.iter().map(|entry| entry.table.bytes()).sum()),
-        statistic("index_bytes", tables.iter().map(|entry| entry.table.index_bytes()).sum()),
+        statistic("objects", tables.iter().map(|entry| entry.parts.objects()).sum()),
+        statistic("object_bytes", tables.iter().map(|entry| entry.parts.bytes()).sum()),
+        statistic("index_bytes", tables.iter().map(|entry| entry.parts.index_bytes()).sum()),
         statistic("extensions", control.registry.names(tenant).len() as u64),
         statistic("sessions", lock(&control.sessions).values().filter(own).count() as u64),
     ];

@@ -7,6 +7,7 @@ use super::grants;
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal, lock};
 use crate::session::Session;
+use crate::tablet::Parts;
 use crate::tenant::TenantId;
 use crate::tenant::limit::TenantLimit;
 
@@ -51,8 +52,8 @@ fn admit_budget(control: &Control, tenant: TenantId, bytes: u64) -> Result<(), R
 }
 
 /// The budget of a table that evicts.
-fn budget_of(table: &store::Table) -> Option<u64> {
-    match table.eviction() {
+fn budget_of(parts: &Parts) -> Option<u64> {
+    match parts.eviction() {
         Eviction::Never => None,
         Eviction::S3Fifo { budget_bytes } => Some(budget_bytes),
     }
@@ -63,12 +64,12 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
     let entries = tables.iter().map(|entry| TableEntry {
         id: entry.id,
         name: entry.name.to_string(),
-        ordered: entry.table.kind() == store::TableKind::Ordered,
-        objects: entry.table.objects(),
-        bytes: entry.table.bytes(),
-        index_bytes: entry.table.index_bytes(),
-        cache_bytes: budget_of(&entry.table),
-        evicted: entry.table.evicted(),
+        ordered: entry.parts.kind() == store::TableKind::Ordered,
+        objects: entry.parts.objects(),
+        bytes: entry.parts.bytes(),
+        index_bytes: entry.parts.index_bytes(),
+        cache_bytes: budget_of(&entry.parts),
+        evicted: entry.parts.sum(store::Table::evicted),
     });
     entries.collect::<Vec<_>>().encode()
 }
@@ -86,21 +87,21 @@ pub(super) fn forget(control: &Control, tenant: TenantId, name: &str, id: u32) -
     let entry = lock(&control.tables).remove(&(tenant, name.to_owned()));
     let told = control.tell(&Change::TableDropped(id)).and(withdrawn);
     if let Some(entry) = entry {
-        entry.table.retire();
+        entry.parts.retire();
     }
     told
 }
 
 pub(super) fn count(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
     let entry = control.table(tenant, name).ok_or_else(|| unknown(name))?;
-    let table = &entry.table;
+    let parts = &entry.parts;
     let statistics = TableStatistics {
         id: entry.id,
-        objects: table.objects(),
-        bytes: table.bytes(),
-        index_bytes: table.index_bytes(),
-        cache_bytes: budget_of(table),
-        evicted: table.evicted(),
+        objects: parts.objects(),
+        bytes: parts.bytes(),
+        index_bytes: parts.index_bytes(),
+        cache_bytes: budget_of(parts),
+        evicted: parts.sum(store::Table::evicted),
     };
     Ok(statistics.encode())
 }

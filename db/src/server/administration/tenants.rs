@@ -49,8 +49,8 @@ pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
                 tables: tables.len() as u32,
                 extensions: control.registry.names(row.id).len() as u32,
                 sessions: sessions.get(&row.id).copied().unwrap_or(0),
-                objects: tables.iter().map(|entry| entry.table.objects()).sum(),
-                bytes: tables.iter().map(|entry| entry.table.bytes()).sum(),
+                objects: tables.iter().map(|entry| entry.parts.objects()).sum(),
+                bytes: tables.iter().map(|entry| entry.parts.bytes()).sum(),
             }
         })
         .collect();
@@ -79,7 +79,7 @@ pub(super) fn forget(control: &Control, tenant: TenantId) -> Result<(), Refusal>
     lock(&control.tables).retain(|(owner, _), _| *owner != tenant);
     let told = control.tell(&Change::TenantDropped(tenant));
     for entry in tables {
-        entry.table.retire();
+        entry.parts.retire();
     }
     control.registry.remove_tenant(tenant);
     control.accounts.forget(tenant);

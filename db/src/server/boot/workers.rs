@@ -18,6 +18,7 @@ use crate::server::change::{Change, ChangeSender, change_queue};
 use crate::server::neighbours::Neighbours;
 use crate::server::ports::Ports;
 use crate::server::process::pin_thread;
+use crate::server::view::Views;
 use crate::server::worker::{Worker, WorkerParts};
 
 /// Workers that run, in the order of their cores.
@@ -25,6 +26,8 @@ pub(super) struct Started {
     pub(super) senders: Vec<ChangeSender>,
     pub(super) metrics: Vec<Arc<WorkerMetrics>>,
     pub(super) threads: Vec<JoinHandle<()>>,
+    /// What they go by.
+    pub(super) views: Arc<Views>,
 }
 
 pub(super) fn start<P: SharedPort + 'static>(
@@ -34,7 +37,8 @@ pub(super) fn start<P: SharedPort + 'static>(
     clock: Clock,
     neighbours: &Arc<Neighbours>,
 ) -> Result<Started, BootError> {
-    let mut started = Started { senders: Vec::new(), metrics: Vec::new(), threads: Vec::new() };
+    let views = Arc::new(Views::new(VIEW));
+    let mut started = Started { senders: Vec::new(), metrics: Vec::new(), threads: Vec::new(), views };
     let handles: Arc<[P::Handle]> = ports.iter().map(P::handle).collect();
     for (index, port) in ports.into_iter().enumerate() {
         let (sender, changes) = change_queue(port.waker());
@@ -48,7 +52,7 @@ pub(super) fn start<P: SharedPort + 'static>(
             metrics: Arc::clone(&metrics),
             clock,
             idle: config.idle,
-            view: VIEW,
+            views: Arc::clone(&started.views),
             isolation: config.isolation,
         };
         let cpu = config.pin.get(index).copied();

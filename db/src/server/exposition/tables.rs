@@ -43,7 +43,7 @@ impl Tables {
         for (name, help, value) in gauges {
             text.family(&format!("splinter_table_{name}"), Kind::Gauge, help)?;
             for (tenant, entry) in &self.rows {
-                text.sample(&[("tenant", tenant), ("table", &entry.name)], value(&entry.table))?;
+                text.sample(&[("tenant", tenant), ("table", &entry.name)], entry.parts.sum(value))?;
             }
         }
         text.family(
@@ -52,7 +52,10 @@ impl Tables {
             "Objects that the table has evicted.",
         )?;
         for (tenant, entry) in &self.rows {
-            text.sample(&[("tenant", tenant), ("table", &entry.name)], entry.table.evicted())?;
+            text.sample(
+                &[("tenant", tenant), ("table", &entry.name)],
+                entry.parts.sum(store::Table::evicted),
+            )?;
         }
         Ok(())
     }

@@ -115,9 +115,9 @@ impl Row {
 
     fn add(&mut self, entry: &TableEntry) {
         self.tables += 1;
-        self.objects += entry.table.objects();
-        self.object_bytes += entry.table.bytes();
-        self.index_bytes += entry.table.index_bytes();
+        self.objects += entry.parts.objects();
+        self.object_bytes += entry.parts.bytes();
+        self.index_bytes += entry.parts.index_bytes();
     }
 }
 

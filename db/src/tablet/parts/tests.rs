@@ -1,0 +1,104 @@
+//! Which part has a hash, for parts and ranges of all kinds, held against a search through all of them.
+
+use std::sync::Arc;
+
+use store::{Config, HashRange, Quota, Store, Table, TableOptions};
+
+use super::{Parts, PartsError};
+
+fn store() -> Arc<Store> {
+    Store::new(Config { memory_bytes: 16 << 20, segment_bytes: 1 << 20, cores: 1, huge_pages: false })
+        .expect("a small store")
+}
+
+fn part(store: &Store, id: u32, hashes: HashRange) -> Arc<Table> {
+    let options = TableOptions { hashes, ..TableOptions::default() };
+    store.table_with(id, options, &Arc::new(Quota::new(1, u64::MAX)))
+}
+
+fn range(first: u64, last: u64) -> HashRange {
+    HashRange::new(first, last).expect("wide enough")
+}
+
+#[test]
+fn a_whole_table_has_every_hash_in_its_one_part() {
+    let store = store();
+    let parts = Parts::whole(store.table(1));
+    for hash in [0, 1, 1 << 63, u64::MAX] {
+        assert_eq!(parts.find(hash).map(Table::id), Some(1));
+    }
+    assert_eq!(parts.only().map(Table::id), Some(1));
+    assert_eq!(parts.owned(), [(0, u64::MAX)]);
+}
+
+#[test]
+fn what_is_split_and_all_owned_is_found_as_before() {
+    let store = store();
+    let middle = 1 << 63;
+    let halves = [range(0, middle - 1), range(middle, u64::MAX)];
+    let parts =
+        Parts::new(TableOptions::default(), vec![store.table(1)], &halves).expect("halves of one part");
+    assert_eq!(parts.only().map(Table::id), Some(1), "a split of what stays here costs a look-up nothing");
+}
+
+#[test]
+fn a_table_of_which_nothing_is_owned_finds_nothing() {
+    let store = store();
+    for held in [vec![], vec![store.table(1)]] {
+        let parts = Parts::new(TableOptions::default(), held, &[]).expect("nothing owned");
+        assert!(parts.find(0).is_none() && parts.find(u64::MAX).is_none());
+        assert!(parts.only().is_none() && parts.owned().is_empty());
+    }
+}
+
+#[test]
+fn parts_that_overlap_and_ranges_that_nobody_holds_are_refused() {
+    let store = store();
+    let (low, high) = (range(0, 1 << 62), range(1 << 62, u64::MAX));
+    let (one, other) = (part(&store, 1, low), part(&store, 2, high));
+    let new = |held: &[&Arc<Table>], owned: &[HashRange]| {
+        Parts::new(TableOptions::default(), held.iter().map(|&part| Arc::clone(part)).collect(), owned)
+            .map(|parts| parts.owned())
+    };
+    assert_eq!(new(&[&one, &other], &[]), Err(PartsError::Overlap(1 << 62)));
+    assert_eq!(new(&[&one], &[low, high]), Err(PartsError::Overlap(1 << 62)));
+    assert_eq!(new(&[&one], &[HashRange::ALL]), Err(PartsError::NotHeld((1 << 62) + 1)));
+    assert_eq!(new(&[], &[low]), Err(PartsError::NotHeld(0)));
+}
+
+#[test]
+fn each_hash_is_found_in_its_part_and_nowhere_else() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    for _ in 0..50 {
+        let store = store();
+        let mut bounds: Vec<u64> =
+            (0..random.usize(0..9)).map(|_| random.u64(1 << 40..u64::MAX - (1 << 40))).collect();
+        bounds.sort_unstable();
+        bounds.dedup_by(|one, other| *one - *other < 1 << 40);
+        let firsts = std::iter::once(0).chain(bounds.iter().copied());
+        let lasts = bounds.iter().map(|bound| bound - 1).chain([u64::MAX]);
+        let all: Vec<HashRange> = firsts.zip(lasts).map(|(first, last)| range(first, last)).collect();
+        // Each tablet is held in a part of its own, or with the next one in the same; owned, or not.
+        let (mut held, mut owned, mut at) = (Vec::new(), Vec::new(), 0);
+        while at < all.len() {
+            let end = (at + random.usize(1..3)).min(all.len());
+            if random.u8(..4) > 0 {
+                held.push(part(&store, at as u32 + 1, range(all[at].first(), all[end - 1].last())));
+                owned.extend(all[at..end].iter().filter(|_| random.u8(..4) > 0));
+            }
+            at = end;
+        }
+        let parts = Parts::new(TableOptions::default(), held.clone(), &owned).expect("disjoint and held");
+        let near = bounds.iter().flat_map(|&bound| [bound - 1, bound]).chain([0, u64::MAX]);
+        let anywhere: Vec<u64> = (0..200).map(|_| random.u64(..)).collect();
+        for hash in near.chain(anywhere) {
+            let expected = owned
+                .iter()
+                .any(|range| range.contains(hash))
+                .then(|| held.iter().find(|part| part.hashes().contains(hash)).map(|part| part.id()));
+            assert_eq!(parts.find(hash).map(Table::id), expected.flatten(), "hash {hash:x}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Native requests for a table that is cut into tablets: two parts here, and a range that another server owns.
+
+use std::sync::Arc;
+
+use db::metrics::WorkerMetrics;
+use db::ops::WorkerEnvironment;
+use db::server::ahead::locate;
+use db::server::native::{self, Caller, ReplyPlace};
+use db::session::{Route, Session};
+use db::tablet::{Parts, TableEntry, Tables};
+use db::tenant::TenantId;
+use db::tenant::account::Account;
+use store::{Config, Core, HashRange, Quota, Store, TableOptions};
+use wire::{Condition, KeyRange, Keys, Request, Status, reply};
+
+const TENANT: TenantId = TenantId(1);
+const TABLE: u32 = 77;
+/// Hashes of a quarter.
+const QUARTER: u64 = 1 << 62;
+
+/// A worker's parts, and a session. The table has its first and second quarter in one part each, both owned; the third
+/// one in a part that is held and not owned; nothing of the fourth.
+struct Worker {
+    core: Core,
+    tables: Tables,
+    metrics: WorkerMetrics,
+    session: Session,
+    next_sequence: u64,
+}
+
+/// Takes the one answer.
+#[derive(Default)]
+struct Taken(Option<(Status, Vec<u8>)>);
+
+impl ReplyPlace for Taken {
+    fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8])) {
+        let mut body = vec![0; body_bytes];
+        fill(&mut body);
+        assert!(self.0.replace((status, body)).is_none(), "a request is answered once");
+    }
+
+    fn route(&self) -> Route {
+        unreachable!("no invocation is made here")
+    }
+}
+
+fn quarter(number: u64) -> HashRange {
+    let first = number * QUARTER;
+    HashRange::new(first, first + (QUARTER - 1)).expect("a quarter")
+}
+
+impl Worker {
+    fn new() -> Self {
+        let config = Config { memory_bytes: 64 << 20, segment_bytes: 1 << 20, cores: 1, huge_pages: false };
+        let store = Store::new(config).expect("a store");
+        let quota = Arc::new(Quota::new(1, u64::MAX));
+        let part = |id: u32| {
+            let options = TableOptions { hashes: quarter(u64::from(id)), ..TableOptions::default() };
+            store.table_with(id, options, &quota)
+        };
+        let owned = [quarter(1), quarter(0)];
+        let parts = Parts::new(TableOptions::default(), (0..3).map(part).collect(), &owned);
+        let account = Arc::new(Account::new(TENANT));
+        let mut tables = Tables::default();
+        tables.insert(Arc::new(TableEntry {
+            id: TABLE,
+            tenant: TENANT,
+            name: "t".into(),
+            writable: true,
+            owner: Arc::clone(&account),
+            parts: parts.expect("three quarters"),
+            map: None,
+        }));
+        let session = Session::new(7, 1, account, 0);
+        Self { core: store.core(0), tables, metrics: WorkerMetrics::new(), session, next_sequence: 1 }
+    }
+
+    fn ask(&mut self, request: &Request<'_>) -> (Status, Vec<u8>) {
+        self.next_sequence += 1;
+        self.ask_as(self.next_sequence - 1, request)
+    }
+
+    fn ask_as(&mut self, sequence: u64, request: &Request<'_>) -> (Status, Vec<u8>) {
+        let pin = self.core.pin();
+        let environment = WorkerEnvironment {
+            core: &self.core,
+            pin: &pin,
+            tables: &self.tables,
+            metrics: &self.metrics,
+            now_us: 1,
+            wall_ms: 1,
+        };
+        let located = locate(&environment, &self.session, request);
+        let (caller, mut taken) = (Caller { session: &self.session, sequence }, Taken::default());
+        native::execute(&environment, caller, request, located, &mut taken);
+        taken.0.expect("an answer")
+    }
+
+    /// Gives the table's one part, or others, to the worker.
+    fn own(&mut self, owned: &[HashRange]) {
+        let entry = self.tables.get(TENANT, TABLE).expect("the table");
+        let held = entry.parts.held().to_vec();
+        let parts = Parts::new(TableOptions::default(), held, owned).expect("of what is held");
+        let entry = Arc::new(entry.with_parts(parts, None));
+        self.tables.insert(entry);
+    }
+}
+
+/// The first keys of a quarter.
+fn keys(number: u64, count: usize) -> Vec<Vec<u8>> {
+    let all = (0..u32::MAX).map(|key| key.to_le_bytes().to_vec());
+    all.filter(|key| quarter(number).contains(store::hash(key))).take(count).collect()
+}
+
+#[test]
+fn a_key_is_written_to_its_part_and_read_from_there() {
+    let mut worker = Worker::new();
+    for number in 0..2 {
+        for key in keys(number, 50) {
+            let put = Request::Put { table: TABLE, key: &key, value: &key, condition: Condition::Absent };
+            assert_eq!(worker.ask(&put).0, Status::Ok);
+            let (status, body) = worker.ask(&Request::Get { table: TABLE, key: &key });
+            assert_eq!(
+                (status, reply::Object::decode(&body).expect("an object").value),
+                (Status::Ok, &key[..])
+            );
+        }
+    }
+    let parts = &worker.tables.get(TENANT, TABLE).expect("the table").parts;
+    assert_eq!(parts.held().iter().map(|part| part.objects()).collect::<Vec<_>>(), [50, 50, 0]);
+    assert_eq!(parts.objects(), 100);
+}
+
+#[test]
+fn a_key_that_is_not_owned_is_refused_and_leaves_no_trace() {
+    let mut worker = Worker::new();
+    for number in 2..4 {
+        let key = &keys(number, 1)[0];
+        let (table, condition) = (TABLE, Condition::Always);
+        for request in [
+            Request::Get { table, key },
+            Request::Put { table, key, value: b"v", condition },
+            Request::PutFor { table, key, value: b"v", condition, ttl_ms: 1000 },
+            Request::Delete { table, key, condition },
+            Request::Increment { table, key, delta: 1 },
+            Request::IncrementFloat { table, key, delta_bits: 1_f64.to_bits() },
+        ] {
+            assert_eq!(worker.ask(&request), (Status::NotOwned, Vec::new()));
+        }
+    }
+    assert_eq!(worker.tables.get(TENANT, TABLE).expect("the table").parts.objects(), 0);
+}
+
+#[test]
+fn what_was_refused_runs_under_its_sequence_when_its_tablet_has_come() {
+    let mut worker = Worker::new();
+    let key = &keys(2, 1)[0];
+    let add = Request::Increment { table: TABLE, key, delta: 1 };
+    assert_eq!(worker.ask_as(5, &add).0, Status::NotOwned);
+    worker.own(&[quarter(2)]);
+    let (status, first) = worker.ask_as(5, &add);
+    assert_eq!(status, Status::Ok);
+    // And what ran is answered from the ring, wherever the tablet is by now.
+    worker.own(&[quarter(0)]);
+    assert_eq!(worker.ask_as(5, &add), (Status::Ok, first));
+    assert_eq!(worker.ask_as(6, &add).0, Status::NotOwned);
+}
+
+#[test]
+fn a_multi_get_finds_a_part_for_each_key_or_is_refused_as_a_whole() {
+    let mut worker = Worker::new();
+    let (low, high, there) = (&keys(0, 20)[..], &keys(1, 20)[..], &keys(3, 1)[0]);
+    for key in low.iter().chain(high) {
+        let put = Request::Put { table: TABLE, key, value: key, condition: Condition::Always };
+        assert_eq!(worker.ask(&put).0, Status::Ok);
+    }
+    let mixed: Vec<&[u8]> = low.iter().zip(high).flat_map(|(one, other)| [&one[..], &other[..]]).collect();
+    let (status, body) = worker.ask(&Request::MultiGet { table: TABLE, keys: Keys::from_slices(&mixed) });
+    assert_eq!(status, Status::Ok);
+    let entries = reply::Objects::decode(&body).expect("objects");
+    assert!(entries.zip(&mixed).all(|(entry, key)| entry.value == *key));
+    let with_another = [&mixed[..], &[&there[..]]].concat();
+    let request = Request::MultiGet { table: TABLE, keys: Keys::from_slices(&with_another) };
+    assert_eq!(worker.ask(&request).0, Status::NotOwned);
+}
+
+#[test]
+fn what_goes_through_a_whole_table_is_refused_where_there_are_several_tablets() {
+    let mut worker = Worker::new();
+    let (table, cursor, keys_only) = (TABLE, &[][..], false);
+    let range = KeyRange { from: b"", to: None, prefix: b"", reverse: false };
+    for request in [
+        Request::Enumerate { table, cursor, keys_only, objects_max: 1, bytes_max: 1 },
+        Request::Scan { table, range, cursor, keys_only, objects_max: 1, bytes_max: 1 },
+        Request::Verify { table, cursor },
+    ] {
+        assert_eq!(worker.ask(&request).0, Status::SeveralTablets);
+    }
+}

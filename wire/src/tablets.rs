@@ -1,0 +1,166 @@
+//! Which server has which hashes of a table: the answer to a request for its tablets.
+//!
+//! ```text
+//!   version u64 | servers: list of (number u32, address text) | tablets: list of (last hash u64, index of its server u16)
+//! ```
+//! Tablets stand in the order of their hashes, each reaching from behind the one before to its last hash, the last one to
+//! 2^64 - 1: so every hash has exactly one server, and one search finds it. The hash of a key is xxh3 (64 bits).
+
+use crate::body::{Body, BodyReader, BodyWriter};
+use crate::limits::{SERVERS_MAX, TABLETS_PER_TABLE_MAX};
+use crate::status::Status;
+
+/// A server of a tablet map.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServerPlace {
+    /// Its number in the cluster.
+    pub number: u32,
+    /// Host and TCP port where it opens sessions; empty for the server that answers, where it is alone.
+    pub address: String,
+}
+
+/// A tablet of a map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tablet {
+    /// The last of its hashes; the first is behind the last one of the tablet before.
+    pub last: u64,
+    /// Index of its server in the map.
+    pub server: u16,
+}
+
+/// The tablets of a table. Valid by construction: see the file's head.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TabletMap {
+    version: u64,
+    servers: Vec<ServerPlace>,
+    tablets: Vec<Tablet>,
+}
+
+impl TabletMap {
+    /// A map; of two maps of a table the one of the higher version is the newer.
+    ///
+    /// # Errors
+    /// [`Status::Malformed`] for tablets that are not as the file's head says, [`Status::LimitExceeded`] for too many.
+    pub fn new(version: u64, servers: Vec<ServerPlace>, tablets: Vec<Tablet>) -> Result<TabletMap, Status> {
+        if servers.len() > SERVERS_MAX || tablets.len() > TABLETS_PER_TABLE_MAX {
+            return Err(Status::LimitExceeded);
+        }
+        let rises = tablets.windows(2).all(|pair| pair[0].last < pair[1].last);
+        let reaches_the_end = tablets.last().is_some_and(|tablet| tablet.last == u64::MAX);
+        let has_servers = tablets.iter().all(|tablet| usize::from(tablet.server) < servers.len());
+        if rises && reaches_the_end && has_servers {
+            Ok(TabletMap { version, servers, tablets })
+        } else {
+            Err(Status::Malformed)
+        }
+    }
+
+    /// That of a table which one server has as a whole.
+    #[must_use]
+    pub fn whole(version: u64, server: ServerPlace) -> TabletMap {
+        TabletMap { version, servers: vec![server], tablets: vec![Tablet { last: u64::MAX, server: 0 }] }
+    }
+
+    /// Its version.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The servers.
+    #[must_use]
+    pub fn servers(&self) -> &[ServerPlace] {
+        &self.servers
+    }
+
+    /// The tablets, in the order of their hashes.
+    #[must_use]
+    pub fn tablets(&self) -> &[Tablet] {
+        &self.tablets
+    }
+
+    /// The index of the server that has a hash.
+    #[inline]
+    #[must_use]
+    pub fn server_of(&self, hash: u64) -> usize {
+        let at = self.tablets.partition_point(|tablet| tablet.last < hash);
+        self.tablets[at].server.into()
+    }
+}
+
+impl Body for ServerPlace {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u32(self.number);
+        writer.text(&self.address);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<ServerPlace, Status> {
+        Ok(ServerPlace { number: reader.u32()?, address: reader.text()?.to_owned() })
+    }
+}
+
+impl Body for Tablet {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u64(self.last);
+        writer.u16(self.server);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<Tablet, Status> {
+        Ok(Tablet { last: reader.u64()?, server: reader.u16()? })
+    }
+}
+
+impl Body for TabletMap {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u64(self.version);
+        self.servers.write(writer);
+        self.tablets.write(writer);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<TabletMap, Status> {
+        TabletMap::new(reader.u64()?, Vec::read(reader)?, Vec::read(reader)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ServerPlace, Tablet, TabletMap};
+    use crate::body::Body;
+    use crate::limits::TABLETS_PER_TABLE_MAX;
+    use crate::status::Status;
+
+    fn server(number: u32) -> ServerPlace {
+        ServerPlace { number, address: format!("10.0.0.{number}:7000") }
+    }
+
+    #[test]
+    fn every_hash_has_the_server_of_the_first_tablet_that_reaches_it() {
+        let tablets = vec![
+            Tablet { last: 9, server: 1 },
+            Tablet { last: 99, server: 0 },
+            Tablet { last: u64::MAX, server: 1 },
+        ];
+        let map = TabletMap::new(7, vec![server(4), server(5)], tablets).expect("a map");
+        for (hash, index) in [(0, 1), (9, 1), (10, 0), (99, 0), (100, 1), (u64::MAX, 1)] {
+            assert_eq!(map.server_of(hash), index, "hash {hash}");
+        }
+        assert_eq!(TabletMap::decode(&map.encode()), Ok(map));
+        assert_eq!(TabletMap::whole(1, server(4)).server_of(77), 0);
+    }
+
+    #[test]
+    fn maps_with_gaps_strangers_or_no_order_are_refused() {
+        let end = Tablet { last: u64::MAX, server: 0 };
+        let new = |tablets: &[Tablet]| TabletMap::new(1, vec![server(4)], tablets.to_vec()).map(drop);
+        assert_eq!(new(&[]), Err(Status::Malformed));
+        assert_eq!(new(&[Tablet { last: 5, server: 0 }]), Err(Status::Malformed));
+        assert_eq!(
+            new(&[Tablet { last: 5, server: 0 }, Tablet { last: 5, server: 0 }, end]),
+            Err(Status::Malformed)
+        );
+        assert_eq!(new(&[Tablet { server: 1, ..end }]), Err(Status::Malformed));
+        let many = (0..TABLETS_PER_TABLE_MAX as u64).map(|last| Tablet { last, server: 0 });
+        assert_eq!(new(&many.chain([end]).collect::<Vec<_>>()), Err(Status::LimitExceeded));
+        assert_eq!(new(&[end]), Ok(()));
+    }
+}
