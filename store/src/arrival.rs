@@ -146,7 +146,7 @@ fn partitions(hashes: HashRange, count: usize) -> Option<Vec<Partition>> {
     (0..count).map(partition).collect()
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom_model)))]
 mod tests {
     use super::Arrival;
     use crate::hash_range::HashRange;

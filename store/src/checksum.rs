@@ -41,7 +41,7 @@ fn append_short(checksum: u32, bytes: &[u8]) -> u32 {
     !sum
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom_model)))]
 mod tests {
     use super::{LONG_BYTES, append};
 

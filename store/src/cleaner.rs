@@ -21,7 +21,7 @@
 mod choice;
 mod relocation;
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, loom_model))]
 mod loom_tests;
 
 use crate::limits::{

@@ -22,9 +22,9 @@ pub(crate) mod growth;
 pub(crate) mod locked;
 pub(crate) mod walk;
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, loom_model))]
 mod loom_tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom_model)))]
 mod tests;
 
 use std::io;

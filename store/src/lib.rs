@@ -53,7 +53,7 @@ mod table;
 mod transfer;
 mod write;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom_model)))]
 mod tests;
 
 pub use crate::cache::Eviction;

@@ -127,11 +127,11 @@ pub const CACHE_GHOST_SETS_MAX: usize = 1 << 24;
 
 /// Keys of a leaf of an ordered table, beyond which it is split: copying one with 30-byte keys takes a tenth of a
 /// microsecond, and a scan finds dozens of keys side by side.
-pub const ORDERED_KEYS_MAX: usize = if cfg!(loom) { 2 } else { 64 };
+pub const ORDERED_KEYS_MAX: usize = if cfg!(loom_model) { 2 } else { 64 };
 /// Bytes of its keys beyond which a leaf is split, if it has two.
 pub const ORDERED_LEAF_BYTES_MAX: usize = 4096;
 /// A leaf with fewer keys is joined with a neighbour.
-pub const ORDERED_KEYS_FEW: usize = if cfg!(loom) { 0 } else { 8 };
+pub const ORDERED_KEYS_FEW: usize = if cfg!(loom_model) { 0 } else { 8 };
 /// Children of a branch, beyond which it is split.
 pub const ORDERED_CHILDREN_MAX: usize = 64;
 /// A branch with no more children is joined with a neighbour if both have at most half of [`ORDERED_CHILDREN_MAX`].

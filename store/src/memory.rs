@@ -32,7 +32,7 @@ impl Mapping {
     /// `huge_bytes`.
     pub(crate) fn new(bytes: usize, huge_bytes: usize) -> io::Result<Mapping> {
         assert!(bytes > 0 && huge_bytes <= bytes);
-        if bytes >= MAPPED_BYTES_MIN && !cfg!(any(miri, loom)) {
+        if bytes >= MAPPED_BYTES_MIN && !cfg!(any(miri, loom_model)) {
             return Self::map(bytes, huge_bytes);
         }
         let layout = Layout::from_size_align(bytes, ALIGNMENT).map_err(io::Error::other)?;

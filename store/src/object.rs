@@ -243,7 +243,7 @@ impl std::fmt::Debug for Object<'_> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom_model)))]
 mod tests {
     use super::{Header, Kind, OBJECT_HEADER_BYTES, object_bytes};
     use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX, VERSION_MAX};

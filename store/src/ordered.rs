@@ -19,9 +19,9 @@ mod node;
 mod reshape;
 mod walk;
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, loom_model))]
 mod loom_tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom_model)))]
 mod tests;
 
 use std::sync::Arc;

@@ -149,7 +149,7 @@ fn longest_run(bits: u32) -> (u32, u32) {
     (start, length)
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom_model)))]
 mod tests {
     use super::{FreeSeglets, longest_run};
 

@@ -275,7 +275,7 @@ impl Segments {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom_model)))]
 mod tests {
     use super::{Claim, SegmentId, Segments, State};
 

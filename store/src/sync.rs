@@ -1,21 +1,21 @@
 //! The one place that chooses between the standard library and loom.
 //!
-//! Everything lock-free in this crate takes its atomics from here, so that `RUSTFLAGS="--cfg loom"` explores
+//! Everything lock-free in this crate takes its atomics from here, so that `RUSTFLAGS="--cfg loom_model"` explores
 //! the interleavings of the very code that runs. [`Exclusive`] is a lock that is tried, never slept on: its
 //! holders make no system call that can block, so that a worker waits at most for a few memory accesses.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
-#[cfg(loom)]
+#[cfg(loom_model)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
-#[cfg(not(loom))]
+#[cfg(not(loom_model))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Stores `value` so that no later load of this thread is done before the store is seen by all.
 #[inline]
 pub(crate) fn store_fenced(slot: &AtomicU64, value: u64) {
-    if cfg!(any(loom, miri)) {
+    if cfg!(any(loom_model, miri)) {
         slot.store(value, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     } else {
@@ -37,9 +37,9 @@ impl Backoff {
     /// Waits a little, longer each time.
     #[cold]
     pub(crate) fn wait(&mut self) {
-        #[cfg(loom)]
+        #[cfg(loom_model)]
         loom::thread::yield_now();
-        #[cfg(not(loom))]
+        #[cfg(not(loom_model))]
         if self.rounds < 6 && !cfg!(miri) {
             for _ in 0..1 << self.rounds {
                 std::hint::spin_loop();
@@ -120,7 +120,7 @@ impl<T> Drop for ExclusiveGuard<'_, T> {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, loom_model))]
 mod tests {
     use std::sync::Arc;
 

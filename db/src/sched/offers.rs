@@ -149,7 +149,7 @@ fn distance(turn: usize, expected: usize) -> isize {
     turn.wrapping_sub(expected) as isize
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom_model)))]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -212,7 +212,7 @@ mod tests {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, loom_model))]
 mod loom_tests {
     use std::sync::Arc;
 

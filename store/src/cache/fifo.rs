@@ -69,7 +69,7 @@ impl Fifo {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom_model)))]
 mod tests {
     use std::collections::VecDeque;
 

@@ -86,7 +86,7 @@ fn fingerprint(hash: u64) -> u32 {
     (hash >> 16) as u32 & 0xffff | 1
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom_model)))]
 mod tests {
     use super::Ghost;
 

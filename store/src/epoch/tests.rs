@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Epochs, LocalEpoch};
 
-#[cfg(not(loom))]
+#[cfg(not(loom_model))]
 #[test]
 fn a_pin_holds_back_what_is_retired_later_and_nests() {
     let epochs = Arc::new(Epochs::new(2));
@@ -21,7 +21,7 @@ fn a_pin_holds_back_what_is_retired_later_and_nests() {
     assert!(tag < epochs.oldest_pin());
 }
 
-#[cfg(not(loom))]
+#[cfg(not(loom_model))]
 #[test]
 fn held_pins_keep_their_epochs_and_are_released_in_any_order() {
     let epochs = Arc::new(Epochs::new(1));
@@ -49,7 +49,7 @@ fn held_pins_keep_their_epochs_and_are_released_in_any_order() {
     assert_eq!(local.held_count(), 0);
 }
 
-#[cfg(not(loom))]
+#[cfg(not(loom_model))]
 #[test]
 #[should_panic(expected = "own core")]
 fn a_held_pin_of_another_core_is_refused() {
@@ -60,7 +60,7 @@ fn a_held_pin_of_another_core_is_refused() {
 }
 
 /// A writer unlinks and frees while a reader pins, reads and unpins.
-#[cfg(loom)]
+#[cfg(loom_model)]
 #[test]
 fn loom_nothing_is_freed_under_a_reader() {
     use crate::sync::{AtomicBool, AtomicU64, Ordering};

@@ -114,11 +114,11 @@ pub(crate) struct Bucket {
     slots: [AtomicU64; SLOTS],
 }
 
-#[cfg(not(loom))]
+#[cfg(not(loom_model))]
 const _: () = assert!(size_of::<Bucket>() == BUCKET_BYTES);
 
 impl Bucket {
-    #[cfg(loom)]
+    #[cfg(loom_model)]
     pub(crate) fn empty() -> Bucket {
         Bucket { control: AtomicU64::new(0), slots: std::array::from_fn(|_| AtomicU64::new(0)) }
     }

@@ -83,10 +83,11 @@ impl Generation {
         let (scale, scale_shift) = scale_of(hashes, buckets);
         // While the mean load is held, crafted keys can fill less than one overflow bucket per bucket; a small
         // index must still have room for two chains of full length.
-        let insert_overflow_max = if cfg!(loom) { 1 } else { buckets as u32 + 2 * CHAIN_BUCKETS_MAX as u32 };
+        let insert_overflow_max =
+            if cfg!(loom_model) { 1 } else { buckets as u32 + 2 * CHAIN_BUCKETS_MAX as u32 };
         // Full ones for all that is moved, and a partly filled one per bucket.
         let moved = older.map_or(0, |older| older.buckets as u32 + older.overflow_max + buckets as u32);
-        let overflow_max = insert_overflow_max + if cfg!(loom) { 0 } else { moved };
+        let overflow_max = insert_overflow_max + if cfg!(loom_model) { 0 } else { moved };
         let huge_pages = huge_pages && buckets as usize * BUCKET_BYTES >= HUGE_GENERATION_BYTES_MIN;
         let memory = BucketArray::new(buckets as usize, overflow_max as usize, huge_pages)?;
         Ok(Generation {
@@ -273,13 +274,13 @@ fn scale_of(hashes: HashRange, buckets: u64) -> (u64, u32) {
 }
 
 /// The buckets of a generation in memory.
-#[cfg(not(loom))]
+#[cfg(not(loom_model))]
 struct BucketArray {
     mapping: Arc<Mapping>,
     count: usize,
 }
 
-#[cfg(not(loom))]
+#[cfg(not(loom_model))]
 impl BucketArray {
     fn new(buckets: usize, overflow: usize, huge_pages: bool) -> io::Result<BucketArray> {
         let count = buckets + overflow;
@@ -303,12 +304,12 @@ impl BucketArray {
 }
 
 /// The same for loom, whose atomics cannot be made out of zeroed memory.
-#[cfg(loom)]
+#[cfg(loom_model)]
 struct BucketArray {
     buckets: Vec<Bucket>,
 }
 
-#[cfg(loom)]
+#[cfg(loom_model)]
 impl BucketArray {
     fn new(buckets: usize, overflow: usize, _huge_pages: bool) -> io::Result<BucketArray> {
         Ok(BucketArray { buckets: (0..buckets + overflow).map(|_| Bucket::empty()).collect() })

@@ -56,7 +56,7 @@ impl Candidates {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom_model)))]
 mod tests {
     use super::Candidates;
     use crate::limits::CLEAN_CANDIDATES_MAX;

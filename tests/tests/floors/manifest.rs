@@ -74,7 +74,7 @@ fn renamed(line: &str) -> Option<&str> {
 fn a_manifest_yields_its_dependencies_by_kind_and_real_name() {
     let text = "[package]\nname = \"x\"\n\n[dependencies]\nlibc.workspace = true\n\
                 hidden = { package = \"db\", path = \"../db\" }\n\n[dev-dependencies]\ntempfile = \"3\"\n\n\
-                [target.\"cfg(loom)\".dependencies]\nloom = \"0.7\"\n\n[dependencies.syn]\nversion = \"2\"\n";
+                [target.\"cfg(loom_model)\".dependencies]\nloom = \"0.7\"\n\n[dependencies.syn]\nversion = \"2\"\n";
     let names: Vec<_> = dependencies(text).into_iter().map(|found| (found.kind, found.name)).collect();
     let expected = [
         (Kind::Normal, "libc"),
