@@ -32,8 +32,26 @@ pub use message::{BadMessage, Message, Place};
 pub use source::{Source, SourceAction, SourceEnd, SourceInput, SourceOutput};
 pub use target::{Target, TargetAction, TargetEnd, TargetInput, TargetOutput};
 
+use serde::{Deserialize, Serialize};
+
+/// In which way a tablet moves.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// The target owns it first, and pulls.
+    #[default]
+    Rocksteady,
+    /// The same, and clients read from both sides what may not have arrived.
+    Cooperative,
+    /// The source sends it while it serves, then stands still for the rest: to compare with.
+    PreCopy,
+    /// The source stands still until the target has it: to compare with.
+    StopAndCopy,
+}
+
 /// What the records say of a migration; the only way is down, but for a return that a dead source cannot take.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Standing {
     /// The source owns the tablet.
     Preparing,

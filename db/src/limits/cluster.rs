@@ -24,6 +24,9 @@ pub const CHANGE_TURN_MS: u64 = 10_000;
 /// Grants to a tenant that is gone which one commit takes away: an etcd takes 128 parts in one.
 pub const GRANTS_SWEPT_AT_ONCE: usize = 64;
 
+/// Migrations that have a record: what one request reads of them stays a page, and each keeps a thread at two servers.
+pub const MIGRATIONS_MAX: usize = 256;
+
 /// For how long a server is registered that does not say that it is there, in milliseconds: an etcd that elects a leader
 /// takes some seconds of that.
 pub const REGISTRATION_TTL_MS: u64 = 10_000;

@@ -98,7 +98,7 @@ impl From<MetadataError> for Refusal {
             MetadataError::Standing(StandingError::InUse(_)) => Status::NotPermitted,
             MetadataError::Standing(StandingError::NoSuchVersion(_)) => Status::UnknownExtension,
             MetadataError::Standing(_) => Status::NotFound,
-            MetadataError::Conflict => Status::Conflict,
+            MetadataError::Conflict | MetadataError::Tablets(_) => Status::Conflict,
             MetadataError::Records(RecordsError::StorageFull) => Status::StorageFull,
             MetadataError::Records(RecordsError::TooLarge(_)) => Status::LimitExceeded,
             MetadataError::Records(RecordsError::Unavailable(_) | RecordsError::Uncertain(_)) => {

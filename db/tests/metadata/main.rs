@@ -5,6 +5,7 @@
 
 #[path = "../support/etcd_process.rs"]
 mod etcd_process;
+mod moving;
 mod outage;
 mod place;
 mod proxy;
@@ -48,5 +49,11 @@ mod claims {
         what_one_installs_the_other_one_reads,
         grants_to_a_tenant_that_is_gone_are_swept_however_many,
         acts_are_read_by_all_and_by_their_tenant,
+    );
+    on_both!(moving:
+        tablets_have_all_hashes_once_however_they_are_cut,
+        the_owner_changes_in_the_commit_that_changes_the_standing,
+        hashes_are_in_one_migration_whoever_begins_it,
+        tablets_and_migrations_go_with_their_table,
     );
 }

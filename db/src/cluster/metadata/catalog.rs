@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    ExtensionRow, GrantRow, LimitRow, Metadata, MetadataError, TableRow, TenantRow, extensions, grants,
-    limits, tables, tenants,
+    ExtensionRow, GrantRow, LimitRow, MemberRow, Metadata, MetadataError, MigrationRow, TableRow, TabletsRow,
+    TenantRow, extensions, grants, limits, members, migrations, tables, tablets, tenants,
 };
 use crate::cluster::records::{Event, Revision, Watch};
 use crate::tenant::TenantId;
@@ -24,6 +24,12 @@ pub struct Catalog {
     pub limits: Vec<LimitRow>,
     /// Tables.
     pub tables: Vec<TableRow>,
+    /// Who owns what of them; those that nobody placed have none.
+    pub tablets: Vec<TabletsRow>,
+    /// What of it is on the move.
+    pub migrations: Vec<MigrationRow>,
+    /// The servers of the cluster, there or not.
+    pub members: Vec<MemberRow>,
     /// Extensions.
     pub extensions: Vec<ExtensionRow>,
     /// Grants by these tenants.
@@ -45,6 +51,8 @@ pub fn tenants_of(event: &Event) -> Option<BTreeSet<TenantId>> {
         match (parts.next()?, parts.next()?) {
             // Comes with the tenant's own record.
             ("names", _) => {}
+            // Where the tablets of any table are found.
+            ("members", _) => return None,
             (_, tenant) => drop(whose.insert(TenantId(tenant.parse().ok()?))),
         }
     }
@@ -58,11 +66,13 @@ impl Metadata {
     /// When the metadata cannot be read.
     pub fn catalog(&self, of: Option<&BTreeSet<TenantId>>) -> Result<Catalog, MetadataError> {
         self.read(|transaction| {
-            let mut catalog = Catalog::default();
+            let mut catalog = Catalog { members: members::all(transaction)?, ..Catalog::default() };
             let Some(of) = of else {
                 catalog.tenants = tenants::all(transaction)?;
                 catalog.limits = limits::all(transaction, None)?;
                 catalog.tables = tables::all(transaction, None)?;
+                catalog.tablets = tablets::all(transaction, None)?;
+                catalog.migrations = migrations::all(transaction, None)?;
                 catalog.extensions = extensions::all(transaction, None)?;
                 catalog.grants = grants::all(transaction)?;
                 catalog.revision = transaction.revision();
@@ -72,6 +82,8 @@ impl Metadata {
                 catalog.tenants.extend(tenants::numbered(transaction, tenant)?);
                 catalog.limits.extend(limits::all(transaction, Some(tenant))?);
                 catalog.tables.extend(tables::all(transaction, Some(tenant))?);
+                catalog.tablets.extend(tablets::all(transaction, Some(tenant))?);
+                catalog.migrations.extend(migrations::all(transaction, Some(tenant))?);
                 catalog.extensions.extend(extensions::all(transaction, Some(tenant))?);
                 for (grant, to) in grants::of_owner(transaction, tenant)? {
                     catalog.grants.push(grant);
@@ -109,6 +121,10 @@ mod tests {
         assert_eq!(whose(&created), Some(vec![7]));
         let granted = ["catalog/grants/0000000002/table/t/0000000007", "catalog/tables/0000000003/t"];
         assert_eq!(whose(&granted), Some(vec![2, 3]));
+        let moved =
+            ["catalog/tablets/0000000004/0000000001", "catalog/migrations/0000000004/0000000001/0000000009"];
+        assert_eq!(whose(&moved), Some(vec![4]));
+        assert_eq!(whose(&["catalog/members/0000000001"]), None);
         assert_eq!(whose(&["catalog/strange"]), None);
         assert_eq!(whose(&["catalog/tables/ann/t"]), None);
     }

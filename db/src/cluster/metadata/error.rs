@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::StandingError;
+use super::{StandingError, TabletError};
 use crate::cluster::records::RecordsError;
 
 /// Why the metadata refused. Nothing was changed, unless it is [`RecordsError::Uncertain`].
@@ -16,6 +16,8 @@ pub enum MetadataError {
     LimitExceeded,
     /// The versions of the extension do not allow it.
     Standing(StandingError),
+    /// The tablets of the table do not allow it.
+    Tablets(TabletError),
     /// Others kept changing what the change depends on.
     Conflict,
     /// What keeps the records refused.
@@ -29,6 +31,7 @@ impl fmt::Display for MetadataError {
             Self::NotFound => formatter.write_str("there is nothing of that name"),
             Self::LimitExceeded => formatter.write_str("there are as many as may be"),
             Self::Standing(error) => error.fmt(formatter),
+            Self::Tablets(error) => error.fmt(formatter),
             Self::Conflict => formatter.write_str("others keep changing the same metadata; try again"),
             Self::Records(error) => error.fmt(formatter),
         }

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use wire::{Subject, TableOptions};
 
 use super::encoding::{padded, parts, tenant_of};
-use super::{Metadata, MetadataError, Transaction, grants, next_u32, tenants};
+use super::{
+    Metadata, MetadataError, TabletsRow, Transaction, grants, migrations, next_u32, tablets, tenants,
+};
 use crate::cluster::records::RecordsError;
 use crate::limits::TABLES_PER_TENANT_MAX;
 use crate::tenant::TenantId;
@@ -78,7 +80,7 @@ pub(super) fn all(
 }
 
 impl Metadata {
-    /// Adds a table.
+    /// Adds a table that nobody placed: that of a server which is alone.
     ///
     /// # Errors
     /// `NotFound` when the tenant is gone, `AlreadyExists`, `LimitExceeded`, or that it cannot be stored.
@@ -87,6 +89,20 @@ impl Metadata {
         tenant: TenantId,
         name: &str,
         options: TableOptions,
+    ) -> Result<u32, MetadataError> {
+        self.table_create_at(tenant, name, options, &[])
+    }
+
+    /// Adds a table whose hashes are spread over these servers, with a tablet for each time that one is named.
+    ///
+    /// # Errors
+    /// `NotFound` when the tenant is gone, `AlreadyExists`, `LimitExceeded`, or that it cannot be stored.
+    pub fn table_create_at(
+        &self,
+        tenant: TenantId,
+        name: &str,
+        options: TableOptions,
+        servers: &[u32],
     ) -> Result<u32, MetadataError> {
         self.write(|transaction| {
             tenants::check(transaction, tenant)?;
@@ -98,11 +114,14 @@ impl Metadata {
             }
             let id = next_u32(transaction, "table")?;
             TableRow { id, tenant, name: name.to_owned(), options }.store(transaction)?;
+            if !servers.is_empty() {
+                TabletsRow::spread(tenant, id, servers)?.store(transaction)?;
+            }
             Ok(id)
         })
     }
 
-    /// Removes a table with its grants and gives its number.
+    /// Removes a table with its grants, tablets and migrations, and gives its number.
     ///
     /// # Errors
     /// `NotFound`, or that it cannot be stored.
@@ -112,6 +131,8 @@ impl Metadata {
             let value = transaction.get::<Value>(&key)?.ok_or(MetadataError::NotFound)?;
             transaction.delete(&key);
             grants::remove_subject(transaction, tenant, Subject::Table, name);
+            tablets::remove_table(transaction, tenant, value.id);
+            migrations::remove_table(transaction, tenant, value.id);
             Ok(value.id)
         })
     }

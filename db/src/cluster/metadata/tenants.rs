@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::encoding::{bytes_of, damaged, hexadecimal, padded, parts, tenant_of};
-use super::{Metadata, MetadataError, Transaction, extensions, grants, limits, next_u32, tables};
+use super::{
+    Metadata, MetadataError, Transaction, extensions, grants, limits, migrations, next_u32, tables, tablets,
+};
 use crate::cluster::records::RecordsError;
 use crate::limits::TENANTS_MAX;
 use crate::tenant::TenantId;
@@ -157,6 +159,8 @@ impl Metadata {
             transaction.delete(&name_key(name));
             transaction.delete(&key_of(id));
             tables::remove_tenant(transaction, id);
+            tablets::remove_tenant(transaction, id);
+            migrations::remove_tenant(transaction, id);
             extensions::remove_tenant(transaction, id);
             grants::remove_tenant(transaction, id);
             limits::remove_tenant(transaction, id);

@@ -1,0 +1,293 @@
+//! Records of tablets: which server owns which hashes of a table. One record for each table, which lists its tablets
+//! by their last hashes, so that there is no hash without an owner and none with two.
+//!
+//! A tablet is cut and joined at any hash as long as it stays as wide as a table of the store may be; where hashes are
+//! on the move ([`super::migrations`]) tablets are left as they are. A server that is alone has no such records and owns
+//! everything; so has a cluster whose tables are older than these records, until somebody places them.
+
+use serde::{Deserialize, Serialize};
+use store::HashRange;
+use wire::limits::TABLETS_PER_TABLE_MAX;
+
+use super::encoding::{damaged, padded, parts, tenant_of};
+use super::{Metadata, MetadataError, Transaction, migrations};
+use crate::cluster::records::RecordsError;
+use crate::tenant::TenantId;
+
+const TABLETS: &str = "catalog/tablets/";
+
+/// Last hash in hexadecimal, owner, and when it lost what it had, or 0.
+type Entry = (String, u32, u64);
+
+#[derive(Serialize, Deserialize)]
+struct Value {
+    tablets: Vec<Entry>,
+}
+
+/// Hashes of a table with one owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tablet {
+    /// Which.
+    pub hashes: HashRange,
+    /// Number of the server that owns them.
+    pub server: u32,
+    /// When the objects that were there were lost, in milliseconds since the Unix epoch.
+    pub emptied_ms: Option<u64>,
+}
+
+/// The tablets of a table, in the order of their hashes, all hashes in one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TabletsRow {
+    /// Whose table it is.
+    pub tenant: TenantId,
+    /// The table's number.
+    pub table: u32,
+    /// All of them.
+    pub tablets: Vec<Tablet>,
+}
+
+/// Why tablets cannot be so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TabletError {
+    /// A tablet would be narrower than a table of the store may be.
+    TooNarrow,
+    /// There is no edge of two tablets at the hash.
+    NoEdge(u64),
+    /// Several servers own the hashes.
+    SeveralOwners,
+    /// This migration moves some of the hashes.
+    OnTheMove(u32),
+    /// The server owns the hashes already.
+    OwnedAlready(u32),
+    /// There is no server of this number.
+    NoServer(u32),
+}
+
+impl std::fmt::Display for TabletError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TooNarrow => formatter.write_str("a tablet has at least 2^32 hashes"),
+            Self::NoEdge(hash) => write!(formatter, "no tablet begins at the hash {hash:016x}"),
+            Self::SeveralOwners => formatter.write_str("more than one server owns these hashes"),
+            Self::OnTheMove(id) => write!(formatter, "migration {id} moves some of these hashes"),
+            Self::OwnedAlready(server) => write!(formatter, "server {server} owns these hashes already"),
+            Self::NoServer(server) => write!(formatter, "server {server} is not there"),
+        }
+    }
+}
+
+impl From<TabletError> for MetadataError {
+    fn from(error: TabletError) -> Self {
+        Self::Tablets(error)
+    }
+}
+
+impl TabletsRow {
+    /// Those of a table whose hashes are spread evenly over these servers; one tablet for each time that one is named.
+    ///
+    /// # Errors
+    /// `LimitExceeded` for none or too many.
+    pub fn spread(tenant: TenantId, table: u32, servers: &[u32]) -> Result<Self, MetadataError> {
+        let count = servers.len() as u128;
+        if servers.is_empty() || servers.len() > TABLETS_PER_TABLE_MAX {
+            return Err(MetadataError::LimitExceeded);
+        }
+        let edge = |index: usize| ((index as u128) << 64) / count;
+        let tablet = |(index, &server): (usize, &u32)| {
+            let hashes = HashRange::new(edge(index) as u64, (edge(index + 1) - 1) as u64);
+            Some(Tablet { hashes: hashes?, server, emptied_ms: None })
+        };
+        let tablets = servers.iter().enumerate().map(tablet).collect::<Option<_>>();
+        Ok(Self { tenant, table, tablets: tablets.ok_or(TabletError::TooNarrow)? })
+    }
+
+    /// The tablets that have some of these hashes.
+    pub fn touching(&self, hashes: HashRange) -> impl Iterator<Item = &Tablet> {
+        self.tablets.iter().filter(move |tablet| overlap(tablet.hashes, hashes))
+    }
+
+    /// What a server owns; tablets of one server that follow each other are one range.
+    #[must_use]
+    pub fn owned_by(&self, server: u32) -> Vec<HashRange> {
+        let mut ranges: Vec<HashRange> = Vec::new();
+        for tablet in self.tablets.iter().filter(|tablet| tablet.server == server) {
+            let (mut first, last) = (tablet.hashes.first(), tablet.hashes.last());
+            if let Some(before) = ranges.pop_if(|before| before.last().checked_add(1) == Some(first)) {
+                first = before.first();
+            }
+            // As wide as its tablets at least.
+            ranges.extend(HashRange::new(first, last));
+        }
+        ranges
+    }
+
+    /// Makes the hash the first one of a tablet.
+    pub(super) fn split(&mut self, at: u64) -> Result<(), MetadataError> {
+        let index = self.tablets.partition_point(|tablet| tablet.hashes.last() < at);
+        let tablet = self.tablets[index];
+        let hashes = tablet.hashes;
+        if hashes.first() == at {
+            return Ok(());
+        }
+        if self.tablets.len() >= TABLETS_PER_TABLE_MAX {
+            return Err(MetadataError::LimitExceeded);
+        }
+        let low = HashRange::new(hashes.first(), at - 1).ok_or(TabletError::TooNarrow)?;
+        let high = HashRange::new(at, hashes.last()).ok_or(TabletError::TooNarrow)?;
+        self.tablets[index].hashes = low;
+        self.tablets.insert(index + 1, Tablet { hashes: high, ..tablet });
+        Ok(())
+    }
+
+    /// Makes one of the tablets on both sides of an edge.
+    fn merge(&mut self, at: u64) -> Result<(), TabletError> {
+        let index = self.tablets.iter().position(|tablet| tablet.hashes.first() == at);
+        let index = index.filter(|&index| index > 0).ok_or(TabletError::NoEdge(at))?;
+        let (low, high) = (self.tablets[index - 1], self.tablets[index]);
+        if low.server != high.server {
+            return Err(TabletError::SeveralOwners);
+        }
+        let joined = HashRange::new(low.hashes.first(), high.hashes.last()).ok_or(TabletError::TooNarrow)?;
+        let emptied_ms = low.emptied_ms.max(high.emptied_ms);
+        self.tablets[index - 1] = Tablet { hashes: joined, emptied_ms, ..low };
+        self.tablets.remove(index);
+        Ok(())
+    }
+
+    /// Gives all these hashes, which begin and end with tablets, to a server.
+    pub(super) fn give(&mut self, hashes: HashRange, server: u32) {
+        for tablet in self.tablets.iter_mut().filter(|tablet| overlap(tablet.hashes, hashes)) {
+            tablet.server = server;
+        }
+    }
+
+    /// The one that owns all these hashes.
+    pub(super) fn owner_of(&self, hashes: HashRange) -> Result<u32, TabletError> {
+        let mut owners = self.touching(hashes).map(|tablet| tablet.server);
+        let owner = owners.next().ok_or(TabletError::SeveralOwners)?;
+        if owners.all(|other| other == owner) { Ok(owner) } else { Err(TabletError::SeveralOwners) }
+    }
+
+    fn of(key: &str, value: &Value) -> Result<Self, RecordsError> {
+        let [tenant, table] = parts(key, TABLETS)?;
+        let table = table.parse().map_err(|_| damaged(key))?;
+        let mut next = Some(0);
+        let mut tablets = Vec::with_capacity(value.tablets.len());
+        for (last, server, emptied_ms) in &value.tablets {
+            let last = hash_of(last).ok_or_else(|| damaged(key))?;
+            let hashes = next.and_then(|first| HashRange::new(first, last)).ok_or_else(|| damaged(key))?;
+            let emptied_ms = (*emptied_ms != 0).then_some(*emptied_ms);
+            tablets.push(Tablet { hashes, server: *server, emptied_ms });
+            next = last.checked_add(1);
+        }
+        if next.is_some() || tablets.len() > TABLETS_PER_TABLE_MAX {
+            return Err(damaged(key));
+        }
+        Ok(Self { tenant: tenant_of(tenant)?, table, tablets })
+    }
+
+    pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
+        let entry = |tablet: &Tablet| {
+            (hash_text(tablet.hashes.last()), tablet.server, tablet.emptied_ms.unwrap_or_default())
+        };
+        let tablets = self.tablets.iter().map(entry).collect();
+        transaction.put(&key_of(self.tenant, self.table), &Value { tablets })
+    }
+}
+
+/// A hash as it stands in records.
+pub(super) fn hash_text(hash: u64) -> String {
+    format!("{hash:016x}")
+}
+
+pub(super) fn hash_of(text: &str) -> Option<u64> {
+    (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok())?
+}
+
+pub(super) fn overlap(one: HashRange, other: HashRange) -> bool {
+    one.first() <= other.last() && other.first() <= one.last()
+}
+
+fn key_of(tenant: TenantId, table: u32) -> String {
+    format!("{}{}", prefix_of(tenant), padded(table))
+}
+
+fn prefix_of(tenant: TenantId) -> String {
+    format!("{TABLETS}{}/", padded(tenant.0))
+}
+
+pub(super) fn remove_tenant(transaction: &mut Transaction<'_>, tenant: TenantId) {
+    transaction.clear(&prefix_of(tenant));
+}
+
+pub(super) fn remove_table(transaction: &mut Transaction<'_>, tenant: TenantId, table: u32) {
+    transaction.delete(&key_of(tenant, table));
+}
+
+pub(super) fn find(
+    transaction: &mut Transaction<'_>,
+    tenant: TenantId,
+    table: u32,
+) -> Result<Option<TabletsRow>, RecordsError> {
+    let key = key_of(tenant, table);
+    transaction.get(&key)?.map(|value| TabletsRow::of(&key, &value)).transpose()
+}
+
+/// Those of a tenant's tables, or of all.
+pub(super) fn all(
+    transaction: &mut Transaction<'_>,
+    of: Option<TenantId>,
+) -> Result<Vec<TabletsRow>, RecordsError> {
+    let prefix = of.map_or_else(|| TABLETS.to_owned(), prefix_of);
+    transaction.all(&prefix)?.iter().map(|(key, value)| TabletsRow::of(key, value)).collect()
+}
+
+impl Metadata {
+    /// Makes a hash of a table the first one of a tablet; nothing happens where it is one.
+    ///
+    /// # Errors
+    /// `NotFound` when nobody placed such a table, `LimitExceeded`, [`TabletError`], or that it cannot be stored.
+    pub fn tablet_split(&self, tenant: TenantId, table: u32, at: u64) -> Result<TabletsRow, MetadataError> {
+        self.tablets_change(tenant, table, at, |row| row.split(at))
+    }
+
+    /// Makes one of the tablets on both sides of a hash.
+    ///
+    /// # Errors
+    /// `NotFound` when nobody placed such a table, [`TabletError`], or that it cannot be stored.
+    pub fn tablet_merge(&self, tenant: TenantId, table: u32, at: u64) -> Result<TabletsRow, MetadataError> {
+        self.tablets_change(tenant, table, at, |row| Ok(row.merge(at)?))
+    }
+
+    fn tablets_change(
+        &self,
+        tenant: TenantId,
+        table: u32,
+        at: u64,
+        change: impl Fn(&mut TabletsRow) -> Result<(), MetadataError>,
+    ) -> Result<TabletsRow, MetadataError> {
+        self.write(|transaction| {
+            let mut row = find(transaction, tenant, table)?.ok_or(MetadataError::NotFound)?;
+            let beside = [at.saturating_sub(1), at];
+            for migration in migrations::of_table(transaction, tenant, table)? {
+                if !migration.is_over() && beside.iter().any(|&hash| migration.hashes.contains(hash)) {
+                    return Err(TabletError::OnTheMove(migration.id).into());
+                }
+            }
+            let before = row.clone();
+            change(&mut row)?;
+            if row != before {
+                row.store(transaction)?;
+            }
+            Ok(row)
+        })
+    }
+
+    /// The tablets of all tables.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn tablets(&self) -> Result<Vec<TabletsRow>, MetadataError> {
+        self.read(|transaction| Ok(all(transaction, None)?))
+    }
+}

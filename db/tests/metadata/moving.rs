@@ -1,0 +1,168 @@
+//! What holds of tablets and of migrations when several servers change them, wherever the records are kept.
+
+use std::thread;
+
+use db::cluster::metadata::{
+    Metadata, MetadataError, MigrationRow, ServerRun, Side, TabletError, TabletsRow,
+};
+use db::cluster::migration::{Mode, Standing};
+use db::tenant::TenantId;
+use db::tenant::secret::SecretHash;
+use store::HashRange;
+use wire::TableOptions;
+
+use super::place::Place;
+
+const SECRET: SecretHash = SecretHash { salt: [1; 16], digest: [2; 32] };
+const HALF: u64 = 1 << 63;
+const QUARTER: u64 = 1 << 62;
+
+/// A tenant, and a table of its whose tablets these servers own.
+fn table(metadata: &Metadata, servers: &[u32]) -> (TenantId, u32) {
+    let most = servers.iter().max().copied().unwrap_or_default();
+    for server in 1..=most {
+        metadata.member_start(server, ([10, 0, 0, server as u8], 7000).into()).expect("room");
+    }
+    let ann = metadata.tenant_create("ann", SECRET).expect("room");
+    (ann, metadata.table_create_at(ann, "t", TableOptions::default(), servers).expect("room"))
+}
+
+fn range(first: u64, last: u64) -> HashRange {
+    HashRange::new(first, last).expect("wide enough")
+}
+
+/// First hashes and owners.
+fn owners(metadata: &Metadata) -> Vec<(u64, u32)> {
+    let rows = metadata.tablets().expect("records answer");
+    rows.iter().flat_map(|row| &row.tablets).map(|tablet| (tablet.hashes.first(), tablet.server)).collect()
+}
+
+fn refused<T>(error: TabletError) -> Result<T, MetadataError> {
+    Err(MetadataError::Tablets(error))
+}
+
+pub fn tablets_have_all_hashes_once_however_they_are_cut(place: &Place) {
+    let (one, other) = (place.metadata(), place.metadata());
+    let (ann, t) = table(&one, &[1, 2, 1]);
+    let third = ((1_u128 << 64) / 3) as u64;
+    assert_eq!(owners(&other), [(0, 1), (third, 2), (2 * third, 1)]);
+    let check = |row: &TabletsRow| {
+        let edges = row.tablets.windows(2);
+        assert!(edges.into_iter().all(|pair| pair[0].hashes.last() + 1 == pair[1].hashes.first()));
+        assert_eq!(
+            (row.tablets[0].hashes.first(), row.tablets.last().map(|last| last.hashes.last())),
+            (0, Some(u64::MAX))
+        );
+    };
+    let cut = other.tablet_split(ann, t, 77 << 32).expect("room");
+    check(&cut);
+    assert_eq!(cut.tablets.len(), 4);
+    assert_eq!(one.tablet_split(ann, t, 77 << 32), Ok(cut.clone()), "it begins there already");
+    assert_eq!(one.tablet_split(ann, t, (77 << 32) + 5), refused(TabletError::TooNarrow));
+    assert_eq!(one.tablet_split(ann, t + 1, HALF), Err(MetadataError::NotFound));
+    assert_eq!(one.tablet_merge(ann, t, HALF), refused(TabletError::NoEdge(HALF)));
+    assert_eq!(one.tablet_merge(ann, t, 0), refused(TabletError::NoEdge(0)));
+    assert_eq!(one.tablet_merge(ann, t, third), refused(TabletError::SeveralOwners));
+    let joined = one.tablet_merge(ann, t, 77 << 32).expect("one owner");
+    check(&joined);
+    assert_eq!(joined.tablets.len(), 3);
+    assert_eq!(cut.owned_by(1), joined.owned_by(1), "tablets beside each other are one range");
+    assert_eq!(other.catalog(None).expect("records answer").tablets, [joined]);
+}
+
+pub fn the_owner_changes_in_the_commit_that_changes_the_standing(place: &Place) {
+    let (one, other) = (place.metadata(), place.metadata());
+    let (ann, t) = table(&one, &[1]);
+    one.member_start(2, ([10, 0, 0, 2], 7000).into()).expect("room");
+    let moved = range(QUARTER, HALF - 1);
+    let begin = |target| one.migration_begin((ann, t), moved, target, Mode::Rocksteady, 5);
+    assert_eq!(begin(3), refused(TabletError::NoServer(3)));
+    assert_eq!(begin(1), refused(TabletError::OwnedAlready(1)));
+    let row = begin(2).expect("room");
+    assert_eq!(
+        (row.source, row.target),
+        (ServerRun { server: 1, start: 1 }, ServerRun { server: 2, start: 1 })
+    );
+    assert_eq!(owners(&other), [(0, 1), (QUARTER, 1), (HALF, 1)], "cut where it moves, and not moved yet");
+    assert_eq!(begin(2), refused(TabletError::OnTheMove(row.id)));
+    assert_eq!(other.tablet_split(ann, t, HALF - QUARTER / 2), refused(TabletError::OnTheMove(row.id)));
+    assert_eq!(other.tablet_merge(ann, t, HALF), refused(TabletError::OnTheMove(row.id)));
+    other.tablet_split(ann, t, HALF + QUARTER).expect("nothing moves there");
+
+    let owner = || one.tablets().expect("records answer")[0].tablets[1].server;
+    let advance = |from, to| other.migration_advance(row.id, from, to).expect("it is there").standing;
+    assert_eq!(advance(Standing::Moving, Standing::Finished), Standing::Preparing, "it is not so far");
+    assert_eq!((advance(Standing::Preparing, Standing::Moving), owner()), (Standing::Moving, 2));
+    assert_eq!((advance(Standing::Preparing, Standing::Ended), owner()), (Standing::Moving, 2));
+    assert!(other.migration_abort(row.id).expect("it is there").is_aborted);
+    assert_eq!((advance(Standing::Moving, Standing::Returning), owner()), (Standing::Returning, 1));
+    assert_eq!((advance(Standing::Returning, Standing::Finished), owner()), (Standing::Finished, 2));
+    assert_eq!((advance(Standing::Returning, Standing::Ended), owner()), (Standing::Finished, 2));
+    leave(&one, &row);
+    assert_eq!(
+        other.migration_advance(row.id, Standing::Moving, Standing::Finished),
+        Err(MetadataError::NotFound)
+    );
+    let begin = |target| one.migration_begin((ann, t), moved, target, Mode::Cooperative, 6);
+    let back = begin(1).expect("nothing moves there");
+    assert!(back.id > row.id);
+    other.migration_advance(back.id, Standing::Preparing, Standing::Moving).expect("it is there");
+    let ended = other.migration_advance(back.id, Standing::Moving, Standing::Ended).expect("it is there");
+    assert_eq!((ended.standing, owner()), (Standing::Ended, 2), "the target was dead");
+    assert_eq!(one.migration_find(back.id), Ok(Some(ended)));
+}
+
+fn leave(metadata: &Metadata, row: &MigrationRow) {
+    metadata.migration_leave(row.id, Side::Source).expect("room");
+    assert_eq!(metadata.migrations().expect("records answer").len(), 1, "the other side has not left");
+    metadata.migration_leave(row.id, Side::Target).expect("room");
+    assert_eq!(metadata.migrations(), Ok(Vec::new()));
+}
+
+pub fn hashes_are_in_one_migration_whoever_begins_it(place: &Place) {
+    let servers = [place.metadata(), place.metadata(), place.metadata()];
+    let (ann, t) = table(&servers[0], &[1]);
+    for server in 2..=4 {
+        servers[0].member_start(server, ([10, 0, 0, server as u8], 7000).into()).expect("room");
+    }
+    // Each two have hashes in common.
+    let ranges = [range(0, HALF), range(QUARTER, HALF + QUARTER), range(HALF, u64::MAX)];
+    let begun: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = servers
+            .iter()
+            .zip(ranges)
+            .zip(2..)
+            .map(|((server, hashes), target)| {
+                scope.spawn(move || server.migration_begin((ann, t), hashes, target, Mode::Rocksteady, 5))
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let (begun, refused): (Vec<_>, Vec<_>) = begun.into_iter().partition(Result::is_ok);
+    assert_eq!((begun.len(), refused.len()), (1, 2), "{refused:?}");
+    assert_eq!(servers[1].migrations().expect("records answer").len(), 1);
+}
+
+pub fn tablets_and_migrations_go_with_their_table(place: &Place) {
+    let (one, other) = (place.metadata(), place.metadata());
+    let (ann, t) = table(&one, &[1, 2]);
+    let u = one.table_create_at(ann, "u", TableOptions::default(), &[2]).expect("room");
+    let left = one.migration_begin((ann, u), HashRange::ALL, 1, Mode::Rocksteady, 5).expect("room");
+    let gone = one.migration_begin((ann, t), range(0, HALF - 1), 2, Mode::Rocksteady, 5).expect("room");
+    other.table_drop(ann, "t").expect("a table");
+    assert_eq!(one.migration_find(gone.id), Ok(None));
+    assert_eq!(one.migrations(), Ok(vec![left.clone()]));
+    assert_eq!(owners(&one), [(0, 2)]);
+    let advanced = one.migration_advance(gone.id, Standing::Preparing, Standing::Moving);
+    assert_eq!(advanced, Err(MetadataError::NotFound));
+    other.tenant_drop("ann").expect("a tenant");
+    assert_eq!((one.migrations(), one.tablets()), (Ok(Vec::new()), Ok(Vec::new())));
+    let run = one.member_start(2, ([10, 0, 0, 7], 7000).into()).expect("room");
+    assert_eq!(run, ServerRun { server: 2, start: 2 });
+    assert_eq!(left.side_of(run), None, "a server that was started again is another one");
+    let members = other.members().expect("records answer");
+    assert_eq!(
+        members.iter().map(|row| (row.run.server, row.run.start)).collect::<Vec<_>>(),
+        [(1, 1), (2, 2)]
+    );
+}
