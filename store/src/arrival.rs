@@ -8,11 +8,17 @@
 //! Partitions arrive side by side, each in the order of the hashes, so one number says what of it is there. A key of what
 //! has arrived that is absent is absent; of the rest nothing is known but what was written here. A key that is removed
 //! here before its object arrives must stay removed: it is noted, under the lock of its bucket, until its partition
-//! is there.
+//! is there. Hashes that somebody waits for are pulled ahead of their partitions.
+
+mod pulled;
+mod wanted;
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::OnceLock;
 
+use self::pulled::Pulled;
+use self::wanted::Wanted;
 use crate::hash_range::HashRange;
 use crate::position::Position;
 use crate::sync::{AtomicBool, AtomicU64, Exclusive, Ordering};
@@ -56,13 +62,17 @@ impl Partition {
 /// See the file's head.
 pub(crate) struct Arrival {
     partitions: Box<[Partition]>,
+    /// Made when the first is wanted: most parts arrive before anybody asks.
+    wanted: OnceLock<Wanted>,
+    pulled: OnceLock<Pulled>,
 }
 
 impl Arrival {
     /// Nothing of `hashes` has arrived; they come in `count` partitions of equal width, or as many as there can be.
     pub(crate) fn new(hashes: HashRange, count: usize) -> Arrival {
         let count = (1..=count.max(1)).rev().find_map(|count| partitions(hashes, count));
-        Arrival { partitions: count.expect("one partition has all hashes").into() }
+        let partitions = count.expect("one partition has all hashes").into();
+        Arrival { partitions, wanted: OnceLock::new(), pulled: OnceLock::new() }
     }
 
     /// The hashes of each partition.
@@ -77,6 +87,30 @@ impl Arrival {
     /// Whether what another store had of `hash` is here.
     pub(crate) fn has_arrived(&self, hash: u64) -> bool {
         self.partition_of(hash).is_none_or(|partition| partition.has_arrived(hash))
+    }
+
+    /// The same, or whether it was pulled ahead.
+    pub(crate) fn is_here(&self, hash: u64) -> bool {
+        self.has_arrived(hash) || self.pulled.get().is_some_and(|pulled| pulled.has(hash))
+    }
+
+    /// Those hashes were pulled ahead of their partitions. Called by one thread.
+    pub(crate) fn note_pulled(&self, hashes: &[u64]) {
+        let pulled = self.pulled.get_or_init(Pulled::default);
+        hashes.iter().for_each(|&hash| pulled.add(hash));
+        self.forget_wanted(hashes);
+    }
+
+    /// Nobody is about to pull those ahead any more.
+    pub(crate) fn forget_wanted(&self, hashes: &[u64]) {
+        if let Some(wanted) = self.wanted.get() {
+            hashes.iter().for_each(|&hash| wanted.forget(hash));
+        }
+    }
+
+    /// Hashes that somebody waits for.
+    pub(crate) fn wanted(&self) -> &Wanted {
+        self.wanted.get_or_init(Wanted::default)
     }
 
     /// Everything of a partition up to `last` is here.

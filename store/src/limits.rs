@@ -46,6 +46,14 @@ pub const GATHER_AHEAD_BYTES_MAX: usize = 512;
 pub const EXPECTED_INDEX_DIVISOR: u64 = 8;
 /// Objects that one step removes from a table of which a part is elsewhere now.
 pub const DISCARDED_PER_STEP: usize = 64;
+/// Hashes that may be wanted ahead of their partitions and not taken yet: two of the largest multi-gets. A power of two.
+pub const WANTED_HASHES_MAX: usize = 2048;
+/// Places in which hashes are remembered that are wanted: so many that few share one. A power of two.
+pub const RECENT_WANTS: usize = 4 * WANTED_HASHES_MAX;
+/// Hashes that were pulled ahead and are remembered at least: four of the largest multi-gets that come side by side.
+pub const PULLED_HASHES_KEPT: u64 = 2 * WANTED_HASHES_MAX as u64;
+/// Slots for them, half empty.
+pub const PULLED_SLOTS: usize = 2 * PULLED_HASHES_KEPT as usize;
 /// Hashes of the narrowest range that a table can have: more than the largest index has buckets.
 pub const HASH_RANGE_WIDTH_MIN: u64 = 1 << 32;
 /// Mean objects per bucket at which the index grows, as a fraction: at 5.2 of 7 one bucket in six overflows.

@@ -75,11 +75,42 @@ impl Table {
         self.newest_version()
     }
 
-    /// Whether what another store had of `hash` is here: always, where nothing arrives.
+    /// Whether what another store had of `hash` is here, with its partition or ahead of it: always, where nothing arrives.
     #[inline]
     #[must_use]
     pub fn has_arrived(&self, hash: u64) -> bool {
-        self.arrival.get().is_none_or(|arrival| arrival.has_arrived(hash))
+        self.arrival.get().is_none_or(|arrival| arrival.is_here(hash))
+    }
+
+    /// Asks whoever pulls for the objects of `hash` before all others. The same hash again costs one exchange in memory.
+    /// False where too many are wanted, or nothing arrives.
+    pub fn want(&self, hash: u64) -> bool {
+        self.arrival.get().is_some_and(|arrival| arrival.wanted().want(hash))
+    }
+
+    /// What is called, by the thread that wants it, when there is another hash to take: something that blocks nobody.
+    ///
+    /// # Panics
+    /// The second time, and where nothing arrives.
+    pub fn on_want(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        self.arrival.get().expect("arrivals are expected").wanted().set_waker(wake);
+    }
+
+    /// Takes at most so many of the hashes that are wanted, for who pulls: a hash may be among them more than once.
+    pub fn take_wanted(&self, count_max: usize, into: &mut Vec<u64>) {
+        self.arrival.get().inspect(|arrival| arrival.wanted().take(count_max, into));
+    }
+
+    /// All objects of those hashes are here, ahead of their partitions: called by the one thread that pulls, after it has
+    /// replayed them and before it tells who waits.
+    pub fn pulled(&self, hashes: &[u64]) {
+        self.arrival.get().inspect(|arrival| arrival.note_pulled(hashes));
+    }
+
+    /// Those that were taken are not going to be pulled: who wants one of them from now on is heard again. Before it is told
+    /// who waits.
+    pub fn not_pulled(&self, hashes: &[u64]) {
+        self.arrival.get().inspect(|arrival| arrival.forget_wanted(hashes));
     }
 
     /// Whether `key`, whose object may not have arrived, was removed here.
@@ -110,6 +141,23 @@ impl Table {
 }
 
 impl Pinned<'_> {
+    /// Whether what is found of `key` here is what there is: its hash has arrived, it was written here or removed. What
+    /// is known stays known. Cost: one load where nothing arrives.
+    #[inline]
+    #[must_use]
+    pub fn knows(&self, table: &Table, hash: u64, key: &[u8]) -> bool {
+        table.arrival.get().is_none_or(|arrival| self.knows_arriving(table, arrival, hash, key))
+    }
+
+    #[cold]
+    fn knows_arriving(&self, table: &Table, arrival: &Arrival, hash: u64, key: &[u8]) -> bool {
+        arrival.is_here(hash)
+            || table.index.find(&self.pin, hash, |location| self.object_of(location, key)).is_some()
+            || arrival.was_removed(key)
+            // Between the look at the index and that at the removed keys both may have become of no account.
+            || arrival.is_here(hash)
+    }
+
     /// Removes objects behind `from` and up to the hash `last`, a bounded number of them. Returns where to go on; `None`
     /// where none is left.
     ///

@@ -57,7 +57,7 @@ impl Catalog {
         self.extensions.get(&id)
     }
 
-    /// Applies what the control plane decided. Requests and the stop are not the catalog's.
+    /// Applies what the control plane decided. What waits, requests and the stop are not the catalog's.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::SessionOpened(session) => {
@@ -95,7 +95,7 @@ impl Catalog {
                 self.extensions.retain(|_, lineup| lineup.tenant != tenant);
                 self.tables.remove_tenant(tenant);
             }
-            Change::Request(_) | Change::Stop => {}
+            Change::Wake(_) | Change::Request(_) | Change::Stop => {}
         }
     }
 }

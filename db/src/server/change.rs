@@ -39,6 +39,8 @@ pub enum Change {
     ExtensionRemoved(u32),
     /// The tenant is gone with all it had.
     TenantDropped(TenantId),
+    /// What waits for objects of an arriving part may go on.
+    Wake(Arc<Wake>),
     /// A data request that came over a stream.
     Request(Arc<StreamRequest>),
     /// The worker ends after this round.
@@ -51,6 +53,15 @@ impl Change {
     pub fn ends_sessions(&self) -> bool {
         matches!(self, Self::SessionClosed(_) | Self::TenantDropped(_))
     }
+}
+
+/// What of an arriving part need not be waited for any more.
+#[derive(Debug)]
+pub struct Wake {
+    /// The part's number in the store.
+    pub part: u32,
+    /// The hashes whose objects are here, or will never be; `None`: all.
+    pub hashes: Option<Box<[u64]>>,
 }
 
 /// A data request that came over a stream.

@@ -1,10 +1,12 @@
-//! What of its tables a server owns, and how that changes: by a cut through all workers.
+//! What of its tables a server owns, and how that changes: by a cut through all workers. What waits for objects that are on
+//! their way is woken here.
 
 use std::sync::Arc;
 
+use store::Table;
 use wire::{Status, Subject, TabletMap};
 
-use super::change::Change;
+use super::change::{Change, Wake};
 use super::control::{Control, Refusal, lock};
 use super::view::Cut;
 use crate::tablet::{Parts, TableEntry};
@@ -50,6 +52,17 @@ impl Control {
         }
         self.tell(&Change::Cut(Arc::new(cut)))?;
         Ok(view)
+    }
+
+    /// Lets what waits for objects of an arriving part go on: for these hashes, or for all where there are none. Before,
+    /// the part is told that they are here ([`Table::pulled`], [`Table::arrived`]): what does not find it so waits again,
+    /// and wants its hashes anew. Waits for no worker.
+    pub fn wake(&self, part: &Table, hashes: Option<&[u64]>) {
+        let wake = Arc::new(Wake { part: part.id(), hashes: hashes.map(Into::into) });
+        for worker in &self.workers {
+            // One that has ended has answered what waited.
+            let _ = worker.send(Change::Wake(Arc::clone(&wake)));
+        }
     }
 
     /// A table by its number in the cluster.

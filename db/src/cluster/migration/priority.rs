@@ -48,10 +48,17 @@ impl Priority {
         Some(Message::PriorityPull { number: self.number, hashes: asked.hashes.clone() })
     }
 
-    /// The answer to a batch has come. Whether it is the one that is waited for, for the first time.
-    pub(super) fn answered(&mut self, number: u32) -> bool {
+    /// The answer to a batch has come: its hashes, if it is the one that is waited for, for the first time.
+    pub(super) fn answered(&mut self, number: u32) -> Option<Vec<u64>> {
         let is_awaited = |asked: &&mut Asked| number == self.number && !asked.is_here;
-        self.asked.as_mut().filter(is_awaited).map(|asked| asked.is_here = true).is_some()
+        let asked = self.asked.as_mut().filter(is_awaited)?;
+        asked.is_here = true;
+        Some(asked.hashes.clone())
+    }
+
+    /// How many more may wait.
+    pub(super) fn free(&self) -> usize {
+        PRIORITY_HASHES_MAX.saturating_sub(self.known.len())
     }
 
     /// The objects of the batch are in the store: their hashes.

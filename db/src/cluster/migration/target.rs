@@ -103,6 +103,12 @@ impl Target {
         self.is_source_gone || self.pulls.has_arrived(hash)
     }
 
+    /// How many hashes more may wait.
+    #[must_use]
+    pub fn wants_free(&self) -> usize {
+        self.priority.free()
+    }
+
     fn hear(&mut self, message: Message, out: &mut Vec<TargetOutput>) {
         match (message, self.phase) {
             (Message::Prepared { objects }, Phase::Asking) => {
@@ -118,10 +124,10 @@ impl Target {
                 let due = self.pulls.pulled(partition, number, Held { next, objects });
                 replay(partition, due, out);
             }
-            (Message::PriorityPulled { number, objects }, Phase::Moving)
-                if self.priority.answered(number) =>
-            {
-                act(out, TargetAction::ReplayPriority { objects });
+            (Message::PriorityPulled { number, objects }, Phase::Moving) => {
+                if let Some(hashes) = self.priority.answered(number) {
+                    act(out, TargetAction::ReplayPriority { hashes, objects });
+                }
             }
             (Message::Discarded, Phase::Discarding) => self.phase = Phase::Over,
             (Message::TakenBack { number }, Phase::Giving) if number == self.given => self.taken(out),
@@ -162,7 +168,9 @@ impl Target {
     }
 
     fn want(&mut self, hash: u64, out: &mut Vec<TargetOutput>) {
-        let waits = self.phase == Phase::Moving && !self.has_arrived(hash) && self.priority.want(hash);
+        // Workers serve before all of them do.
+        let is_moving = matches!(self.phase, Phase::Opening | Phase::Moving);
+        let waits = is_moving && !self.has_arrived(hash) && self.priority.want(hash);
         if !waits {
             // It is here, or its place is elsewhere, or too many wait: who asked looks again and sees which.
             wake(vec![hash], out);

@@ -57,8 +57,10 @@ pub enum TargetAction {
         /// Their bytes.
         objects: Vec<u8>,
     },
-    /// Store objects that somebody waits for.
+    /// Store objects that somebody waits for, then note that these hashes were pulled.
     ReplayPriority {
+        /// Of these hashes, all there are.
+        hashes: Vec<u64>,
         /// Their bytes.
         objects: Vec<u8>,
     },

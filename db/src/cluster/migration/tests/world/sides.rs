@@ -165,7 +165,7 @@ impl TargetSide {
                 self.arrived[usize::from(partition)] = next.map_or(end, |next| next.hash + 1);
                 Some(TargetEnd::Replayed { partition })
             }
-            TargetAction::ReplayPriority { objects } => {
+            TargetAction::ReplayPriority { objects, .. } => {
                 self.replay(&objects);
                 Some(TargetEnd::PriorityReplayed)
             }

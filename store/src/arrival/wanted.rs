@@ -1,0 +1,212 @@
+//! Hashes whose objects somebody waits for, on their way to who pulls them.
+//!
+//! ```text
+//!   workers ── want ──► recent: the same hash again goes no further
+//!                         └──► [ queue of a bounded number ] ── take ──► who pulls, which is woken
+//! ```
+//! No locks: whoever pulls may be a thread of the lowest priority, and nobody waits for it. A hash may come more than
+//! once where two share a place of `recent`; who takes them holds them against each other.
+
+use std::sync::OnceLock;
+
+use crate::limits::{RECENT_WANTS, WANTED_HASHES_MAX};
+use crate::sync::{AtomicU64, Ordering};
+
+/// A place of the queue. `turn`: position at which it may be written; one more when it may be read.
+struct Place {
+    turn: AtomicU64,
+    hash: AtomicU64,
+}
+
+/// See the file's head.
+pub(crate) struct Wanted {
+    places: Box<[Place]>,
+    written: AtomicU64,
+    read: AtomicU64,
+    /// What was wanted lately and has not come, each at its place; 0 for nothing.
+    recent: Box<[AtomicU64]>,
+    waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Wanted::with_room(WANTED_HASHES_MAX, RECENT_WANTS)
+    }
+}
+
+impl Wanted {
+    /// Both are powers of two.
+    fn with_room(hashes: usize, recent: usize) -> Self {
+        assert!(hashes.is_power_of_two() && recent.is_power_of_two());
+        let place = |turn| Place { turn: AtomicU64::new(turn), hash: AtomicU64::new(0) };
+        Wanted {
+            places: (0..hashes as u64).map(place).collect(),
+            written: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+            recent: (0..recent).map(|_| AtomicU64::new(0)).collect(),
+            waker: OnceLock::new(),
+        }
+    }
+
+    /// What is called after a hash was queued. Once.
+    pub(crate) fn set_waker(&self, waker: Box<dyn Fn() + Send + Sync>) {
+        let set = self.waker.set(waker);
+        assert!(set.is_ok(), "one thread pulls");
+    }
+
+    /// Somebody waits for the objects of `hash`. False where too many are wanted.
+    pub(crate) fn want(&self, hash: u64) -> bool {
+        // A hash of 0 is never among the recent ones: it is queued each time.
+        let recent = self.recent_place(hash);
+        if hash != 0 && recent.swap(hash, Ordering::AcqRel) == hash {
+            return true;
+        }
+        let queued = self.push(hash);
+        if !queued {
+            self.forget(hash);
+        } else if let Some(wake) = self.waker.get() {
+            wake();
+        }
+        queued
+    }
+
+    /// Takes at most so many.
+    pub(crate) fn take(&self, count_max: usize, into: &mut Vec<u64>) {
+        into.extend(std::iter::from_fn(|| self.pop()).take(count_max));
+    }
+
+    /// Whoever wants it from now on is queued.
+    pub(super) fn forget(&self, hash: u64) {
+        // Where another one took the place there is nothing to forget.
+        let _ = self.recent_place(hash).compare_exchange(hash, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    fn recent_place(&self, hash: u64) -> &AtomicU64 {
+        &self.recent[hash as usize & (self.recent.len() - 1)]
+    }
+
+    fn place(&self, at: u64) -> &Place {
+        &self.places[at as usize & (self.places.len() - 1)]
+    }
+
+    /// A bounded queue for many writers and readers (Vyukov): who wins the position owns its place.
+    fn push(&self, hash: u64) -> bool {
+        let mut at = self.written.load(Ordering::Relaxed);
+        loop {
+            let place = self.place(at);
+            let turn = place.turn.load(Ordering::Acquire);
+            if turn == at {
+                match self.written.compare_exchange(at, at + 1, Ordering::Relaxed, Ordering::Relaxed) {
+                    Ok(_) => {
+                        place.hash.store(hash, Ordering::Relaxed);
+                        place.turn.store(at + 1, Ordering::Release);
+                        return true;
+                    }
+                    Err(now) => at = now,
+                }
+            } else if turn < at {
+                return false;
+            } else {
+                at = self.written.load(Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn pop(&self) -> Option<u64> {
+        let mut at = self.read.load(Ordering::Relaxed);
+        loop {
+            let place = self.place(at);
+            let turn = place.turn.load(Ordering::Acquire);
+            if turn == at + 1 {
+                match self.read.compare_exchange(at, at + 1, Ordering::Relaxed, Ordering::Relaxed) {
+                    Ok(_) => {
+                        let hash = place.hash.load(Ordering::Relaxed);
+                        place.turn.store(at + self.places.len() as u64, Ordering::Release);
+                        return Some(hash);
+                    }
+                    Err(now) => at = now,
+                }
+            } else if turn <= at {
+                return None;
+            } else {
+                at = self.read.load(Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::Wanted;
+
+    fn take(wanted: &Wanted, count_max: usize) -> Vec<u64> {
+        let mut taken = Vec::new();
+        wanted.take(count_max, &mut taken);
+        taken
+    }
+
+    #[test]
+    fn a_hash_is_queued_once_until_it_has_come() {
+        let wanted = Wanted::with_room(8, 16);
+        assert!((0..3).all(|_| wanted.want(7)) && wanted.want(0) && wanted.want(3));
+        assert_eq!((take(&wanted, 2), take(&wanted, 9)), (vec![7, 0], vec![3]));
+        assert!(wanted.want(7) && take(&wanted, 9).is_empty());
+        wanted.forget(7);
+        assert!(wanted.want(7));
+        assert_eq!(take(&wanted, 9), [7]);
+    }
+
+    #[test]
+    fn beyond_its_room_the_queue_refuses_and_goes_on_when_there_is_some() {
+        let wanted = Wanted::with_room(4, 16);
+        for round in 0..5 {
+            let hashes = || (1..=4).map(|hash| hash + 16 * round);
+            assert!(hashes().all(|hash| wanted.want(hash)));
+            // Not only at the first try: what was refused is not taken for queued.
+            assert!(!wanted.want(9 + 16 * round) && !wanted.want(9 + 16 * round));
+            assert_eq!(take(&wanted, 9), Vec::from_iter(hashes()));
+        }
+    }
+
+    #[test]
+    fn who_pulls_is_woken_for_what_is_queued() {
+        let (wanted, woken) = (Wanted::with_room(2, 16), Arc::new(AtomicU64::new(0)));
+        let count = Arc::clone(&woken);
+        wanted.set_waker(Box::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        }));
+        assert_eq!([1, 1, 2, 3].map(|hash| wanted.want(hash)), [true, true, true, false]);
+        assert_eq!(woken.load(Ordering::Relaxed), 2);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::Wanted;
+
+    /// Two workers want, one of them what the other wants too; one thread takes meanwhile. Nothing is lost, and what is
+    /// told to be queued comes.
+    #[test]
+    fn loom_what_is_wanted_is_taken() {
+        loom::model(|| {
+            let wanted = Arc::new(Wanted::with_room(2, 2));
+            let other = {
+                let wanted = Arc::clone(&wanted);
+                loom::thread::spawn(move || (wanted.want(1), wanted.want(2)))
+            };
+            let mut taken = Vec::new();
+            let own = wanted.want(1);
+            wanted.take(1, &mut taken);
+            let (first, second) = other.join().expect("no panic");
+            wanted.take(4, &mut taken);
+            assert!(own && first && second);
+            taken.sort_unstable();
+            assert_eq!(taken, [1, 2]);
+        });
+    }
+}
