@@ -64,7 +64,7 @@ fn probe(table: &[AtomicU64], hash: u64) -> impl Iterator<Item = &AtomicU64> {
     table[first..].iter().chain(&table[..first])
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom_model)))]
 mod tests {
     use super::Pulled;
     use crate::limits::PULLED_HASHES_KEPT;
