@@ -2,8 +2,9 @@
 //!
 //! The tests lie in `tests/tests`, a file per subject. They start the programs that users start and talk
 //! to them over loopback, through the client library where a client behaves and by [`raw`] where it does
-//! not.
+//! not. What clients were told is a [`history`], which is checked for linearizability.
 
 pub mod effort;
+pub mod history;
 pub mod raw;
 pub mod server;
