@@ -9,7 +9,7 @@
 //! know of each other by [`neighbours`], help out at each other's [`ports`]
 //! and share invocations ([`sharing`]); tenants' [`homes`] move when the load stays lopsided. [`populate`] backs memory ahead of
 //! its use, [`damage`] tells of memory that fails, [`exposition`] shows metrics over HTTP.
-//! In a cluster its [`membership`] follows what other servers change, and [`interim`] is what it goes
+//! In a cluster its [`membership`] follows what other servers change, tablets move to and from others ([`migrations`]), and [`interim`] is what it goes
 //! by while the metadata does not answer. [`boot`] puts the parts together.
 
 pub mod administration;
@@ -32,11 +32,13 @@ pub mod invocation;
 pub mod listening;
 pub mod listing;
 pub mod membership;
+pub mod migrations;
 pub mod native;
 pub mod neighbours;
 pub mod opening;
 pub mod outgoing;
 pub mod ownership;
+mod peers;
 pub mod populate;
 pub mod ports;
 pub mod process;

@@ -2,13 +2,15 @@
 //!
 //! A [`Port`] receives a [`Batch`] of datagrams and sends an [`Outbox`] of them: over kernel UDP
 //! ([`UdpPort`]) or inside one process with faults from a seed ([`LoopbackNetwork`]). A [`Stream`] moves
-//! length-prefixed records over TCP, a [`Listener`] accepts streams until it is stopped.
+//! length-prefixed records over TCP, a [`Duplex`] does for a thread that does not wait for them, a [`Listener`] accepts
+//! streams until it is stopped.
 //!
 //! Guarantees: nothing here panics on what the network delivers; a datagram is delivered whole or not at
 //! all; every buffer has a bound. Not guaranteed: delivery, order, or a single copy. That is the work of
 //! the requester above. Called by the server's workers and by client sessions.
 
 pub mod batch;
+pub mod duplex;
 pub mod idle;
 pub mod listener;
 pub mod loopback;
@@ -20,6 +22,7 @@ pub mod udp;
 pub mod wake;
 
 pub use batch::Batch;
+pub use duplex::Duplex;
 pub use idle::{IdleAction, IdleStrategy};
 pub use listener::{Listener, StopHandle};
 pub use loopback::{Faults, LoopbackClock, LoopbackNetwork, LoopbackPort};
@@ -27,4 +30,4 @@ pub use outbox::Outbox;
 pub use port::{Port, SharedPort};
 pub use stream::{Stream, StreamCloser, StreamError};
 pub use udp::{UdpConfig, UdpPort};
-pub use wake::Waker;
+pub use wake::{Sleeper, Waker};

@@ -1,7 +1,7 @@
 //! Ends another thread's sleep, for the price of two atomic operations when it does not sleep.
 //!
-//! A `Sleeper` belongs to a port and sleeps in `epoll` over an eventfd and, if there is one, the port's
-//! socket. A [`Waker`] raises a flag and writes the eventfd only when the sleeper has announced that it
+//! A [`Sleeper`] belongs to a port and sleeps in `epoll` over an eventfd and, if there is one, the port's
+//! socket; or to a thread without a port, which sleeps over whatever stream it has. A [`Waker`] raises a flag and writes the eventfd only when the sleeper has announced that it
 //! goes to sleep. Both flags are sequentially consistent: either the waker sees the announcement, or the
 //! sleeper sees the flag and does not sleep; a wake-up is never lost, a spare one may happen.
 
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::duplex::Duplex;
 use crate::sys;
 
 struct Shared {
@@ -37,7 +38,7 @@ impl Waker {
 }
 
 /// The sleeping side.
-pub(crate) struct Sleeper {
+pub struct Sleeper {
     shared: Arc<Shared>,
     epoll: OwnedFd,
 }
@@ -56,18 +57,39 @@ impl Sleeper {
         Ok(Self { shared, epoll })
     }
 
-    pub(crate) fn waker(&self) -> Waker {
+    /// What ends its sleep.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
         Waker { shared: Arc::clone(&self.shared) }
     }
 
     /// Sleeps until the socket is readable, the waker is used or `timeout` has passed.
     pub(crate) fn sleep(&self, timeout: Duration) -> io::Result<()> {
+        self.sleep_in(|| sys::epoll_sleep(self.epoll.as_fd(), timeout))
+    }
+
+    /// One of a thread that has no port.
+    ///
+    /// # Errors
+    /// When the process is out of descriptors.
+    pub fn alone() -> io::Result<Self> {
+        Self::new(None)
+    }
+
+    /// Sleeps until there is something to read from `stream`, it takes more of what waits, the waker is used or `timeout`
+    /// has passed.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn sleep_over(&self, stream: Option<&Duplex>, timeout: Duration) -> io::Result<()> {
+        let wanted = |stream: &Duplex| (!stream.is_held_back(), stream.untaken_bytes() > 0);
+        let socket = stream.map(|stream| (stream.socket(), wanted(stream)));
+        self.sleep_in(|| sys::poll_over(self.shared.event.as_fd(), socket, timeout))
+    }
+
+    fn sleep_in(&self, wait: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.shared.sleeping.store(true, Ordering::SeqCst);
-        let slept = if self.shared.woken.load(Ordering::SeqCst) {
-            Ok(())
-        } else {
-            sys::epoll_sleep(self.epoll.as_fd(), timeout)
-        };
+        let slept = if self.shared.woken.load(Ordering::SeqCst) { Ok(()) } else { wait() };
         self.shared.sleeping.store(false, Ordering::SeqCst);
         if self.shared.woken.swap(false, Ordering::SeqCst) {
             sys::eventfd_drain(self.shared.event.as_fd());

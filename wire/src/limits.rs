@@ -81,6 +81,10 @@ pub const LIMIT_CHANGES_MAX: usize = 64;
 pub const QUALIFIED_NAME_BYTES_MAX: usize = 2 * NAME_BYTES_MAX + 1;
 /// Longest secret on the wire, in bytes.
 pub const SECRET_BYTES_MAX: usize = 256;
+/// Bytes that one server draws for another one to prove itself over.
+pub const NONCE_BYTES: usize = 32;
+/// Bytes of such a proof.
+pub const PROOF_BYTES: usize = 32;
 /// Most outstanding requests of a session. Far below 2^31, so the low half of a sequence finds the whole.
 pub const CREDITS_MAX: u16 = 32_768;
 

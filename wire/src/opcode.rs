@@ -42,6 +42,10 @@ pub const OPEN_SESSION: u8 = 32;
 pub const ATTACH: u8 = 33;
 /// Opens a stream of the administrator.
 pub const OPEN_ADMIN: u8 = 34;
+/// Opens a stream of another server of the cluster.
+pub const OPEN_PEER: u8 = 35;
+/// The second record of such a stream: the proof that follows the challenge.
+pub const PROVE_PEER: u8 = 36;
 
 /// Creates a tenant. Administrator alone.
 pub const TENANT_CREATE: u8 = 64;

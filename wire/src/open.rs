@@ -6,7 +6,7 @@
 //! A token is unguessable and opens nothing but its own session.
 
 use crate::body::{Body, BodyReader, BodyWriter};
-use crate::limits::{MAGIC, PROTOCOL_VERSION, SECRET_BYTES_MAX};
+use crate::limits::{MAGIC, NONCE_BYTES, PROTOCOL_VERSION, SECRET_BYTES_MAX};
 use crate::opcode;
 use crate::status::Status;
 
@@ -64,6 +64,13 @@ pub enum OpenRequest<'a> {
         /// The administrator's secret.
         secret: &'a str,
     },
+    /// Asks for a challenge: another server of the cluster, which then proves that it knows the cluster's secret.
+    Peer {
+        /// Its number.
+        server: u32,
+        /// Bytes that it has never sent before.
+        nonce: [u8; NONCE_BYTES],
+    },
 }
 
 impl<'a> OpenRequest<'a> {
@@ -73,6 +80,7 @@ impl<'a> OpenRequest<'a> {
             OpenRequest::Session { .. } => opcode::OPEN_SESSION,
             OpenRequest::Attach { .. } => opcode::ATTACH,
             OpenRequest::Admin { .. } => opcode::OPEN_ADMIN,
+            OpenRequest::Peer { .. } => opcode::OPEN_PEER,
         }
     }
 
@@ -88,6 +96,10 @@ impl<'a> OpenRequest<'a> {
             }
             OpenRequest::Attach { token } => writer.u64(*token),
             OpenRequest::Admin { secret } => writer.text(secret),
+            OpenRequest::Peer { server, nonce } => {
+                writer.u32(*server);
+                nonce.iter().for_each(|byte| writer.u8(*byte));
+            }
         }
         writer.into_bytes()
     }
@@ -100,7 +112,7 @@ impl<'a> OpenRequest<'a> {
     /// [`Status::NameInvalid`], or [`Status::BadSecret`] for a secret that is too long to be one.
     pub fn decode(number: u8, body: &'a [u8]) -> Result<(u8, OpenRequest<'a>), Status> {
         let mut reader = BodyReader::new(body);
-        if !matches!(number, opcode::OPEN_SESSION | opcode::ATTACH | opcode::OPEN_ADMIN) {
+        if !matches!(number, opcode::OPEN_SESSION..=opcode::OPEN_PEER) {
             return Err(Status::UnknownOpcode);
         }
         if reader.u16()? != MAGIC {
@@ -112,7 +124,14 @@ impl<'a> OpenRequest<'a> {
                 OpenRequest::Session { tenant: reader.name()?, secret: secret(&mut reader)? }
             }
             opcode::ATTACH => OpenRequest::Attach { token: reader.u64()? },
-            _ => OpenRequest::Admin { secret: secret(&mut reader)? },
+            opcode::OPEN_ADMIN => OpenRequest::Admin { secret: secret(&mut reader)? },
+            _ => {
+                let (server, mut nonce) = (reader.u32()?, [0; NONCE_BYTES]);
+                for byte in &mut nonce {
+                    *byte = reader.u8()?;
+                }
+                OpenRequest::Peer { server, nonce }
+            }
         };
         reader.finish()?;
         Ok((version, request))
@@ -128,6 +147,9 @@ impl core::fmt::Debug for OpenRequest<'_> {
             }
             OpenRequest::Attach { .. } => formatter.debug_struct("Attach").finish_non_exhaustive(),
             OpenRequest::Admin { .. } => formatter.debug_struct("Admin").finish_non_exhaustive(),
+            OpenRequest::Peer { server, .. } => {
+                formatter.debug_struct("Peer").field("server", server).finish_non_exhaustive()
+            }
         }
     }
 }

@@ -68,6 +68,12 @@ pub const ETCD_PING_TIMEOUT_MS: u64 = 2_000;
 /// Bytes of an answer of etcd: a page of records, or several pieces of packages.
 pub const ETCD_ANSWER_BYTES_MAX: usize = 64 << 20;
 
+/// How long a server waits for another one to take a connection, in milliseconds: within a rack it takes one.
+pub const PEER_CONNECT_MS: u64 = 1_000;
+
+/// How long a server waits for another one's answer to an opening, in milliseconds.
+pub const PEER_OPENING_MS: u64 = 5_000;
+
 /// Records that one request reads.
 pub const ETCD_PAGE_RECORDS: usize = 1_000;
 

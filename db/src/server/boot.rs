@@ -130,6 +130,7 @@ impl Server {
         let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
         let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
         let identity = Identity::in_cluster(&config.data_directory, &metadata)?;
+        let migrations = identity.as_ref().map(|own| metadata::migrations(own.id, &metadata)).transpose()?;
         let (administrator, nobody) = secrets(config)?;
         let store = make_store(config)?;
         let accounts = Accounts::over(config.cores);
@@ -146,6 +147,7 @@ impl Server {
             clock,
             metadata,
             interim: Default::default(),
+            migrations,
             registry,
             accounts,
             store,

@@ -17,7 +17,8 @@ use super::administration;
 use super::change::{Change, StreamRequest, answer_channel};
 use super::control::{Control, Refusal};
 use super::listening::Reception;
-use super::opening::{self, Role};
+use super::opening::{self, Entrant, Role};
+use super::peers;
 use super::streams::Place;
 use crate::limits::{
     ANSWER_BYTES_MAX, ANSWER_ROOM_MS, ANSWER_ROOM_RETRY_US, OPENING_BYTES_MAX, OPENING_TIMEOUT_MS,
@@ -47,15 +48,18 @@ pub fn reception(control: &Arc<Control>, stopping: &Arc<AtomicBool>) -> Receptio
 fn serve(control: &Control, mut stream: Stream, from: (SocketAddr, &Place), stopping: &AtomicBool) {
     // Without the bound the kernel keeps more of what is not taken, by its own limits.
     let _ = stream.bound_untaken(UNTAKEN_BYTES);
-    let Some(role) = open(control, &mut stream, from) else { return };
-    match role {
-        Role::Administrator => converse(control, &mut stream, (&Role::Administrator, from.1), stopping),
-        Role::Tenant(session) => {
+    let Some(entrant) = open(control, &mut stream, from) else { return };
+    match entrant {
+        Entrant::Known(Role::Administrator) => {
+            converse(control, &mut stream, (&Role::Administrator, from.1), stopping)
+        }
+        Entrant::Known(Role::Tenant(session)) => {
             session.stream_opened();
             let role = Role::Tenant(Arc::clone(&session));
             converse(control, &mut stream, (&role, from.1), stopping);
             session.stream_closed(control.clock.now_us());
         }
+        Entrant::Peer(challenge) => peers::serve(control, stream, from, &challenge),
     }
 }
 
@@ -64,7 +68,7 @@ fn turn_away(mut stream: Stream) {
     answer_record(&mut stream, 0, Status::LimitExceeded, b"the server has as many streams as it may");
 }
 
-fn open(control: &Control, stream: &mut Stream, (peer, place): (SocketAddr, &Place)) -> Option<Role> {
+fn open(control: &Control, stream: &mut Stream, (peer, place): (SocketAddr, &Place)) -> Option<Entrant> {
     let mut record = Vec::new();
     let timeout = Duration::from_millis(OPENING_TIMEOUT_MS);
     let limit = HEAD_BYTES + OPENING_BYTES_MAX;
@@ -76,7 +80,7 @@ fn open(control: &Control, stream: &mut Stream, (peer, place): (SocketAddr, &Pla
         Err(_) => return None,
     };
     match opened {
-        Ok((role, answer)) => answer_record(stream, 0, Status::Ok, &answer).then_some(role),
+        Ok((entrant, answer)) => answer_record(stream, 0, Status::Ok, &answer).then_some(entrant),
         Err(refusal) => {
             tracing::debug!(%peer, status = refusal.status.name(), "opening refused");
             answer_record(stream, 0, refusal.status, &opening::refusal_body(&refusal));

@@ -22,6 +22,7 @@ use super::ended::Ended;
 use super::grant::Grant;
 use super::homes::{Homes, Look, Move};
 use super::interim::Interim;
+use super::migrations::Migrations;
 use super::refusal::RefusalLimit;
 use super::streams::{Counts, Streams};
 use super::view::Views;
@@ -138,6 +139,8 @@ pub struct Control {
     pub metadata: Metadata,
     /// What a server of a cluster goes by while that does not answer.
     pub interim: Interim,
+    /// Tablets on the move; nothing where this server is alone.
+    pub migrations: Option<Migrations>,
     /// The extensions that are live.
     pub registry: Registry,
     /// What tenants may use.

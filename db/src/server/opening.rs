@@ -1,7 +1,7 @@
 //! The first record of a stream: who is there, and what he may do from here on.
 //!
 //! A tenant proves itself by its secret, a further stream by the token of its session, the administrator by
-//! the secret in the data directory. Whoever fails gets one typed refusal and is cut off; whoever fails too
+//! the secret in the data directory, another server by a second record (`peers.rs`). Whoever fails gets one typed refusal and is cut off; whoever fails too
 //! often from one source prefix hears `Retry` until his bucket fills again; a token of a session that has ended is no
 //! failure in this sense. A right secret is never turned
 //! away for the wrong ones of a neighbour. Who proved himself takes the stream's place before anything is made
@@ -13,7 +13,9 @@ use std::sync::Arc;
 use wire::{Body, OpenRequest, Opened, SessionLimits, Status, VersionRange};
 
 use super::control::{Control, Refusal, lock};
+use super::peers;
 use super::streams::{Holder, NoPlace, Place};
+use crate::cluster::peer::Challenge;
 use crate::limits::SESSION_CREDITS;
 use crate::session::Session;
 
@@ -26,10 +28,19 @@ pub enum Role {
     Administrator,
 }
 
+/// Who sent the first record.
+#[derive(Debug)]
+pub enum Entrant {
+    /// Somebody who has proved who he is.
+    Known(Role),
+    /// Another server of the cluster, as it says: it has still to prove it.
+    Peer(Challenge),
+}
+
 /// What a tenant's opening hears of a name or a secret that is wrong.
 const WRONG: &str = "no such tenant, or not its secret";
 
-/// Decides over the first record of a stream: the role, and the body of the answer.
+/// Decides over the first record of a stream: who that is, and the body of the answer.
 ///
 /// # Errors
 /// The refusal to answer before the stream is closed.
@@ -38,13 +49,13 @@ pub fn open(
     place: &Place,
     (opcode, body): (u8, &[u8]),
     peer: SocketAddr,
-) -> Result<(Role, Vec<u8>), Refusal> {
+) -> Result<(Entrant, Vec<u8>), Refusal> {
     let (version, request) = OpenRequest::decode(opcode, body)?;
     match request {
         OpenRequest::Session { tenant, secret } => {
             let session = open_session(control, place, (tenant, secret), peer)?;
             let answer = opened(control, &session, version, 1).encode();
-            Ok((Role::Tenant(session), answer))
+            Ok((Entrant::Known(Role::Tenant(session)), answer))
         }
         OpenRequest::Attach { token } => {
             let open = lock(&control.sessions).get(&token).cloned().filter(|open| !open.session.is_closed());
@@ -56,14 +67,18 @@ pub fn open(
             };
             place.take(Holder::Tenant(open.session.tenant))?;
             let answer = opened(control, &open.session, version, open.session.ring.next_sequence()).encode();
-            Ok((Role::Tenant(open.session), answer))
+            Ok((Entrant::Known(Role::Tenant(open.session)), answer))
         }
         OpenRequest::Admin { secret } => {
             if !control.administrator.matches(secret.as_bytes()) {
                 return Err(wrong(control, peer, Status::BadSecret.into()));
             }
             place.take(Holder::Operator)?;
-            Ok((Role::Administrator, Vec::new()))
+            Ok((Entrant::Known(Role::Administrator), Vec::new()))
+        }
+        OpenRequest::Peer { server, nonce } => {
+            let (challenge, answer) = peers::challenge(control, server, nonce)?;
+            Ok((Entrant::Peer(challenge), answer))
         }
     }
 }
@@ -111,7 +126,7 @@ impl From<NoPlace> for Refusal {
 }
 
 /// The refusal of who is wrong, or of who is wrong too often.
-fn wrong(control: &Control, peer: SocketAddr, refusal: Refusal) -> Refusal {
+pub(super) fn wrong(control: &Control, peer: SocketAddr, refusal: Refusal) -> Refusal {
     let now_us = control.clock.now_us();
     if lock(&control.attempts).take_for(peer, now_us) { refusal } else { Status::Retry.into() }
 }

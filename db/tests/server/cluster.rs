@@ -4,15 +4,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use db::cluster::metadata::Metadata;
+use db::cluster::peer::{self, ClusterSecret, PeerError, Purpose};
 use db::config::{Config, parse_metadata_place};
 use db::server::boot::Server;
 use tempfile::TempDir;
 use wire::{
-    AdminRequest, Body, Condition, ExtensionResolved, LimitChange, Request, Right, ServerEntry, Status,
-    Subject, TableEntry, TableId, TenantLimitEntry,
+    AdminRequest, Body, Condition, ExtensionResolved, LimitChange, OpenRequest, Request, Right, ServerEntry,
+    Status, Subject, TableEntry, TableId, TenantLimitEntry, opcode,
 };
 
-use super::client::Client;
+use super::client::{Client, ControlStream};
 use super::etcd_process::EtcdProcess;
 use super::exposition::scrape;
 use super::extensions::{COUNTER, install, invoke, package};
@@ -115,6 +116,39 @@ fn what_one_server_changes_the_other_one_serves() {
             (bob.status(&Request::Get { table: granted, key: b"k" }) == Status::UnknownTable).then_some(())
         });
     }
+}
+
+#[test]
+fn servers_prove_to_each_other_that_they_are_of_one_cluster() {
+    let cluster = Cluster::start();
+    let metadata = metadata(&cluster.etcd);
+    let secret = ClusterSecret(metadata.cluster_secret().expect("etcd answers"));
+    let [one, other] = comes(|| metadata.servers().ok()?.try_into().ok());
+    assert_ne!(one.id, other.id);
+    let open = |secret: &ClusterSecret, asked: u32| {
+        peer::open(secret, other.id, (asked, one.tcp), Purpose::Migration(77))
+            .err()
+            .expect("no such migration")
+    };
+    let refused = open(&secret, one.id);
+    assert!(matches!(refused, PeerError::Refused(Status::Unavailable)), "{refused}");
+    for (secret, asked) in [(&ClusterSecret([7; 32]), one.id), (&secret, other.id)] {
+        let refused = open(secret, asked);
+        assert!(matches!(refused, PeerError::Stranger), "{refused}");
+    }
+    // Who cannot answer the challenge is not let in, and hears nothing but that.
+    let nonce = [3; 32];
+    let (mut stream, challenge) =
+        ControlStream::open(one.tcp, &OpenRequest::Peer { server: other.id, nonce }).expect("a challenge");
+    assert_eq!(challenge.len(), 64);
+    let refused = stream.exchange(opcode::PROVE_PEER, 0, &[0; 41]).expect_err("it is no proof");
+    assert_eq!(refused, (Status::BadSecret, Vec::new()));
+    assert!(stream.read().is_none(), "the server closes the stream");
+    // A server that is alone has no peers.
+    let directory = tempfile::tempdir().expect("a directory");
+    let alone = Site::start(directory.path(), 1, 1);
+    let refused = ControlStream::open(alone.server.tcp(), &OpenRequest::Peer { server: 1, nonce });
+    assert_eq!(refused.err().expect("it is of no cluster").0, Status::UnknownOpcode);
 }
 
 #[test]

@@ -63,11 +63,12 @@ pub fn admin_requests() -> Vec<AdminRequest<'static>> {
     ]
 }
 
-pub fn open_requests() -> [OpenRequest<'static>; 3] {
+pub fn open_requests() -> [OpenRequest<'static>; 4] {
     [
         OpenRequest::Session { tenant: "acme", secret: "s3cret" },
         OpenRequest::Attach { token: 0x0123_4567_89ab_cdef },
         OpenRequest::Admin { secret: "root" },
+        OpenRequest::Peer { server: 7, nonce: std::array::from_fn(|byte| byte as u8) },
     ]
 }
 

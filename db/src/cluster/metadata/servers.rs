@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::encoding::{damaged, decode, encode, hexadecimal, padded};
+use super::encoding::{bytes_of, damaged, decode, encode, hexadecimal, padded};
 use super::{Metadata, MetadataError, next_u32};
 use crate::cluster::records::{Change, Committed, Condition, LeaseId, Query, RecordsError, Span};
 use crate::tenant::secret::random_bytes;
 
 const SERVERS: &str = "servers/";
 const CLUSTER: &str = "cluster";
+const SECRET: &str = "secret";
 
 #[derive(Serialize, Deserialize)]
 struct Value {
@@ -24,6 +25,12 @@ struct Value {
 #[derive(Serialize, Deserialize)]
 struct Cluster {
     id: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Secret {
+    /// Hexadecimal digits.
+    secret: String,
 }
 
 /// A server as it registered itself.
@@ -58,6 +65,21 @@ impl Metadata {
             let id = hexadecimal(&drawn);
             transaction.put(CLUSTER, &Cluster { id: id.clone() })?;
             Ok(id)
+        })
+    }
+
+    /// What servers prove to each other that they know: drawn by the first one that asks.
+    ///
+    /// # Errors
+    /// When it cannot be read or stored.
+    pub fn cluster_secret(&self) -> Result<[u8; 32], MetadataError> {
+        self.write(|transaction| {
+            if let Some(Secret { secret }) = transaction.get(SECRET)? {
+                return bytes_of(&secret).ok_or_else(|| damaged(SECRET).into());
+            }
+            let drawn = random_bytes::<32>().map_err(|error| RecordsError::Storage(error.to_string()))?;
+            transaction.put(SECRET, &Secret { secret: hexadecimal(&drawn) })?;
+            Ok(drawn)
         })
     }
 

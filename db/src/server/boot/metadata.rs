@@ -1,9 +1,11 @@
-//! Opens the metadata where the configuration says that it is.
+//! Opens the metadata where the configuration says that it is, and reads what a server of a cluster is to know.
 
 use super::BootError;
 use crate::cluster::metadata::{Metadata, MetadataError};
+use crate::cluster::peer::ClusterSecret;
 use crate::cluster::records::Etcd;
 use crate::config::{Config, MetadataPlace};
+use crate::server::migrations::Migrations;
 
 pub(super) fn open(config: &Config) -> Result<Metadata, BootError> {
     let opened = match &config.metadata {
@@ -13,4 +15,10 @@ pub(super) fn open(config: &Config) -> Result<Metadata, BootError> {
         }
     };
     opened.map_err(|error| BootError::new("cannot open the metadata", error))
+}
+
+/// None yet, of a server of a cluster.
+pub(super) fn migrations(own: u32, metadata: &Metadata) -> Result<Migrations, BootError> {
+    let secret = metadata.cluster_secret().map_err(|error| BootError::new("the cluster's secret", error))?;
+    Ok(Migrations::new(own, ClusterSecret(secret)))
 }

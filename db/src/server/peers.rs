@@ -1,0 +1,83 @@
+//! Streams that other servers of the cluster open here: they prove themselves, say what for, and are handed to who does it.
+//!
+//! The stream's thread keeps its place while somebody else speaks over it, and ends with it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use net::{Stream, StreamError};
+use wire::limits::RECORD_HEADER_BYTES;
+use wire::{RecordHeader, Status};
+
+use super::control::{Control, Refusal};
+use super::opening::wrong;
+use super::streams::{Holder, Place};
+use crate::cluster::peer::{Challenge, Purpose};
+use crate::limits::{OPENING_BYTES_MAX, OPENING_TIMEOUT_MS};
+
+/// Answers the opening of another server: the challenge, and the body of the answer.
+///
+/// # Errors
+/// `UnknownOpcode` where this server is of no cluster.
+pub(super) fn challenge(
+    control: &Control,
+    opener: u32,
+    nonce: [u8; wire::limits::NONCE_BYTES],
+) -> Result<(Challenge, Vec<u8>), Refusal> {
+    let Some(migrations) = &control.migrations else { return Err(Status::UnknownOpcode.into()) };
+    let challenge = Challenge::new(migrations.own(), opener, nonce)
+        .map_err(|error| Refusal::new(Status::Internal, error.to_string()))?;
+    let body = challenge.body(migrations.secret());
+    Ok((challenge, body))
+}
+
+/// Takes the proof, and serves the stream until it is over.
+pub(super) fn serve(
+    control: &Control,
+    mut stream: Stream,
+    (peer, place): (SocketAddr, &Place),
+    challenge: &Challenge,
+) {
+    let mut record = Vec::new();
+    let limit = RECORD_HEADER_BYTES + OPENING_BYTES_MAX;
+    match stream.read_record(&mut record, Duration::from_millis(OPENING_TIMEOUT_MS), limit) {
+        Ok(()) => {}
+        Err(StreamError::TooLarge { .. }) => return answer(&mut stream, Status::Malformed),
+        Err(_) => return,
+    }
+    match proven(control, place, challenge, (&record, peer)) {
+        Ok(Purpose::Migration(number)) => {
+            let Some(migrations) = &control.migrations else { return };
+            if let Err((stream, status)) = migrations.attach(number, challenge.opener(), stream) {
+                answer(&mut { stream }, status);
+            }
+        }
+        Err(refusal) => {
+            tracing::warn!(%peer, server = challenge.opener(), %refusal, "another server was refused");
+            answer(&mut stream, refusal.status);
+        }
+    }
+}
+
+fn proven(
+    control: &Control,
+    place: &Place,
+    challenge: &Challenge,
+    (record, peer): (&[u8], SocketAddr),
+) -> Result<Purpose, Refusal> {
+    let Some(migrations) = &control.migrations else { return Err(Status::UnknownOpcode.into()) };
+    let (header, body) = RecordHeader::split(record)?;
+    let purpose =
+        challenge.proven(migrations.secret(), header.code, body).map_err(|status| match status {
+            Status::BadSecret => wrong(control, peer, status.into()),
+            status => status.into(),
+        })?;
+    place.take(Holder::Operator)?;
+    Ok(purpose)
+}
+
+/// Says yes or no; who does not hear it asks again.
+pub(super) fn answer(stream: &mut Stream, status: Status) {
+    let header = RecordHeader { code: status as u8, ..RecordHeader::default() };
+    let _ = stream.write_record(&header.encode_record(&[]), &[]);
+}
