@@ -3,7 +3,7 @@
 //! The bytes are those of a [`Stream`]. What the peer does not take yet is kept, so whoever sends has to look at
 //! [`Duplex::untaken_bytes`] and hold back what can wait. A record that is begun has to pass within a time, in either
 //! direction; a peer that says nothing is no error. To wait for it, for a [`crate::Waker`], or for some time, there is
-//! [`crate::Sleeper::sleep_over`]. Used by the threads that move tablets; never by a worker.
+//! [`Duplex::sleep_over`]. Used by the threads that move tablets; never by a worker.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use crate::stream::{LENGTH_BYTES, Stream, StreamError};
+use crate::wake::Sleeper;
 
 /// Bytes that are asked of the kernel at once.
 const READ_BYTES: usize = 256 * 1024;
@@ -143,11 +144,21 @@ impl Duplex {
         self.outbound.len() - self.sent
     }
 
-    pub(crate) fn is_held_back(&self) -> bool {
+    /// Sleeps until there is something to read from `stream`, it takes more of what waits, the sleeper is woken or `timeout`
+    /// has passed.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn sleep_over(sleeper: &Sleeper, stream: Option<&Duplex>, timeout: Duration) -> io::Result<()> {
+        let wanted = |stream: &Duplex| (!stream.is_held_back(), stream.untaken_bytes() > 0);
+        sleeper.sleep_beside(stream.map(|stream| (stream.socket(), wanted(stream))), timeout)
+    }
+
+    fn is_held_back(&self) -> bool {
         self.untaken_bytes() > self.untaken_bytes_max
     }
 
-    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+    fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
@@ -244,7 +255,7 @@ mod tests {
                     assert!(record == body, "{} bytes", body.len());
                     break;
                 }
-                sleeper.sleep_over(Some(&other), Duration::from_millis(1)).expect("a poll");
+                Duplex::sleep_over(&sleeper, Some(&other), Duration::from_millis(1)).expect("a poll");
             }
         }
         assert_eq!(one.untaken_bytes(), 0);
@@ -265,7 +276,7 @@ mod tests {
             while one.receive().expect("a peer").is_some() {}
             other.flush().expect("a peer");
         }
-        sleeper.sleep_over(Some(&other), PATIENCE).expect("a poll");
+        Duplex::sleep_over(&sleeper, Some(&other), PATIENCE).expect("a poll");
         assert_eq!(other.receive().expect("a peer"), Some(&b"x"[..]));
     }
 
@@ -277,7 +288,7 @@ mod tests {
         one.flush().expect("a peer");
         drop(one);
         let sleeper = Sleeper::alone().expect("descriptors");
-        sleeper.sleep_over(Some(&other), PATIENCE).expect("a poll");
+        Duplex::sleep_over(&sleeper, Some(&other), PATIENCE).expect("a poll");
         assert_eq!(other.receive().expect("a record"), Some(&b"12345678"[..]));
         let broken = loop {
             match other.receive() {
@@ -289,7 +300,7 @@ mod tests {
         let (mut one, mut other) = pair();
         one.outbound.extend((5u32 << 20).to_le_bytes());
         one.flush().expect("a peer");
-        sleeper.sleep_over(Some(&other), PATIENCE).expect("a poll");
+        Duplex::sleep_over(&sleeper, Some(&other), PATIENCE).expect("a poll");
         assert!(matches!(other.receive(), Err(StreamError::TooLarge { .. })));
     }
 
@@ -299,12 +310,12 @@ mod tests {
         let sleeper = Sleeper::alone().expect("descriptors");
         let waker = sleeper.waker();
         waker.wake();
-        sleeper.sleep_over(Some(&other), PATIENCE).expect("a poll");
-        sleeper.sleep_over(Some(&other), Duration::from_millis(1)).expect("a poll");
+        Duplex::sleep_over(&sleeper, Some(&other), PATIENCE).expect("a poll");
+        Duplex::sleep_over(&sleeper, Some(&other), Duration::from_millis(1)).expect("a poll");
         send(&mut one, b"x");
-        sleeper.sleep_over(Some(&other), PATIENCE).expect("a poll");
+        Duplex::sleep_over(&sleeper, Some(&other), PATIENCE).expect("a poll");
         let waking = std::thread::spawn(move || waker.wake());
-        sleeper.sleep_over(None, PATIENCE).expect("a poll");
+        Duplex::sleep_over(&sleeper, None, PATIENCE).expect("a poll");
         waking.join().expect("a thread");
     }
 }

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::duplex::Duplex;
 use crate::sys;
 
 struct Shared {
@@ -76,14 +75,13 @@ impl Sleeper {
         Self::new(None)
     }
 
-    /// Sleeps until there is something to read from `stream`, it takes more of what waits, the waker is used or `timeout`
-    /// has passed.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn sleep_over(&self, stream: Option<&Duplex>, timeout: Duration) -> io::Result<()> {
-        let wanted = |stream: &Duplex| (!stream.is_held_back(), stream.untaken_bytes() > 0);
-        let socket = stream.map(|stream| (stream.socket(), wanted(stream)));
+    /// Sleeps until the socket is readable or writable, as far as that is asked for, the waker is used or `timeout` has
+    /// passed.
+    pub(crate) fn sleep_beside(
+        &self,
+        socket: Option<(BorrowedFd<'_>, (bool, bool))>,
+        timeout: Duration,
+    ) -> io::Result<()> {
         self.sleep_in(|| sys::poll_over(self.shared.event.as_fd(), socket, timeout))
     }
 

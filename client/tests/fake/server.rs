@@ -157,6 +157,7 @@ impl Shared {
             Ok((_, OpenRequest::Attach { .. })) => return (Status::BadToken, vec![]),
             Ok((_, OpenRequest::Admin { secret: ADMIN_SECRET })) => return (Status::Ok, vec![]),
             Ok((_, OpenRequest::Admin { .. })) => return (Status::BadSecret, vec![]),
+            Ok((_, OpenRequest::Peer { .. })) => return (Status::UnknownOpcode, vec![]),
             Err(status) => return (status, vec![]),
         };
         let opened = Opened {

@@ -136,9 +136,7 @@ impl Server {
         let accounts = Accounts::over(config.cores);
         let registry = Registry::open_with(prepare, accounts.clone())
             .map_err(|error| BootError::new("cannot open the registry of extensions", error))?;
-        let client_ids = metadata
-            .reserve_client_ids()
-            .map_err(|error| BootError::new("cannot write the metadata", error))?;
+        let client_ids = metadata::client_ids(&metadata)?;
         let frame_ports = ports.iter().map(|port| port.local().port()).collect();
         let neighbours = Arc::new(Neighbours::new(ports.iter().map(Port::waker)));
         let watchdog = start_watchdog(&neighbours, clock)?;

@@ -1,5 +1,7 @@
 //! Opens the metadata where the configuration says that it is, and reads what a server of a cluster is to know.
 
+use std::ops::Range;
+
 use super::BootError;
 use crate::cluster::metadata::{Metadata, MetadataError};
 use crate::cluster::peer::ClusterSecret;
@@ -21,4 +23,9 @@ pub(super) fn open(config: &Config) -> Result<Metadata, BootError> {
 pub(super) fn migrations(own: u32, metadata: &Metadata) -> Result<Migrations, BootError> {
     let secret = metadata.cluster_secret().map_err(|error| BootError::new("the cluster's secret", error))?;
     Ok(Migrations::new(own, ClusterSecret(secret)))
+}
+
+/// Numbers for the first clients.
+pub(super) fn client_ids(metadata: &Metadata) -> Result<Range<u64>, BootError> {
+    metadata.reserve_client_ids().map_err(|error| BootError::new("cannot write the metadata", error))
 }
