@@ -10,7 +10,7 @@ use db::session::{Route, Session};
 use db::tablet::{Parts, TableEntry, Tables};
 use db::tenant::TenantId;
 use db::tenant::account::Account;
-use store::{Config, Core, HashRange, Quota, Store, TableOptions};
+use store::{Config, Core, HashRange, Quota, Store, TableKind, TableOptions};
 use wire::{Condition, KeyRange, Keys, Request, Status, reply};
 
 const TENANT: TenantId = TenantId(1);
@@ -185,15 +185,118 @@ fn a_multi_get_finds_a_part_for_each_key_or_is_refused_as_a_whole() {
 }
 
 #[test]
-fn what_goes_through_a_whole_table_is_refused_where_there_are_several_tablets() {
+fn a_scan_of_a_whole_table_is_refused_where_there_are_several_tablets() {
     let mut worker = Worker::new();
     let (table, cursor, keys_only) = (TABLE, &[][..], false);
-    let range = KeyRange { from: b"", to: None, prefix: b"", reverse: false };
-    for request in [
-        Request::Enumerate { table, cursor, keys_only, objects_max: 1, bytes_max: 1 },
-        Request::Scan { table, range, cursor, keys_only, objects_max: 1, bytes_max: 1 },
-        Request::Verify { table, cursor },
-    ] {
-        assert_eq!(worker.ask(&request).0, Status::SeveralTablets);
+    let range = KeyRange::default();
+    let scan = Request::Scan { table, range, cursor, keys_only, objects_max: 1, bytes_max: 1 };
+    assert_eq!(worker.ask(&scan), (Status::SeveralTablets, Vec::new()));
+}
+
+#[test]
+fn an_enumeration_goes_from_part_to_part_and_ends_where_another_server_goes_on() {
+    let mut worker = Worker::new();
+    let mut all: Vec<_> = (0..2).flat_map(|number| keys(number, 150)).collect();
+    for key in &all {
+        let put = Request::Put { table: TABLE, key, value: key, condition: Condition::Always };
+        assert_eq!(worker.ask(&put).0, Status::Ok);
     }
+    let (mut met, mut cursor) = (Vec::new(), Vec::new());
+    let (status, _) = loop {
+        let (table, cursor_bytes, keys_only) = (TABLE, &cursor[..], true);
+        let request =
+            Request::Enumerate { table, cursor: cursor_bytes, keys_only, objects_max: 40, bytes_max: 4096 };
+        let (status, body) = worker.ask(&request);
+        if status != Status::Ok {
+            break (status, body);
+        }
+        let listing = reply::Listing::decode(&body).expect("a page");
+        cursor = listing.cursor().expect("the third quarter is to come").to_vec();
+        met.extend(listing.map(|listed| listed.key.to_vec()));
+    };
+    // The cursor stands behind what is owned here, so whoever owns what follows goes on.
+    assert_eq!(status, Status::NotOwned);
+    assert_eq!(cursor[..8], (2 * QUARTER - 1).to_le_bytes());
+    met.sort();
+    all.sort();
+    assert_eq!(met, all);
+    worker.own(&[quarter(2)]);
+    let (status, body) = worker.ask(&Request::Verify { table: TABLE, cursor: &cursor });
+    let verified = reply::Verified::decode(&body).expect("a step");
+    assert_eq!((status, verified.objects), (Status::Ok, 0));
+    assert_eq!(verified.cursor[..8], (3 * QUARTER - 1).to_le_bytes());
+}
+
+#[test]
+fn a_verification_counts_what_is_owned_alone() {
+    let mut worker = Worker::new();
+    for key in keys(0, 60) {
+        let put = Request::Put { table: TABLE, key: &key, value: b"v", condition: Condition::Always };
+        assert_eq!(worker.ask(&put).0, Status::Ok);
+    }
+    let half = HashRange::new(0, QUARTER / 2 - 1).expect("half a quarter");
+    worker.own(&[half]);
+    let expected = keys(0, 60).iter().filter(|key| half.contains(store::hash(key))).count() as u64;
+    let (mut objects, mut cursor) = (0, Vec::new());
+    while cursor.get(..8) != Some(&(QUARTER / 2 - 1).to_le_bytes()[..]) {
+        let (status, body) = worker.ask(&Request::Verify { table: TABLE, cursor: &cursor });
+        assert_eq!(status, Status::Ok);
+        let step = reply::Verified::decode(&body).expect("a step");
+        objects += step.objects;
+        cursor = step.cursor.to_vec();
+    }
+    assert!((1..60).contains(&expected));
+    assert_eq!(objects, expected);
+}
+
+/// A worker whose table is ordered, in two parts: the halves of the hashes, both owned.
+fn ordered_worker() -> Worker {
+    let mut worker = Worker::new();
+    let options = TableOptions { kind: TableKind::Ordered, ..TableOptions::default() };
+    let half = |first, last| HashRange::new(first, last).expect("a half");
+    let halves = [half(0, 2 * QUARTER - 1), half(2 * QUARTER, u64::MAX)];
+    let quota = Arc::new(Quota::new(1, u64::MAX));
+    let store = worker.core.store();
+    let part = |(id, hashes)| store.table_with(id, TableOptions { hashes, ..options }, &quota);
+    let held = (8..).zip(halves).map(part).collect();
+    let entry = worker.tables.get(TENANT, TABLE).expect("the table");
+    let parts = Parts::new(options, held, &halves).expect("two halves");
+    worker.tables.insert(Arc::new(entry.with_parts(parts, None)));
+    worker
+}
+
+#[test]
+fn a_scan_names_the_hashes_and_hears_where_a_part_ends() {
+    let mut worker = ordered_worker();
+    let all: Vec<[u8; 4]> = (0..200_u32).map(u32::to_be_bytes).collect();
+    for key in &all {
+        let put = Request::Put { table: TABLE, key, value: b"v", condition: Condition::Always };
+        assert_eq!(worker.ask(&put).0, Status::Ok);
+    }
+    let mut scan = |hashes, cursor: &[u8]| {
+        let range = KeyRange { hashes: Some(hashes), ..KeyRange::default() };
+        worker.ask(&Request::Scan {
+            table: TABLE,
+            range,
+            cursor,
+            keys_only: true,
+            objects_max: 512,
+            bytes_max: 65_536,
+        })
+    };
+    let end = 2 * QUARTER - 1;
+    assert_eq!(scan((0, u64::MAX), &[]), (Status::SeveralTablets, end.to_le_bytes().to_vec()));
+    for hashes in [(0, end), (end + 1, u64::MAX), (3 * QUARTER, u64::MAX)] {
+        let (status, body) = scan(hashes, &[]);
+        assert_eq!(status, Status::Ok);
+        let listing = reply::Scanned::decode(&body).expect("objects");
+        let within = |key: &&[u8; 4]| (hashes.0..=hashes.1).contains(&store::hash(*key));
+        let expected: Vec<_> = all.iter().filter(within).collect();
+        assert!(!expected.is_empty() && listing.map(|listed| listed.key).eq(expected));
+    }
+    // A cursor is the same for all of the hashes, and can be made by whoever knows the range.
+    let seal = KeyRange::default().seal(TABLE, store::hash);
+    let (status, body) = scan((0, end), &[&seal[..], &all[150]].concat());
+    assert_eq!(status, Status::Ok);
+    assert!(reply::Scanned::decode(&body).expect("objects").all(|listed| *listed.key > all[150][..]));
 }

@@ -33,6 +33,8 @@ pub(crate) struct Placed {
 pub struct Cursor {
     /// Everything at this place and before is done; `None` where nothing is.
     pub(crate) done: Option<Position>,
+    /// The last hash that it goes to.
+    pub(crate) until: u64,
 }
 
 /// The bytes are not those of a cursor of the table.
@@ -41,7 +43,13 @@ pub struct BadCursor;
 
 impl Cursor {
     /// Before the first object.
-    pub const START: Cursor = Cursor { done: None };
+    pub const START: Cursor = Cursor { done: None, until: u64::MAX };
+
+    /// The same place, from which it goes to the hash `last` and no further.
+    #[must_use]
+    pub fn until(self, last: u64) -> Cursor {
+        Cursor { until: last, ..self }
+    }
 
     /// The cursor of `bytes`, of which there are none for [`Cursor::START`].
     ///
@@ -57,7 +65,7 @@ impl Cursor {
             return Err(BadCursor);
         }
         let (hash, second) = (u64::from_le_bytes(*hash), u64::from_le_bytes(*second));
-        Ok(Cursor { done: Some(Position { hash, second }) })
+        Ok(Cursor::behind(hash, second))
     }
 
     /// The bytes of a cursor that is not [`Cursor::START`].

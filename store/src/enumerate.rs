@@ -137,8 +137,8 @@ impl Pinned<'_> {
         Some(Listed { hash: placed.hash, object })
     }
 
-    /// Hands what follows `from` to `accept`, all keys of one place at once, until that refuses, the table ends or
-    /// enough buckets were read. Returns where to go on.
+    /// Hands what follows `from` to `accept`, all keys of one place at once, until that refuses, the table or the
+    /// cursor ends, or enough buckets were read. Returns where to go on.
     pub(crate) fn walk(
         &self,
         table: &Table,
@@ -146,7 +146,8 @@ impl Pinned<'_> {
         mut accept: impl FnMut(&[Placed]) -> bool,
     ) -> Result<Option<Cursor>, Gone> {
         self.assert_own(table);
-        let mut done = from.done;
+        let Cursor { mut done, until } = from;
+        let last = until.min(table.hashes().last());
         let Scratch { entries, placed, .. } = &mut *self.core.scratch.borrow_mut();
         for _ in 0..WALK_BUCKETS_PER_STEP {
             let next_hash = match done {
@@ -154,24 +155,25 @@ impl Pinned<'_> {
                 Some(Position { hash, second: u64::MAX }) => hash.checked_add(1),
                 Some(position) => Some(position.hash),
             };
-            let Some(next_hash) = next_hash.filter(|&hash| hash <= table.hashes().last()) else {
+            let Some(next_hash) = next_hash.filter(|&hash| hash <= last) else {
                 return Ok(None);
             };
             let reach = table.index.read_bucket(&self.pin, next_hash, entries).ok_or(Gone)?;
             entries.iter().for_each(|&(_, location)| self.core.store.log.prefetch(location));
             placed.clear();
             placed.extend(entries.iter().filter_map(|&entry| self.place(entry, &reach)));
-            placed.retain(|placed| done.is_none_or(|done| placed.position > done));
+            let is_due = |position| done.is_none_or(|done| position > done);
+            placed.retain(|placed| placed.position.hash <= last && is_due(placed.position));
             placed.sort_unstable_by_key(|placed| placed.position);
             for group in placed.chunk_by(|one, other| one.position == other.position) {
                 if !accept(group) {
-                    return Ok(Some(Cursor { done }));
+                    return Ok(Some(Cursor { done, until }));
                 }
                 done = Some(group[0].position);
             }
             done = Some(Position::last_of(reach.end));
         }
-        Ok(Some(Cursor { done }))
+        Ok(Some(Cursor { done, until }))
     }
 
     /// The place of an entry of a bucket, if it is within reach. What cannot be there is corrupted, and has the last

@@ -30,13 +30,13 @@ impl Cursor {
     /// Before all objects of `hash` and those behind it.
     #[must_use]
     pub fn before(hash: u64) -> Cursor {
-        Cursor { done: hash.checked_sub(1).map(Position::last_of) }
+        Cursor { done: hash.checked_sub(1).map(Position::last_of), ..Cursor::START }
     }
 
     /// Behind the object that has these two hashes; see [`Cursor::hashes`].
     #[must_use]
     pub fn behind(hash: u64, second: u64) -> Cursor {
-        Cursor { done: Some(Position { hash, second }) }
+        Cursor { done: Some(Position { hash, second }), ..Cursor::START }
     }
 
     /// The two hashes of the last object that is done, by which [`Cursor::behind`] goes on in another store; `None` at

@@ -57,8 +57,11 @@ pub const ENUMERATE_BYTES_MAX: usize = 64 << 10;
 /// Longest cursor in bytes; what is in it is the server's.
 pub const CURSOR_BYTES_MAX: usize = 64;
 
+/// What binds the cursor of a scan to its table and range.
+pub const SCAN_SEAL_BYTES: usize = 8;
+
 /// Longest cursor of a scan: the seal of its table and range, and a key.
-pub const SCAN_CURSOR_BYTES_MAX: usize = 8 + KEY_BYTES_MAX;
+pub const SCAN_CURSOR_BYTES_MAX: usize = SCAN_SEAL_BYTES + KEY_BYTES_MAX;
 
 /// Most tablets of one table: their map stays below what an answer in parts may have.
 pub const TABLETS_PER_TABLE_MAX: usize = 1_024;

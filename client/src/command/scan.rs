@@ -18,6 +18,7 @@ pub fn run(settings: &Settings, options: &ScanOptions) -> Result<Answer, Failure
         to: to.as_deref(),
         prefix: prefix.as_deref().unwrap_or_default(),
         reverse: options.reverse,
+        hashes: None,
     };
     let cursor = from_hex(&options.cursor).ok_or_else(|| {
         Failure::new(Kind::Local, "no cursor: it is not hex").next("give --cursor what a scan has printed")

@@ -1,14 +1,18 @@
 //! Operations on a whole table, a bounded step at a time: enumeration, verification.
 //!
-//! Where a step ended travels to the client and back as a cursor, which the table has sealed; one that it has not is
-//! refused. Steps are reads: they are not remembered, and one that is asked for twice is made twice. A table of which this
-//! server does not have all, in one part, is refused.
+//! Where a step ended travels to the client and back as a cursor, which is sealed with the table's number in the cluster:
+//! one of another table is refused. Steps are reads: they are not remembered, and one that is asked for twice is made
+//! twice. They go by the order of the hashes, so a step ends where a piece of what this server owns ends, and the next
+//! one is made by whoever owns the hash behind, wherever the tablet was when the cursor was made.
 
-use store::{CURSOR_BYTES, Checked, Cursor, Listed, Page, PageLimits, Pinned, Table};
+use store::{Checked, Cursor, Listed, Page, PageLimits, Pinned, Table};
 use wire::Status;
 use wire::limits::ENUMERATE_OBJECTS_MAX;
 
 use crate::tablet::TableEntry;
+
+/// Bytes of a cursor as it travels: hash, second hash, seal; u64 each, little-endian.
+pub const CURSOR_BYTES: usize = 24;
 
 /// Room for the objects of a step.
 pub type Found<'p> = [Option<Listed<'p>>; ENUMERATE_OBJECTS_MAX];
@@ -21,11 +25,19 @@ pub struct CursorBytes {
 }
 
 impl CursorBytes {
-    fn of(next: Option<Cursor>, part: &Table) -> Self {
-        match next {
-            Some(cursor) => Self { bytes: cursor.encode(part), is_end: false },
-            None => Self { bytes: [0; CURSOR_BYTES], is_end: true },
-        }
+    /// Where a step ended that went through a piece to the hash `last`.
+    fn of(next: Option<Cursor>, last: u64, entry: &TableEntry) -> Self {
+        let (hash, second) = match next.and_then(|cursor| cursor.hashes()) {
+            Some(hashes) => hashes,
+            None if last == u64::MAX => return Self { bytes: [0; CURSOR_BYTES], is_end: true },
+            None => (last, u64::MAX),
+        };
+        let mut bytes = [0; CURSOR_BYTES];
+        bytes[..8].copy_from_slice(&hash.to_le_bytes());
+        bytes[8..16].copy_from_slice(&second.to_le_bytes());
+        let seal = seal_of(&bytes[..16], entry);
+        bytes[16..].copy_from_slice(&seal);
+        Self { bytes, is_end: false }
     }
 
     /// The bytes.
@@ -35,10 +47,38 @@ impl CursorBytes {
     }
 }
 
+/// The seal of cursors of a table. It is no secret: whoever makes one up enumerates his own table from a place of his
+/// choice.
+fn seal_of(place: &[u8], entry: &TableEntry) -> [u8; 8] {
+    let mut sealed = [0; 20];
+    sealed[..16].copy_from_slice(place);
+    sealed[16..].copy_from_slice(&entry.id.to_le_bytes());
+    store::hash(&sealed).to_le_bytes()
+}
+
+/// What a step goes through, if it is owned: a part, from the cursor on to the last hash of the piece.
+fn piece<'t>(entry: &'t TableEntry, cursor: &[u8]) -> Result<(&'t Table, Cursor, u64), Status> {
+    let from = match <&[u8; CURSOR_BYTES]>::try_from(cursor) {
+        Err(_) if cursor.is_empty() => Cursor::START,
+        Ok(bytes) if bytes[16..] == seal_of(&bytes[..16], entry) => {
+            let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+            Cursor::behind(word(0), word(8))
+        }
+        _ => return Err(Status::CursorInvalid),
+    };
+    let next_hash = match from.hashes() {
+        None => 0,
+        Some((hash, u64::MAX)) => hash.checked_add(1).ok_or(Status::CursorInvalid)?,
+        Some((hash, _)) => hash,
+    };
+    let (part, last) = entry.parts.piece(next_hash).ok_or(Status::NotOwned)?;
+    Ok((part, from.until(last), last))
+}
+
 /// Fills the front of `found` with objects behind the cursor.
 ///
 /// # Errors
-/// `CursorInvalid`, `SeveralTablets`, or `UnknownTable` for a table that goes.
+/// `CursorInvalid`, `NotOwned`, or `UnknownTable` for a table that goes.
 pub fn enumerate<'p>(
     pin: &'p Pinned<'_>,
     entry: &TableEntry,
@@ -46,10 +86,9 @@ pub fn enumerate<'p>(
     limits: PageLimits,
     found: &mut Found<'p>,
 ) -> Result<(Page, CursorBytes), Status> {
-    let part = entry.parts.only().ok_or(Status::SeveralTablets)?;
-    let from = Cursor::decode(part, cursor).map_err(|_| Status::CursorInvalid)?;
+    let (part, from, last) = piece(entry, cursor)?;
     let page = pin.enumerate(part, from, limits, found).map_err(|_| Status::UnknownTable)?;
-    Ok((page, CursorBytes::of(page.next, part)))
+    Ok((page, CursorBytes::of(page.next, last, entry)))
 }
 
 /// Checks objects behind the cursor; notes the hashes of the keys of corrupted ones.
@@ -62,9 +101,8 @@ pub fn verify(
     cursor: &[u8],
     corrupted: &mut Vec<u64>,
 ) -> Result<(Checked, CursorBytes), Status> {
-    let part = entry.parts.only().ok_or(Status::SeveralTablets)?;
-    let from = Cursor::decode(part, cursor).map_err(|_| Status::CursorInvalid)?;
+    let (part, from, last) = piece(entry, cursor)?;
     let checked = pin.verify(part, from, |hash| corrupted.push(hash));
     let checked = checked.map_err(|_| Status::UnknownTable)?;
-    Ok((checked, CursorBytes::of(checked.next, part)))
+    Ok((checked, CursorBytes::of(checked.next, last, entry)))
 }

@@ -1,13 +1,17 @@
 //! A scan of an ordered table, a bounded step at a time.
 //!
 //! Where a step ended travels to the client and back as a cursor: the key that was looked at last, behind a seal of
-//! table and range. What does not fit them is refused. Steps are reads: they are not remembered. A table of which this
-//! server does not have all, in one part, is refused: its tablets are ranges of hashes, not of keys.
+//! table and range. What does not fit them is refused. Steps are reads: they are not remembered.
+//!
+//! Tablets are ranges of hashes, not of keys: of a table that is cut a client asks for the keys of each range of hashes by
+//! itself, and puts together what comes. A step goes through one part, so what lies in several is refused, with the last
+//! hash of the first one; the client asks for them one by one.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 
-use store::{KeyRange, Object, PageLimits, Pinned};
+use store::{KeyRange, Object, PageLimits, Pinned, Table};
 use wire::Status;
+use wire::limits::SCAN_SEAL_BYTES;
 
 use crate::limits::SCAN_KEYS_EXAMINED_MAX;
 use crate::tablet::TableEntry;
@@ -23,24 +27,26 @@ pub struct Step<'p> {
     pub last: Option<&'p [u8]>,
 }
 
-/// What binds a cursor to its table and range.
-pub const SEAL_BYTES: usize = 8;
-
 /// The seal of cursors of a range.
 #[must_use]
-pub fn seal(entry: &TableEntry, range: &wire::KeyRange<'_>) -> [u8; SEAL_BYTES] {
-    let flags = u64::from(range.reverse) | u64::from(range.to.is_some()) << 1 | u64::from(entry.id) << 32;
-    let bounds = [range.from, range.to.unwrap_or_default(), range.prefix].map(store::hash);
-    let words = [flags, bounds[0], bounds[1], bounds[2]];
-    let bytes: [u8; 32] = std::array::from_fn(|at| words[at / 8].to_le_bytes()[at % 8]);
-    store::hash(&bytes).to_le_bytes()
+pub fn seal(entry: &TableEntry, range: &wire::KeyRange<'_>) -> [u8; SCAN_SEAL_BYTES] {
+    range.seal(entry.id, store::hash)
+}
+
+/// Why there is no step.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Refused {
+    /// For this reason.
+    For(Status),
+    /// The hashes lie in several parts, the first of which ends with this one.
+    SeveralParts(u64),
 }
 
 /// Fills the front of `found`, which has room for as many as there may be, with objects of the range behind the cursor,
 /// in order.
 ///
 /// # Errors
-/// `CursorInvalid`, `NotOrdered`, `SeveralTablets`.
+/// `CursorInvalid`, `NotOrdered`; `NotOwned` where hashes are named, `SeveralTablets` where not; or several parts.
 pub fn scan<'p>(
     pin: &'p Pinned<'_>,
     entry: &'p TableEntry,
@@ -48,17 +54,17 @@ pub fn scan<'p>(
     cursor: &[u8],
     limits: PageLimits,
     found: &mut [Option<Object<'p>>],
-) -> Result<Step<'p>, Status> {
-    let part = entry.parts.only().ok_or(Status::SeveralTablets)?;
-    let wire::KeyRange { from, to, prefix, reverse } = *range;
+) -> Result<Step<'p>, Refused> {
+    let (part, hashes) = part_of(entry, range)?;
+    let wire::KeyRange { from, to, prefix, reverse, .. } = *range;
     let whole = KeyRange { from, to, prefix, after: None, reverse };
-    let after = match cursor.split_first_chunk::<SEAL_BYTES>() {
+    let after = match cursor.split_first_chunk::<SCAN_SEAL_BYTES>() {
         None if cursor.is_empty() => None,
         Some((sealed, key)) if *sealed == seal(entry, range) && whole.contains(key) => Some(key),
-        _ => return Err(Status::CursorInvalid),
+        _ => return Err(Refused::For(Status::CursorInvalid)),
     };
     let (mut step, mut last, mut examined) = (Step { count: 0, bytes: 0, last: None }, None, 0);
-    let visit = |key: &'p [u8], _, object: Option<Object<'p>>| {
+    let visit = |key: &'p [u8], hash, object: Option<Object<'p>>| {
         let is_full = step.count == limits.objects || step.bytes >= limits.bytes;
         if is_full || examined == SCAN_KEYS_EXAMINED_MAX {
             step.last = last;
@@ -66,7 +72,7 @@ pub fn scan<'p>(
         }
         examined += 1;
         last = Some(key);
-        if let Some(object) = object {
+        if let Some(object) = object.filter(|_| hashes.contains(&hash)) {
             step.bytes += key.len() + if limits.keys_only { 0 } else { object.value().len() };
             found[step.count] = Some(object);
             step.count += 1;
@@ -74,6 +80,20 @@ pub fn scan<'p>(
         ControlFlow::Continue(())
     };
     let range = KeyRange { after, ..whole };
-    pin.scan(part, range, limits.objects, visit).map_err(|_| Status::NotOrdered)?;
+    pin.scan(part, range, limits.objects, visit).map_err(|_| Refused::For(Status::NotOrdered))?;
     Ok(step)
+}
+
+/// The part that has all keys of a range, and their hashes.
+fn part_of<'e>(
+    entry: &'e TableEntry,
+    range: &wire::KeyRange<'_>,
+) -> Result<(&'e Table, RangeInclusive<u64>), Refused> {
+    let (first, last) = range.hashes.unwrap_or((0, u64::MAX));
+    match entry.parts.piece(first) {
+        Some((part, end)) if end >= last => Ok((part, first..=last)),
+        Some((_, end)) if range.hashes.is_some() => Err(Refused::SeveralParts(end)),
+        None if range.hashes.is_some() => Err(Refused::For(Status::NotOwned)),
+        _ => Err(Refused::For(Status::SeveralTablets)),
+    }
 }

@@ -12,7 +12,7 @@ use super::native::{ReplyPlace, refuse};
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::ops::enumerate::{self, Found};
-use crate::ops::scan;
+use crate::ops::scan::{self, Refused};
 use crate::tablet::TableEntry;
 
 /// Objects of a scan up to which the room for them is a quarter of what the first cache has; beyond, it fills that.
@@ -93,7 +93,16 @@ fn answer_scan<const OBJECTS: usize>(
     place: &mut impl ReplyPlace,
 ) -> Result<(), Status> {
     let mut found = [const { None::<Object<'_>> }; OBJECTS];
-    let step = scan::scan(environment.pin, entry, range, cursor, limits, &mut found)?;
+    let step = match scan::scan(environment.pin, entry, range, cursor, limits, &mut found) {
+        Ok(step) => step,
+        Err(Refused::For(status)) => return Err(status),
+        Err(Refused::SeveralParts(last)) => {
+            environment.metrics.count(Counter::Refused);
+            let last = last.to_le_bytes();
+            place.reply(Status::SeveralTablets, last.len(), |body| body.copy_from_slice(&last));
+            return Ok(());
+        }
+    };
     let objects_bytes = step.count * reply::Listed::HEAD_BYTES + step.bytes;
     let seal = scan::seal(entry, range);
     let cursor = step.last.map_or([&[][..], &[]], |last| [&seal[..], last]);

@@ -151,6 +151,15 @@ impl Parts {
         self.others.get(at).filter(|piece| piece.contains(hash))?.part.as_deref()
     }
 
+    /// The part that has the keys of a hash, if they are owned, and the last hash from there on of which the same is true.
+    #[must_use]
+    pub fn piece(&self, hash: u64) -> Option<(&Table, u64)> {
+        let at = self.others.partition_point(|piece| piece.last() < hash);
+        let other = self.others.get(at);
+        let piece = [Some(&self.widest), other].into_iter().flatten().find(|piece| piece.contains(hash))?;
+        Some((piece.part.as_deref()?, piece.last()))
+    }
+
     /// The one part that has all keys of the table, where it is so.
     #[inline]
     #[must_use]

@@ -62,11 +62,11 @@ impl Pinned<'_> {
                 }
             };
             if taken.is_err() {
-                return Ok(Some(Cursor { done }));
+                return Ok(Some(Cursor { done, ..Cursor::START }));
             }
             done = Some(Position::last_of(reach.end));
         }
-        Ok(Some(Cursor { done }))
+        Ok(Some(Cursor { done, ..Cursor::START }))
     }
 
     /// Appends all objects of one hash to `pull`.

@@ -1,6 +1,6 @@
 //! The keys that a scan goes through.
 
-use crate::limits::KEY_BYTES_MAX;
+use crate::limits::{KEY_BYTES_MAX, SCAN_SEAL_BYTES};
 use crate::status::Status;
 
 /// Keys of an ordered table, and which way.
@@ -14,12 +14,18 @@ pub struct KeyRange<'a> {
     pub prefix: &'a [u8],
     /// From the largest to the smallest.
     pub reverse: bool,
+    /// Those alone whose hashes are from the first to the second, both included: of a table that is cut into tablets one
+    /// asks each server for its own.
+    pub hashes: Option<(u64, u64)>,
 }
 
 const SCAN_HEAD_BYTES: usize = 16;
 const HAS_TO: u8 = 1;
 const REVERSE: u8 = 2;
 const KEYS_ONLY: u8 = 4;
+const HAS_HASHES: u8 = 8;
+/// Bytes of the first and the last hash.
+const HASHES_BYTES: usize = 16;
 
 /// A scan without its table and cursor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,8 +37,22 @@ pub(super) struct ScanHead<'a> {
 }
 
 impl<'a> KeyRange<'a> {
-    /// Whether its bounds are keys.
+    /// What cursors of this range begin with, before the key that was looked at last. `table` is the table's id, `hash`
+    /// that of the protocol. Hashes are left out: a cursor is one for all of the range.
+    #[must_use]
+    pub fn seal(&self, table: u32, hash: impl Fn(&[u8]) -> u64) -> [u8; SCAN_SEAL_BYTES] {
+        let flags = u64::from(self.reverse) | u64::from(self.to.is_some()) << 1 | u64::from(table) << 32;
+        let [from, to, prefix] = [self.from, self.to.unwrap_or_default(), self.prefix].map(&hash);
+        let words = [flags, from, to, prefix];
+        let bytes: [u8; 32] = core::array::from_fn(|at| words[at / 8].to_le_bytes()[at % 8]);
+        hash(&bytes).to_le_bytes()
+    }
+
+    /// Whether its bounds are keys, and its hashes a range.
     pub(super) fn check(&self) -> Result<(), Status> {
+        if self.hashes.is_some_and(|(first, last)| first > last) {
+            return Err(Status::OutOfRange);
+        }
         let bounds = [self.from, self.to.unwrap_or_default(), self.prefix];
         match bounds.iter().all(|bound| bound.len() <= KEY_BYTES_MAX) {
             true => Ok(()),
@@ -41,7 +61,8 @@ impl<'a> KeyRange<'a> {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.from.len() + self.to.map_or(0, <[u8]>::len) + self.prefix.len()
+        let hashes_bytes = if self.hashes.is_some() { HASHES_BYTES } else { 0 };
+        hashes_bytes + self.from.len() + self.to.map_or(0, <[u8]>::len) + self.prefix.len()
     }
 }
 
@@ -51,14 +72,23 @@ impl<'a> ScanHead<'a> {
 
     /// Writes it with its bounds; returns the place behind.
     pub(super) fn encode<'b>(&self, body: &'b mut [u8]) -> &'b mut [u8] {
-        let KeyRange { from, to, prefix, reverse } = self.range;
+        let KeyRange { from, to, prefix, reverse, hashes } = self.range;
         let (head, mut rest) = body.split_at_mut(Self::BYTES);
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         head[0..4].copy_from_slice(&self.bytes_max.to_le_bytes());
         head[4..6].copy_from_slice(&self.objects_max.to_le_bytes());
-        head[6] = flag(to.is_some(), HAS_TO) | flag(reverse, REVERSE) | flag(self.keys_only, KEYS_ONLY);
+        head[6] = flag(to.is_some(), HAS_TO)
+            | flag(reverse, REVERSE)
+            | flag(self.keys_only, KEYS_ONLY)
+            | flag(hashes.is_some(), HAS_HASHES);
         head[7] = 0;
         head[14..16].copy_from_slice(&[0; 2]);
+        if let Some((first, last)) = hashes {
+            let (place, behind) = rest.split_at_mut(HASHES_BYTES);
+            place[..8].copy_from_slice(&first.to_le_bytes());
+            place[8..].copy_from_slice(&last.to_le_bytes());
+            rest = behind;
+        }
         for (at, bound) in [from, to.unwrap_or_default(), prefix].into_iter().enumerate() {
             head[8 + 2 * at..][..2].copy_from_slice(&(bound.len() as u16).to_le_bytes());
             let (place, behind) = rest.split_at_mut(bound.len());
@@ -72,8 +102,15 @@ impl<'a> ScanHead<'a> {
     pub(super) fn decode(body: &'a [u8]) -> Result<(ScanHead<'a>, &'a [u8]), Status> {
         let (head, mut rest) = body.split_first_chunk::<SCAN_HEAD_BYTES>().ok_or(Status::Malformed)?;
         let flags = head[6];
-        if flags & !(HAS_TO | REVERSE | KEYS_ONLY) != 0 || head[7] | head[14] | head[15] != 0 {
+        if flags & !(HAS_TO | REVERSE | KEYS_ONLY | HAS_HASHES) != 0 || head[7] | head[14] | head[15] != 0 {
             return Err(Status::Malformed);
+        }
+        let mut hashes = None;
+        if flags & HAS_HASHES != 0 {
+            let (first, behind) = rest.split_first_chunk().ok_or(Status::Malformed)?;
+            let (last, behind) = behind.split_first_chunk().ok_or(Status::Malformed)?;
+            hashes = Some((u64::from_le_bytes(*first), u64::from_le_bytes(*last)));
+            rest = behind;
         }
         let mut bounds = [&[][..]; 3];
         for (at, bound) in bounds.iter_mut().enumerate() {
@@ -85,7 +122,7 @@ impl<'a> ScanHead<'a> {
             return Err(Status::Malformed);
         }
         let to = (flags & HAS_TO != 0).then_some(to);
-        let range = KeyRange { from, to, prefix, reverse: flags & REVERSE != 0 };
+        let range = KeyRange { from, to, prefix, reverse: flags & REVERSE != 0, hashes };
         let bytes_max = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
         let objects_max = u16::from_le_bytes([head[4], head[5]]);
         Ok((ScanHead { range, keys_only: flags & KEYS_ONLY != 0, objects_max, bytes_max }, rest))

@@ -56,6 +56,7 @@ impl Material {
                     to: rng.bool().then_some(key),
                     prefix: slices.first().copied().unwrap_or_default(),
                     reverse: rng.bool(),
+                    hashes: rng.bool().then(|| (rng.u64(..1 << 63), rng.u64(1 << 63..))),
                 },
                 cursor: key,
                 keys_only: rng.bool(),

@@ -77,7 +77,7 @@ impl Page {
                 Some(Request::Enumerate { table, cursor, keys_only, objects_max, bytes_max })
             }
             PageOf::Range { from, to, prefix, reverse } => {
-                let range = KeyRange { from, to: to.as_deref(), prefix, reverse: *reverse };
+                let range = KeyRange { from, to: to.as_deref(), prefix, reverse: *reverse, hashes: None };
                 let cursor = &self.cursor;
                 Some(Request::Scan { table, range, cursor, keys_only, objects_max, bytes_max })
             }
