@@ -288,11 +288,14 @@ impl Pinned<'_> {
         }
     }
 
-    /// Where the log is full of live data: evicts a few objects of the table, so that cleaning brings memory. Returns
-    /// whether any left.
+    /// Where the log is full of live data: evicts a few objects of the table, so that cleaning brings memory for a write of
+    /// so many bytes. Returns whether any left. None does where all of them together would not be enough.
     #[cold]
-    pub(crate) fn give_way(&self, table: &Table) -> bool {
+    pub(crate) fn give_way(&self, table: &Table, bytes: usize) -> bool {
         let Some(cache) = &table.cache else { return false };
+        if !self.core.store.cleaning_would_bring(bytes, bytes_taken(table)) {
+            return false;
+        }
         let Some(mut queues) = cache.queues.try_lock() else { return true };
         let (before, objects) = (cache.evicted(), u64::from(CACHE_PATIENCE));
         self.evict_until(table, cache, &mut queues, None, || cache.evicted() >= before + objects);
@@ -321,12 +324,15 @@ impl Store {
     }
 }
 
+/// Bytes of the table's objects. A core that is between two counts may make the sum less than nothing for a moment.
+fn bytes_taken(table: &Table) -> u64 {
+    let taken = table.bytes();
+    if taken > i64::MAX as u64 { 0 } else { taken }
+}
+
 /// Whether the write stays within the budget and so many bytes more.
 fn fits(table: &Table, cache: &Cache, wish: Wish, more_bytes: u64) -> bool {
-    let taken = table.bytes();
-    // A core that is between two counts may make the sum less than nothing for a moment.
-    let taken = if taken > i64::MAX as u64 { 0 } else { taken };
-    let after = taken.saturating_add(wish.new_bytes).saturating_sub(wish.old_bytes);
+    let after = bytes_taken(table).saturating_add(wish.new_bytes).saturating_sub(wish.old_bytes);
     wish.new_bytes <= wish.old_bytes || after <= cache.budget_bytes().saturating_add(more_bytes)
 }
 

@@ -159,7 +159,7 @@ impl Pinned<'_> {
     #[cold]
     pub(crate) fn no_room(&self, table: &Table, bytes: usize) -> WriteError {
         let error = self.no_memory(bytes);
-        let gives_way = error == WriteError::OutOfMemory && self.give_way(table);
+        let gives_way = error == WriteError::OutOfMemory && self.give_way(table, bytes);
         if gives_way { WriteError::Retry { after_us: RETRY_AFTER_US } } else { error }
     }
 

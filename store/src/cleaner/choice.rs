@@ -26,6 +26,17 @@ use crate::sync::Ordering;
 
 use super::PRICE_UNIT;
 
+/// What cleaning can do for a writer who finds no room.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Cleanable {
+    /// Segments are free as soon as no reader sees them any more.
+    InLimbo,
+    /// More is dead and free than can be lost in the end.
+    Enough,
+    /// However it is cleaned, it will not do.
+    TooLittle,
+}
+
 impl Store {
     /// Chooses what to clean next, if anything. Returns whether something was chosen or found to be dead, or a part of the
     /// log is still to be looked at.
@@ -60,12 +71,28 @@ impl Store {
     /// Whether a writer of `bytes` who finds no room will find some, if it waits. Where more is dead and free than can be
     /// lost in the end, that is for the cleaner to find out; it says so when it has done what it can.
     pub(crate) fn cleaning_brings(&self, bytes: usize) -> bool {
-        let (segments, keep) = (&self.log.segments, self.keep_for_writers());
         let least = self.log.seglets_for(bytes);
-        let (mut dead, mut used) = (0, 0);
+        match self.cleanable(least, 0) {
+            Cleanable::InLimbo => true,
+            Cleanable::Enough if !self.log.take_refused(least) => {
+                self.log.set_wanted(least);
+                true
+            }
+            Cleanable::Enough | Cleanable::TooLittle => false,
+        }
+    }
+
+    /// Whether a writer of `bytes` would find room if so many bytes more were dead.
+    pub(crate) fn cleaning_would_bring(&self, bytes: usize, more_dead_bytes: u64) -> bool {
+        self.cleanable(self.log.seglets_for(bytes), more_dead_bytes) != Cleanable::TooLittle
+    }
+
+    fn cleanable(&self, least: u32, more_dead_bytes: u64) -> Cleanable {
+        let (segments, keep) = (&self.log.segments, self.keep_for_writers());
+        let (mut dead, mut used) = (more_dead_bytes, 0);
         for (id, state) in segments.iter() {
             match state {
-                State::Limbo => return true,
+                State::Limbo => return Cleanable::InLimbo,
                 State::Closed | State::Cleaning => {
                     dead += u64::from(segments.dead(id));
                     used += u64::from(segments.used(id));
@@ -76,13 +103,12 @@ impl Store {
         let seglet_bytes = self.log.seglet_bytes() as u64;
         // What is not worth the copying.
         let lost = used / CLEAN_GARBAGE_DIVISOR;
-        let possible =
-            dead + segments.free_count() * seglet_bytes >= lost + (keep + u64::from(least)) * seglet_bytes;
-        if !possible || self.log.take_refused(least) {
-            return false;
+        let wanted = lost + (keep + u64::from(least)) * seglet_bytes;
+        if dead + segments.free_count() * seglet_bytes >= wanted {
+            Cleanable::Enough
+        } else {
+            Cleanable::TooLittle
         }
-        self.log.set_wanted(least);
-        true
     }
 
     /// Weighs what was kept and a part of the log; what is wholly dead goes to limbo at once. Returns whether all of the

@@ -279,6 +279,23 @@ fn a_table_that_evicts_gives_way_in_a_full_store_and_within_a_used_up_quota() {
 }
 
 #[test]
+fn a_table_that_evicts_keeps_its_objects_where_all_of_them_would_not_make_room() {
+    let store = store(1 << 20, 1 << 14, 1);
+    let core = store.core(0);
+    let (small, other) = (table(&store, 1, 32 << 10), store.table(2));
+    for number in 0..40_u64 {
+        put_patiently(&core, &small, &number.to_be_bytes(), &[1; 100]).expect("there is room");
+    }
+    let fill = |number: u64| put_patiently(&core, &other, &number.to_be_bytes(), &[1; 100]);
+    assert_eq!((0..20_000).map(fill).find_map(Result::err), Some(WriteError::OutOfMemory));
+    settle(&core);
+    let refused = (0..200_u64).map(|number| put_patiently(&core, &small, &number.to_le_bytes(), &[2; 100]));
+    let refused = refused.filter_map(Result::err).collect::<Vec<_>>();
+    assert_eq!(refused.len(), 200, "{refused:?}");
+    assert_eq!((small.evicted(), small.objects()), (0, 40), "nothing left in vain");
+}
+
+#[test]
 fn writers_of_several_cores_keep_the_budget_beside_readers_and_counts_are_exact() {
     let seed = seed("writers_of_several_cores_keep_the_budget");
     let store = store(4 << 20, 1 << 14, 4);
