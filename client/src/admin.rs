@@ -1,8 +1,10 @@
 //! The operator's connection: tenants and their limits, counters and sessions of the whole server.
 
+use std::ops::RangeInclusive;
+
 use wire::{
-    AdminRequest, AuditEntry, Body, LimitChange, OpenRequest, ServerEntry, SessionEntry, Statistic,
-    TenantCreated, TenantEntry, TenantLimitEntry,
+    AdminRequest, AuditEntry, Body, LimitChange, MigrationEntry, MigrationMode, OpenRequest, ServerEntry,
+    SessionEntry, Statistic, TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry,
 };
 
 use crate::client::{only_reads, read_answer};
@@ -105,6 +107,62 @@ impl Admin {
     /// A refusal, or no answer.
     pub fn server_list(&mut self) -> Result<Vec<ServerEntry>, Error> {
         self.call(&AdminRequest::ServerList)
+    }
+
+    /// Lists the tablets of all tables, by table and hash; none when the server is alone.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn tablet_list(&mut self) -> Result<Vec<TabletEntry>, Error> {
+        self.call(&AdminRequest::TabletList)
+    }
+
+    /// Makes a hash of the table `owner/name` the first one of a tablet; nothing happens where it is one.
+    ///
+    /// # Errors
+    /// `UnknownTable`, `Conflict` for tablets that do not allow it, `Unavailable` when the server is alone, another
+    /// refusal, or no answer.
+    pub fn tablet_split(&mut self, table: &str, at: u64) -> Result<(), Error> {
+        self.call(&AdminRequest::TabletSplit { table, at })
+    }
+
+    /// Makes one tablet of those on both sides of a hash of the table `owner/name`, which one server must own.
+    ///
+    /// # Errors
+    /// As [`Admin::tablet_split`].
+    pub fn tablet_merge(&mut self, table: &str, at: u64) -> Result<(), Error> {
+        self.call(&AdminRequest::TabletMerge { table, at })
+    }
+
+    /// Lists the migrations that are not over, or not cleared away.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn migration_list(&mut self) -> Result<Vec<MigrationEntry>, Error> {
+        self.call(&AdminRequest::MigrationList)
+    }
+
+    /// Begins to move hashes of the table `owner/name`, which one server must own, to another. They move while this returns.
+    ///
+    /// # Errors
+    /// As [`Admin::tablet_split`].
+    pub fn migration_begin(
+        &mut self,
+        table: &str,
+        hashes: RangeInclusive<u64>,
+        target: u32,
+        mode: MigrationMode,
+    ) -> Result<MigrationEntry, Error> {
+        let (first, last) = (*hashes.start(), *hashes.end());
+        self.call(&AdminRequest::MigrationBegin { table, first, last, target, mode })
+    }
+
+    /// Asks for a migration to be undone, and says how far it is at that moment. One that is over stays as it is.
+    ///
+    /// # Errors
+    /// `NotFound` when it was cleared away, another refusal, or no answer.
+    pub fn migration_abort(&mut self, id: u32) -> Result<MigrationEntry, Error> {
+        self.call(&AdminRequest::MigrationAbort { id })
     }
 
     /// Lists the open sessions of all tenants.

@@ -149,8 +149,8 @@ pub(crate) fn read_answer<T: Body>((status, body): (Status, Vec<u8>)) -> Result<
 pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
     use wire::AdminRequest::{
         AuditRead, ExtensionDescribe, ExtensionList, ExtensionLogs, ExtensionResolve, ExtensionTraces,
-        ExtensionTracesEnd, GrantList, ServerList, SessionList, Statistics, TableList, TableOpen, TableStat,
-        TenantLimits, TenantList,
+        ExtensionTracesEnd, GrantList, MigrationList, ServerList, SessionList, Statistics, TableList,
+        TableOpen, TableStat, TabletList, TenantLimits, TenantList,
     };
     matches!(
         request,
@@ -168,6 +168,8 @@ pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
             | Statistics { .. }
             | SessionList
             | ServerList
+            | TabletList
+            | MigrationList
             | AuditRead { .. }
             | GrantList
     )

@@ -12,6 +12,7 @@ mod extension;
 mod failure;
 mod grant;
 mod graph;
+mod hashes;
 mod limits;
 mod object;
 mod options;

@@ -47,8 +47,8 @@ pub use wire::limits::TTL_MS_MAX;
 pub use wire::{
     Actor, AuditEntry, Completion, CompletionError, Condition, ExtensionDescription, ExtensionEntry,
     ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, Keys, LimitChange,
-    LogEntry, LogLines, Measured, PackageFile, Placement, Request, Right, ServerEntry, SessionEntry,
-    SessionLimits, Standing, Statistic, Status, Subject, TableEntry, TableOptions, TableStatistics,
-    TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces, VersionDescription,
-    VersionEntry, reply,
+    LogEntry, LogLines, Measured, MigrationEntry, MigrationMode, MigrationStanding, PackageFile, Placement,
+    Request, Right, ServerEntry, SessionEntry, SessionLimits, Standing, Statistic, Status, Subject,
+    TableEntry, TableOptions, TableStatistics, TabletEntry, TenantEntry, TenantLimitEntry, TraceEntry,
+    TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry, reply,
 };

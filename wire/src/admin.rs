@@ -16,6 +16,7 @@ mod request;
 mod server;
 mod standing;
 mod table;
+mod tablet;
 mod tenant;
 mod trace;
 
@@ -30,5 +31,6 @@ pub use request::AdminRequest;
 pub use server::{ServerEntry, SessionEntry, Statistic};
 pub use standing::{Placement, Standing, VersionEntry};
 pub use table::{TableEntry, TableId, TableOptions, TableStatistics};
+pub use tablet::{MigrationEntry, MigrationMode, MigrationStanding, TabletEntry};
 pub use tenant::{TenantCreated, TenantEntry};
 pub use trace::{TraceEntry, TracedCalls, TracedPoll, Traces};

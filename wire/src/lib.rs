@@ -30,9 +30,10 @@ mod tablets;
 pub use admin::{
     Actor, AdminRequest, AuditEntry, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
     ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured,
-    PackageFile, Placement, Right, ServerEntry, SessionEntry, Standing, Statistic, Subject, TableEntry,
-    TableId, TableOptions, TableStatistics, TenantCreated, TenantEntry, TenantLimitEntry, TraceEntry,
-    TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry,
+    MigrationEntry, MigrationMode, MigrationStanding, PackageFile, Placement, Right, ServerEntry,
+    SessionEntry, Standing, Statistic, Subject, TableEntry, TableId, TableOptions, TableStatistics,
+    TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces,
+    VersionDescription, VersionEntry,
 };
 pub use body::{Body, BodyReader, BodyWriter};
 pub use condition::Condition;

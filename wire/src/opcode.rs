@@ -107,3 +107,15 @@ pub const GRANT_LIST: u8 = 105;
 pub const GRANT_REVOKE: u8 = 106;
 /// Lists the servers of the cluster.
 pub const SERVER_LIST: u8 = 112;
+/// Lists the tablets of all tables.
+pub const TABLET_LIST: u8 = 113;
+/// Makes two tablets of one.
+pub const TABLET_SPLIT: u8 = 114;
+/// Makes one tablet of two.
+pub const TABLET_MERGE: u8 = 115;
+/// Lists the migrations that are not over, or not cleared away.
+pub const MIGRATION_LIST: u8 = 116;
+/// Begins to move hashes of a table to another server.
+pub const MIGRATION_BEGIN: u8 = 117;
+/// Asks for a migration to be undone.
+pub const MIGRATION_ABORT: u8 = 118;

@@ -1,20 +1,56 @@
-//! `splinter cluster`: the servers that share their metadata, as the one that is asked knows them.
+//! `splinter cluster`: the servers that share their metadata, as the one that is asked knows them, and what they own.
 
-use super::failure::Failure;
-use super::options::ClusterCommand;
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::failure::{Failure, Kind};
+use super::options::{ClusterCommand, MigrateOptions, MigrationWay};
 use super::output::{Answer, columns, moment};
 use super::settings::Settings;
-use client::ServerEntry;
-use serde_json::json;
+use client::{Admin, MigrationEntry, MigrationMode, MigrationStanding, ServerEntry, Status, TabletEntry};
+use serde_json::{Value, json};
+
+/// Between two looks at a migration that is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs a command about the cluster.
 pub fn run(settings: &Settings, command: ClusterCommand) -> Result<Answer, Failure> {
+    let mut admin = settings.connect_admin()?;
     match command {
-        ClusterCommand::Servers => Ok(table(&settings.connect_admin()?.server_list()?)),
+        ClusterCommand::Servers => Ok(servers(&admin.server_list()?)),
+        ClusterCommand::Tablets { table } => tablets(&mut admin, table.as_deref()),
+        ClusterCommand::Split { table, at } => {
+            let at =
+                at.get().ok_or_else(|| Failure::new(Kind::Usage, "no tablet begins behind all hashes"))?;
+            admin.tablet_split(&table, at)?;
+            Ok(Answer::new(format!("a tablet of {table} begins at {}", text_of(at)), edge(&table, at)))
+        }
+        ClusterCommand::Merge { table, at } => {
+            let at =
+                at.get().ok_or_else(|| Failure::new(Kind::Usage, "no tablet begins behind all hashes"))?;
+            admin.tablet_merge(&table, at)?;
+            let text = format!("one tablet of {table} lies on both sides of {}", text_of(at));
+            Ok(Answer::new(text, edge(&table, at)))
+        }
+        ClusterCommand::Migrate(options) => migrate(&mut admin, &options),
+        ClusterCommand::Migrations => migrations(&admin.migration_list()?),
+        ClusterCommand::Abort { migration } => {
+            let entry = admin.migration_abort(migration)?;
+            let text = match entry.standing {
+                MigrationStanding::Finished => {
+                    format!("migration {migration} is over: server {} has it all", entry.target)
+                }
+                MigrationStanding::Ended => {
+                    format!("migration {migration} has ended: server {} has it all", entry.source)
+                }
+                _ => format!("migration {migration} goes back to server {}", entry.source),
+            };
+            Ok(Answer::new(text, value_of(&entry)))
+        }
     }
 }
 
-fn table(servers: &[ServerEntry]) -> Answer {
+fn servers(servers: &[ServerEntry]) -> Answer {
     let value = |server: &ServerEntry| {
         json!({
             "server": server.id, "asked": server.is_asked, "address": server.tcp,
@@ -40,4 +76,128 @@ fn table(servers: &[ServerEntry]) -> Answer {
         ]
     }));
     Answer::new(columns(&rows), json)
+}
+
+fn tablets(admin: &mut Admin, table: Option<&str>) -> Result<Answer, Failure> {
+    let mut tablets = admin.tablet_list()?;
+    if let Some(table) = table {
+        tablets.retain(|tablet| tablet.table == table);
+        if tablets.is_empty() {
+            let failure = Failure::new(Kind::Missing, format!("no server was given a table `{table}`"));
+            return Err(failure.known_as(Status::UnknownTable).next("tables are named OWNER/NAME"));
+        }
+    }
+    let value = |tablet: &TabletEntry| {
+        json!({
+            "table": tablet.table, "number": tablet.id, "first": text_of(tablet.first),
+            "last": text_of(tablet.last), "server": tablet.server,
+            "emptied_ms": (tablet.emptied_ms != 0).then_some(tablet.emptied_ms),
+        })
+    };
+    let json = tablets.iter().map(value).collect();
+    if tablets.is_empty() {
+        return Ok(Answer::new("there is no table that several servers could share", json));
+    }
+    let heads = ["table", "first", "last", "part", "server", "lost its objects"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    rows.extend(tablets.iter().map(|tablet| {
+        let lost = if tablet.emptied_ms == 0 { String::new() } else { moment(tablet.emptied_ms) };
+        let part = part_of(tablet.first, tablet.last);
+        let server = tablet.server.to_string();
+        vec![tablet.table.clone(), text_of(tablet.first), text_of(tablet.last), part, server, lost]
+    }));
+    Ok(Answer::new(columns(&rows), json))
+}
+
+fn migrate(admin: &mut Admin, options: &MigrateOptions) -> Result<Answer, Failure> {
+    let mode = match options.mode {
+        MigrationWay::Rocksteady => MigrationMode::Rocksteady,
+        MigrationWay::Cooperative => MigrationMode::Cooperative,
+        MigrationWay::PreCopy => MigrationMode::PreCopy,
+        MigrationWay::StopAndCopy => MigrationMode::StopAndCopy,
+    };
+    let begun = admin.migration_begin(&options.table, options.hashes.range(), options.to, mode)?;
+    let MigrationEntry { id, source, target, .. } = begun;
+    let what =
+        format!("{} of {} from server {source} to {target}", part_of(begun.first, begun.last), options.table);
+    if !options.wait {
+        return Ok(Answer::new(format!("migration {id} moves {what}"), value_of(&begun)));
+    }
+    let standing = wait(admin, &begun)?;
+    let over = MigrationEntry { standing, ..begun };
+    if standing == MigrationStanding::Finished {
+        return Ok(Answer::new(format!("migration {id} has moved {what}"), value_of(&over)));
+    }
+    let failure =
+        Failure::new(Kind::Refused, format!("migration {id} was undone: server {source} has it all"));
+    Err(failure.known_as(Status::Conflict).next("the log of both servers says why"))
+}
+
+/// Waits until a migration is over, and says how it ended.
+fn wait(admin: &mut Admin, begun: &MigrationEntry) -> Result<MigrationStanding, Failure> {
+    loop {
+        let list = admin.migration_list()?;
+        match list.iter().find(|entry| entry.id == begun.id).map(|entry| entry.standing) {
+            Some(standing @ (MigrationStanding::Finished | MigrationStanding::Ended)) => return Ok(standing),
+            Some(_) => sleep(LOOK_EVERY),
+            None => break,
+        }
+    }
+    // It was over and cleared away between two looks: whoever owns the hashes tells how.
+    let tablets = admin.tablet_list()?;
+    let owner = tablets
+        .iter()
+        .find(|tablet| tablet.table == begun.table && (tablet.first..=tablet.last).contains(&begun.first));
+    match owner {
+        Some(tablet) if tablet.server == begun.target => Ok(MigrationStanding::Finished),
+        Some(tablet) if tablet.server == begun.source => Ok(MigrationStanding::Ended),
+        _ => Err(Failure::new(Kind::Missing, format!("migration {} is over, and others followed", begun.id))),
+    }
+}
+
+fn migrations(migrations: &[MigrationEntry]) -> Result<Answer, Failure> {
+    let json = migrations.iter().map(value_of).collect();
+    if migrations.is_empty() {
+        return Ok(Answer::new("nothing is on the move", json));
+    }
+    let heads = ["migration", "table", "first", "last", "part", "from", "to", "way", "standing", "begun"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    rows.extend(migrations.iter().map(|entry| {
+        let aborted = if entry.is_aborted { ", aborted" } else { "" };
+        vec![
+            entry.id.to_string(),
+            entry.table.clone(),
+            text_of(entry.first),
+            text_of(entry.last),
+            part_of(entry.first, entry.last),
+            entry.source.to_string(),
+            entry.target.to_string(),
+            entry.mode.name().to_owned(),
+            format!("{}{aborted}", entry.standing.name()),
+            moment(entry.begun_ms),
+        ]
+    }));
+    Ok(Answer::new(columns(&rows), json))
+}
+
+fn value_of(entry: &MigrationEntry) -> Value {
+    json!({
+        "migration": entry.id, "table": entry.table, "first": text_of(entry.first), "last": text_of(entry.last),
+        "source": entry.source, "target": entry.target, "mode": entry.mode.name(),
+        "standing": entry.standing.name(), "aborted": entry.is_aborted, "begun_ms": entry.begun_ms,
+    })
+}
+
+fn edge(table: &str, at: u64) -> Value {
+    json!({ "table": table, "at": text_of(at) })
+}
+
+fn text_of(hash: u64) -> String {
+    format!("{hash:016x}")
+}
+
+/// How much of all hashes that is.
+fn part_of(first: u64, last: u64) -> String {
+    let percent = (last.saturating_sub(first) as f64 + 1.0) / 2f64.powi(64) * 100.0;
+    format!("{percent:.1}%")
 }

@@ -14,7 +14,7 @@ mod table;
 mod time_to_live;
 mod trace;
 
-pub use cluster::ClusterCommand;
+pub use cluster::{ClusterCommand, MigrateOptions, MigrationWay};
 pub use extension::{ExtensionCommand, LogLevel};
 pub use grant::{GrantCommand, RevokeCommand};
 pub use limits::{Setting, UNITS, UNLIMITED};

@@ -16,6 +16,7 @@ mod servers;
 mod sessions;
 mod statistics;
 mod tables;
+mod tablets;
 mod tenants;
 mod traces;
 
@@ -118,7 +119,14 @@ fn serve_role(
         }
         (AdminRequest::Statistics { tenant }, role) => statistics::read(control, role, *tenant),
         (AdminRequest::ServerList, Role::Administrator) => servers::list(control),
-        (AdminRequest::ServerList, _) => Err(not_permitted("this takes the administrator's secret")),
+        (AdminRequest::TabletList, Role::Administrator) => tablets::list(control),
+        (AdminRequest::TabletSplit { table, at }, Role::Administrator) => tablets::split(control, table, *at),
+        (AdminRequest::TabletMerge { table, at }, Role::Administrator) => tablets::merge(control, table, *at),
+        (AdminRequest::MigrationList, Role::Administrator) => tablets::migrations(control),
+        (AdminRequest::MigrationBegin { table, first, last, target, mode }, Role::Administrator) => {
+            tablets::migrate(control, table, (*first, *last), *target, *mode)
+        }
+        (AdminRequest::MigrationAbort { id }, Role::Administrator) => tablets::abort(control, *id),
         (AdminRequest::SessionList, role) => sessions::list(control, role),
         (AdminRequest::SessionRevoke { client_id }, role) => sessions::revoke(control, role, *client_id),
         (AdminRequest::AuditRead { after, count }, role) => audit::read(control, role, *after, *count),

@@ -7,7 +7,7 @@ mod decode;
 mod encode;
 
 use crate::opcode;
-use crate::{LimitChange, PackageFile, Placement, Right, Subject, TableOptions};
+use crate::{LimitChange, MigrationMode, PackageFile, Placement, Right, Subject, TableOptions};
 
 /// A request of administration. The comment of each names the answer under `Ok`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -148,6 +148,42 @@ pub enum AdminRequest<'a> {
     },
     /// Lists the servers of the cluster that are there: a `Vec` of [`crate::ServerEntry`], empty when the server is alone.
     ServerList,
+    /// Lists the tablets of all tables, by table and hash: a `Vec` of [`crate::TabletEntry`].
+    TabletList,
+    /// Makes a hash the first one of a tablet: empty.
+    TabletSplit {
+        /// `owner/name` of the table.
+        table: &'a str,
+        /// The hash.
+        at: u64,
+    },
+    /// Makes one tablet of those on both sides of a hash: empty.
+    TabletMerge {
+        /// `owner/name` of the table.
+        table: &'a str,
+        /// The first hash of the upper one.
+        at: u64,
+    },
+    /// Lists the migrations that are not over, or not cleared away: a `Vec` of [`crate::MigrationEntry`].
+    MigrationList,
+    /// Begins to move hashes of a table, all of one server, to another: [`crate::MigrationEntry`].
+    MigrationBegin {
+        /// `owner/name` of the table.
+        table: &'a str,
+        /// The first hash.
+        first: u64,
+        /// The last one.
+        last: u64,
+        /// Number of the server that they go to.
+        target: u32,
+        /// In which way.
+        mode: MigrationMode,
+    },
+    /// Asks for a migration to be undone: [`crate::MigrationEntry`] as it is at that moment.
+    MigrationAbort {
+        /// Its number.
+        id: u32,
+    },
     /// Lists the open sessions: a `Vec` of [`crate::SessionEntry`].
     SessionList,
     /// Ends a session: empty.
@@ -218,6 +254,12 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::GrantList => opcode::GRANT_LIST,
             AdminRequest::GrantRevoke { .. } => opcode::GRANT_REVOKE,
             AdminRequest::ServerList => opcode::SERVER_LIST,
+            AdminRequest::TabletList => opcode::TABLET_LIST,
+            AdminRequest::TabletSplit { .. } => opcode::TABLET_SPLIT,
+            AdminRequest::TabletMerge { .. } => opcode::TABLET_MERGE,
+            AdminRequest::MigrationList => opcode::MIGRATION_LIST,
+            AdminRequest::MigrationBegin { .. } => opcode::MIGRATION_BEGIN,
+            AdminRequest::MigrationAbort { .. } => opcode::MIGRATION_ABORT,
         }
     }
 }

@@ -4,9 +4,10 @@ use wire::limits::{LIMIT_CHANGES_MAX, PACKAGE_FILES_MAX};
 use wire::{
     Actor, AdminRequest, AuditEntry, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
     ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured,
-    OpenRequest, Opened, PackageFile, Placement, Right, ServerEntry, SessionEntry, SessionLimits, Standing,
-    Statistic, Status, Subject, TableEntry, TableId, TableOptions, TableStatistics, TenantCreated,
-    TenantEntry, TenantLimitEntry, VersionDescription, VersionEntry, VersionRange, opcode,
+    MigrationEntry, MigrationMode, MigrationStanding, OpenRequest, Opened, PackageFile, Placement, Right,
+    ServerEntry, SessionEntry, SessionLimits, Standing, Statistic, Status, Subject, TableEntry, TableId,
+    TableOptions, TableStatistics, TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry,
+    VersionDescription, VersionEntry, VersionRange, opcode,
 };
 
 pub fn admin_requests() -> Vec<AdminRequest<'static>> {
@@ -54,6 +55,18 @@ pub fn admin_requests() -> Vec<AdminRequest<'static>> {
         AdminRequest::Statistics { tenant: Some(name) },
         AdminRequest::SessionList,
         AdminRequest::ServerList,
+        AdminRequest::TabletList,
+        AdminRequest::TabletSplit { table: "acme/users", at: 1 << 63 },
+        AdminRequest::TabletMerge { table: "acme/users", at: u64::MAX },
+        AdminRequest::MigrationList,
+        AdminRequest::MigrationBegin {
+            table: "acme/users",
+            first: 7,
+            last: u64::MAX,
+            target: 3,
+            mode: MigrationMode::StopAndCopy,
+        },
+        AdminRequest::MigrationAbort { id: 9 },
         AdminRequest::SessionRevoke { client_id: u64::MAX - 1 },
         AdminRequest::AuditRead { after: 7, count: 100 },
         AdminRequest::TableOpen { name: "acme/users" },
@@ -239,6 +252,35 @@ fn every_answer_survives_the_wire() {
         opened_ms: 2,
         home_core: 3,
     }]);
+}
+
+#[test]
+fn every_answer_about_tablets_survives_the_wire() {
+    let table = String::from("acme/users");
+    let (first, last) = (1 << 63, u64::MAX);
+    survives(vec![TabletEntry { table: table.clone(), id: 4, first, last, server: 2, emptied_ms: 8 }]);
+    for (mode, standing, is_aborted) in [
+        (MigrationMode::Rocksteady, MigrationStanding::Preparing, false),
+        (MigrationMode::Cooperative, MigrationStanding::Moving, true),
+        (MigrationMode::PreCopy, MigrationStanding::Returning, true),
+        (MigrationMode::StopAndCopy, MigrationStanding::Finished, false),
+        (MigrationMode::Rocksteady, MigrationStanding::Ended, true),
+    ] {
+        let (table, begun_ms) = (table.clone(), 11);
+        let (id, source, target) = (5, 1, 2);
+        survives(vec![MigrationEntry {
+            id,
+            table,
+            first,
+            last,
+            source,
+            target,
+            mode,
+            standing,
+            is_aborted,
+            begun_ms,
+        }]);
+    }
 }
 
 #[test]

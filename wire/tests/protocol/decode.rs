@@ -90,6 +90,8 @@ fn check_control(code: u8, body: &[u8]) -> usize {
         + same::<Vec<wire::Statistic>>(body)
         + same::<Vec<wire::SessionEntry>>(body)
         + same::<Vec<wire::ServerEntry>>(body)
+        + same::<Vec<wire::TabletEntry>>(body)
+        + same::<Vec<wire::MigrationEntry>>(body)
         + same::<Vec<wire::AuditEntry>>(body)
         + same::<()>(body)
 }

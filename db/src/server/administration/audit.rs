@@ -67,6 +67,12 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
         AdminRequest::GrantRevoke { subject: Subject::Extension, name, to } => {
             format!("revoke extension {name} from {to}")
         }
+        AdminRequest::TabletSplit { table, at } => format!("cluster split {table} {at:016x}"),
+        AdminRequest::TabletMerge { table, at } => format!("cluster merge {table} {at:016x}"),
+        AdminRequest::MigrationBegin { table, first, last, target, mode } => {
+            format!("cluster migrate {table} {first:016x}..{last:016x} to {target}, {}", mode.name())
+        }
+        AdminRequest::MigrationAbort { id } => format!("cluster abort {id}"),
         AdminRequest::SessionRevoke { client_id } => format!("session revoke {client_id}"),
         AdminRequest::TenantList
         | AdminRequest::TenantLimits { .. }
@@ -83,6 +89,8 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
         | AdminRequest::Statistics { .. }
         | AdminRequest::SessionList
         | AdminRequest::ServerList
+        | AdminRequest::TabletList
+        | AdminRequest::MigrationList
         | AdminRequest::AuditRead { .. } => return None,
     })
 }

@@ -8,7 +8,7 @@ use crate::admin::package::read_files;
 use crate::body::BodyReader;
 use crate::opcode;
 use crate::status::Status;
-use crate::{Body, Placement, Right, Subject, TableOptions};
+use crate::{Body, MigrationMode, Placement, Right, Subject, TableOptions};
 
 impl<'a> AdminRequest<'a> {
     /// Reads a body.
@@ -64,7 +64,7 @@ impl<'a> AdminRequest<'a> {
             opcode::STATISTICS if reader.bytes_left() == 0 => AdminRequest::Statistics { tenant: None },
             opcode::STATISTICS => AdminRequest::Statistics { tenant: Some(reader.name()?) },
             opcode::SESSION_LIST => AdminRequest::SessionList,
-            opcode::SERVER_LIST => AdminRequest::ServerList,
+            opcode::SERVER_LIST..=opcode::MIGRATION_ABORT => read_of_cluster(number, &mut reader)?,
             opcode::SESSION_REVOKE => AdminRequest::SessionRevoke { client_id: reader.u64()? },
             opcode::AUDIT_READ => AdminRequest::AuditRead { after: reader.u64()?, count: reader.u32()? },
             opcode::GRANT_CREATE => {
@@ -81,6 +81,30 @@ impl<'a> AdminRequest<'a> {
         reader.finish()?;
         Ok(request)
     }
+}
+
+/// Reads a request about servers, tablets and migrations.
+fn read_of_cluster<'a>(number: u8, reader: &mut BodyReader<'a>) -> Result<AdminRequest<'a>, Status> {
+    Ok(match number {
+        opcode::SERVER_LIST => AdminRequest::ServerList,
+        opcode::TABLET_LIST => AdminRequest::TabletList,
+        opcode::TABLET_SPLIT => {
+            AdminRequest::TabletSplit { table: reader.qualified_name()?, at: reader.u64()? }
+        }
+        opcode::TABLET_MERGE => {
+            AdminRequest::TabletMerge { table: reader.qualified_name()?, at: reader.u64()? }
+        }
+        opcode::MIGRATION_LIST => AdminRequest::MigrationList,
+        opcode::MIGRATION_BEGIN => AdminRequest::MigrationBegin {
+            table: reader.qualified_name()?,
+            first: reader.u64()?,
+            last: reader.u64()?,
+            target: reader.u32()?,
+            mode: MigrationMode::read(reader)?,
+        },
+        opcode::MIGRATION_ABORT => AdminRequest::MigrationAbort { id: reader.u32()? },
+        _ => return Err(Status::UnknownOpcode),
+    })
 }
 
 fn read_traces<'a>(reader: &mut BodyReader<'a>) -> Result<AdminRequest<'a>, Status> {

@@ -22,6 +22,8 @@ impl AdminRequest<'_> {
             | AdminRequest::Statistics { tenant: None }
             | AdminRequest::SessionList
             | AdminRequest::ServerList
+            | AdminRequest::TabletList
+            | AdminRequest::MigrationList
             | AdminRequest::GrantList => {}
             AdminRequest::Statistics { tenant: Some(name) }
             | AdminRequest::TenantCreate { name }
@@ -52,19 +54,13 @@ impl AdminRequest<'_> {
             AdminRequest::ExtensionInstall { name, files, placement } => {
                 write_installation(&mut writer, name, files, *placement)?;
             }
+            AdminRequest::TabletSplit { .. }
+            | AdminRequest::TabletMerge { .. }
+            | AdminRequest::MigrationBegin { .. }
+            | AdminRequest::MigrationAbort { .. } => self.write_of_cluster(&mut writer),
             AdminRequest::SessionRevoke { client_id } => writer.u64(*client_id),
-            AdminRequest::ExtensionTraces { name, function, slower_than_us, after } => {
-                writer.text(name);
-                writer.flag(function.is_some());
-                writer.u32(function.unwrap_or(0));
-                writer.u64(*slower_than_us);
-                writer.u64(*after);
-            }
-            AdminRequest::ExtensionLogs { name, level, after, count } => {
-                writer.text(name);
-                writer.u8(*level);
-                writer.u64(*after);
-                writer.u32(*count);
+            AdminRequest::ExtensionTraces { .. } | AdminRequest::ExtensionLogs { .. } => {
+                self.write_of_watching(&mut writer);
             }
             AdminRequest::GrantCreate { name, to, right } => {
                 right.write(&mut writer);
@@ -82,5 +78,42 @@ impl AdminRequest<'_> {
             }
         }
         Ok(writer.into_bytes())
+    }
+
+    fn write_of_watching(&self, writer: &mut BodyWriter) {
+        match self {
+            AdminRequest::ExtensionTraces { name, function, slower_than_us, after } => {
+                writer.text(name);
+                writer.flag(function.is_some());
+                writer.u32(function.unwrap_or(0));
+                writer.u64(*slower_than_us);
+                writer.u64(*after);
+            }
+            AdminRequest::ExtensionLogs { name, level, after, count } => {
+                writer.text(name);
+                writer.u8(*level);
+                writer.u64(*after);
+                writer.u32(*count);
+            }
+            _ => {}
+        }
+    }
+
+    fn write_of_cluster(&self, writer: &mut BodyWriter) {
+        match self {
+            AdminRequest::TabletSplit { table, at } | AdminRequest::TabletMerge { table, at } => {
+                writer.text(table);
+                writer.u64(*at);
+            }
+            AdminRequest::MigrationBegin { table, first, last, target, mode } => {
+                writer.text(table);
+                writer.u64(*first);
+                writer.u64(*last);
+                writer.u32(*target);
+                mode.write(writer);
+            }
+            AdminRequest::MigrationAbort { id } => writer.u32(*id),
+            _ => {}
+        }
     }
 }

@@ -1,0 +1,149 @@
+//! Tablets and migrations, as the administrator asks for them: changes of the metadata, which the servers follow.
+
+use std::collections::BTreeMap;
+
+use store::HashRange;
+use wire::{Body, MigrationEntry, MigrationMode, MigrationStanding, Status, TabletEntry};
+
+use crate::cluster::metadata::{MetadataError, MigrationRow, TabletError};
+use crate::cluster::migration::{Mode, Standing};
+use crate::server::control::{Control, Refusal};
+use crate::tenant::TenantId;
+
+/// `owner/name` of tables, by owner and number.
+struct Names(BTreeMap<(TenantId, u32), String>);
+
+impl Names {
+    fn read(control: &Control) -> Result<Self, Refusal> {
+        let tenants = control.tenant_names()?;
+        let named = control.metadata.tables()?.into_iter().filter_map(|row| {
+            let owner = tenants.get(&row.tenant)?;
+            Some(((row.tenant, row.id), format!("{owner}/{}", row.name)))
+        });
+        Ok(Self(named.collect()))
+    }
+
+    /// Of a table that was dropped a moment ago nothing but its number is known.
+    fn of(&self, tenant: TenantId, table: u32) -> String {
+        self.0.get(&(tenant, table)).cloned().unwrap_or_else(|| format!("?/{table}"))
+    }
+
+    fn find(&self, name: &str) -> Result<(TenantId, u32), Refusal> {
+        let found = self.0.iter().find(|(_, known)| *known == name);
+        let unknown = || Refusal::new(Status::UnknownTable, format!("there is no table `{name}`"));
+        found.map(|(place, _)| *place).ok_or_else(unknown)
+    }
+}
+
+pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
+    let names = Names::read(control)?;
+    let mut entries = Vec::new();
+    for row in control.metadata.tablets()? {
+        let table = names.of(row.tenant, row.table);
+        entries.extend(row.tablets.iter().map(|tablet| TabletEntry {
+            table: table.clone(),
+            id: row.table,
+            first: tablet.hashes.first(),
+            last: tablet.hashes.last(),
+            server: tablet.server,
+            emptied_ms: tablet.emptied_ms.unwrap_or_default(),
+        }));
+    }
+    Ok(entries.encode())
+}
+
+pub(super) fn split(control: &Control, table: &str, at: u64) -> Result<Vec<u8>, Refusal> {
+    let (tenant, id) = place_of(control, table)?;
+    control.metadata.tablet_split(tenant, id, at).map_err(|error| refusal(table, error))?;
+    Ok(().encode())
+}
+
+pub(super) fn merge(control: &Control, table: &str, at: u64) -> Result<Vec<u8>, Refusal> {
+    let (tenant, id) = place_of(control, table)?;
+    control.metadata.tablet_merge(tenant, id, at).map_err(|error| refusal(table, error))?;
+    Ok(().encode())
+}
+
+pub(super) fn migrations(control: &Control) -> Result<Vec<u8>, Refusal> {
+    let names = Names::read(control)?;
+    let entry = |row: &MigrationRow| entry_of(row, names.of(row.tenant, row.table));
+    Ok(control.metadata.migrations()?.iter().map(entry).collect::<Vec<_>>().encode())
+}
+
+pub(super) fn migrate(
+    control: &Control,
+    table: &str,
+    (first, last): (u64, u64),
+    target: u32,
+    mode: MigrationMode,
+) -> Result<Vec<u8>, Refusal> {
+    let place = place_of(control, table)?;
+    let narrow = || refusal(table, TabletError::TooNarrow.into());
+    let hashes = HashRange::new(first, last).ok_or_else(narrow)?;
+    let now_ms = control.clock.wall_ms();
+    let row = control.metadata.migration_begin(place, hashes, target, mode_of(mode), now_ms);
+    Ok(entry_of(&row.map_err(|error| refusal(table, error))?, table.to_owned()).encode())
+}
+
+pub(super) fn abort(control: &Control, id: u32) -> Result<Vec<u8>, Refusal> {
+    let row = control.metadata.migration_abort(id).map_err(|error| match error {
+        MetadataError::NotFound => {
+            Refusal::new(Status::NotFound, format!("there is no migration {id} any more"))
+        }
+        error => error.into(),
+    })?;
+    Ok(entry_of(&row, Names::read(control)?.of(row.tenant, row.table)).encode())
+}
+
+/// A table of a cluster; a server that is alone has nobody to share one with.
+fn place_of(control: &Control, table: &str) -> Result<(TenantId, u32), Refusal> {
+    if !control.metadata.records().is_shared() {
+        let text = "this server is alone and owns everything: a cluster keeps its metadata in etcd";
+        return Err(Refusal::new(Status::Unavailable, text));
+    }
+    Names::read(control)?.find(table)
+}
+
+fn refusal(table: &str, error: MetadataError) -> Refusal {
+    match error {
+        MetadataError::NotFound => {
+            Refusal::new(Status::NotFound, format!("no server was given `{table}` yet"))
+        }
+        error => error.into(),
+    }
+}
+
+fn entry_of(row: &MigrationRow, table: String) -> MigrationEntry {
+    MigrationEntry {
+        id: row.id,
+        table,
+        first: row.hashes.first(),
+        last: row.hashes.last(),
+        source: row.source.server,
+        target: row.target.server,
+        mode: match row.mode {
+            Mode::Rocksteady => MigrationMode::Rocksteady,
+            Mode::Cooperative => MigrationMode::Cooperative,
+            Mode::PreCopy => MigrationMode::PreCopy,
+            Mode::StopAndCopy => MigrationMode::StopAndCopy,
+        },
+        standing: match row.standing {
+            Standing::Preparing => MigrationStanding::Preparing,
+            Standing::Moving => MigrationStanding::Moving,
+            Standing::Returning => MigrationStanding::Returning,
+            Standing::Finished => MigrationStanding::Finished,
+            Standing::Ended => MigrationStanding::Ended,
+        },
+        is_aborted: row.is_aborted,
+        begun_ms: row.begun_ms,
+    }
+}
+
+fn mode_of(mode: MigrationMode) -> Mode {
+    match mode {
+        MigrationMode::Rocksteady => Mode::Rocksteady,
+        MigrationMode::Cooperative => Mode::Cooperative,
+        MigrationMode::PreCopy => Mode::PreCopy,
+        MigrationMode::StopAndCopy => Mode::StopAndCopy,
+    }
+}

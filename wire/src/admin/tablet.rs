@@ -1,0 +1,172 @@
+//! Answers about tablets and migrations: which server owns which hashes, and what is on its way.
+//!
+//! Hashes are those of keys (docs/formats.md); a range names its first and its last one.
+
+use crate::body::{Body, BodyReader, BodyWriter};
+use crate::status::Status;
+
+/// Hashes of a table with one owner.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TabletEntry {
+    /// `owner/name` of the table.
+    pub table: String,
+    /// The table's number.
+    pub id: u32,
+    /// The first hash.
+    pub first: u64,
+    /// The last one.
+    pub last: u64,
+    /// Number of the server that owns them.
+    pub server: u32,
+    /// When the objects that were there were lost, in milliseconds since the Unix epoch; 0 when they were not.
+    pub emptied_ms: u64,
+}
+
+impl Body for TabletEntry {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.text(&self.table);
+        writer.u32(self.id);
+        writer.u64(self.first);
+        writer.u64(self.last);
+        writer.u32(self.server);
+        writer.u64(self.emptied_ms);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<TabletEntry, Status> {
+        Ok(TabletEntry {
+            table: reader.text()?.to_owned(),
+            id: reader.u32()?,
+            first: reader.u64()?,
+            last: reader.u64()?,
+            server: reader.u32()?,
+            emptied_ms: reader.u64()?,
+        })
+    }
+}
+
+/// In which way a tablet moves.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum MigrationMode {
+    /// The target owns it first, and pulls.
+    Rocksteady = 0,
+    /// The same, and clients read from both sides what may not have arrived.
+    Cooperative = 1,
+    /// The source sends it while it serves, then stands still for the rest: to compare with.
+    PreCopy = 2,
+    /// The source stands still until the target has it: to compare with.
+    StopAndCopy = 3,
+}
+
+impl MigrationMode {
+    const ALL: [MigrationMode; 4] = [Self::Rocksteady, Self::Cooperative, Self::PreCopy, Self::StopAndCopy];
+
+    /// As it is called on command lines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rocksteady => "rocksteady",
+            Self::Cooperative => "cooperative",
+            Self::PreCopy => "pre-copy",
+            Self::StopAndCopy => "stop-and-copy",
+        }
+    }
+
+    pub(crate) fn write(self, writer: &mut BodyWriter) {
+        writer.u8(self as u8);
+    }
+
+    pub(crate) fn read(reader: &mut BodyReader<'_>) -> Result<MigrationMode, Status> {
+        let number = usize::from(reader.u8()?);
+        Self::ALL.get(number).copied().ok_or(Status::Malformed)
+    }
+}
+
+/// How far a migration is, and so who owns the hashes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum MigrationStanding {
+    /// The source owns them.
+    Preparing = 0,
+    /// The target owns them, the source has what has not arrived.
+    Moving = 1,
+    /// The source owns them, the target has what was written since.
+    Returning = 2,
+    /// The target owns them; what is left at the source goes.
+    Finished = 3,
+    /// The source owns them, as before.
+    Ended = 4,
+}
+
+impl MigrationStanding {
+    const ALL: [MigrationStanding; 5] =
+        [Self::Preparing, Self::Moving, Self::Returning, Self::Finished, Self::Ended];
+
+    /// In a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Preparing => "preparing",
+            Self::Moving => "moving",
+            Self::Returning => "returning",
+            Self::Finished => "finished",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// Hashes of a table on their way from one server to another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MigrationEntry {
+    /// Its number, never reused.
+    pub id: u32,
+    /// `owner/name` of the table.
+    pub table: String,
+    /// The first hash.
+    pub first: u64,
+    /// The last one.
+    pub last: u64,
+    /// Number of the server that they come from.
+    pub source: u32,
+    /// Number of the server that they go to.
+    pub target: u32,
+    /// In which way.
+    pub mode: MigrationMode,
+    /// How far.
+    pub standing: MigrationStanding,
+    /// Whether somebody wants them to stay at the source.
+    pub is_aborted: bool,
+    /// When it was begun, in milliseconds since the Unix epoch.
+    pub begun_ms: u64,
+}
+
+impl Body for MigrationEntry {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u32(self.id);
+        writer.text(&self.table);
+        writer.u64(self.first);
+        writer.u64(self.last);
+        writer.u32(self.source);
+        writer.u32(self.target);
+        self.mode.write(writer);
+        writer.u8(self.standing as u8);
+        writer.flag(self.is_aborted);
+        writer.u64(self.begun_ms);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<MigrationEntry, Status> {
+        Ok(MigrationEntry {
+            id: reader.u32()?,
+            table: reader.text()?.to_owned(),
+            first: reader.u64()?,
+            last: reader.u64()?,
+            source: reader.u32()?,
+            target: reader.u32()?,
+            mode: MigrationMode::read(reader)?,
+            standing: {
+                let number = usize::from(reader.u8()?);
+                MigrationStanding::ALL.get(number).copied().ok_or(Status::Malformed)?
+            },
+            is_aborted: reader.flag()?,
+            begun_ms: reader.u64()?,
+        })
+    }
+}
