@@ -24,6 +24,8 @@ pub struct Config {
     /// Where streams are accepted. Core `i` listens for frames on the UDP port of the same number plus
     /// `i`; with port 0 the kernel chooses all of them.
     pub listen: SocketAddr,
+    /// Where others reach that address, if not there; port 0 for its port.
+    pub advertise: Option<SocketAddr>,
     /// Where metrics are shown over HTTP, if anywhere.
     pub metrics: Option<SocketAddr>,
     /// Worker threads.
@@ -122,6 +124,7 @@ impl Config {
     pub fn new(data_directory: PathBuf) -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            advertise: None,
             metrics: None,
             cores: 1,
             pin: Vec::new(),

@@ -29,6 +29,10 @@ struct Arguments {
     #[arg(long, env = "SPLINTER_LISTEN", default_value = "127.0.0.1:7700", value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
 
+    /// Where clients and other servers of a cluster reach that address, if it is not what they can use; port 0 for its port
+    #[arg(long, env = "SPLINTER_ADVERTISE", value_name = "ADDRESS:PORT")]
+    advertise: Option<SocketAddr>,
+
     /// Show metrics for Prometheus over HTTP on this address, under /metrics, to whoever can reach it
     #[arg(long, env = "SPLINTER_METRICS", value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
@@ -159,6 +163,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
 fn config(arguments: Arguments) -> Config {
     Config {
         listen: arguments.listen,
+        advertise: arguments.advertise,
         metrics: arguments.metrics,
         cores: arguments.cores,
         pin: arguments.pin.map_or_else(Vec::new, |list| list.0),

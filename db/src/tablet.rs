@@ -7,8 +7,9 @@
 //! here, and which of that is served, is told by its [`Parts`].
 
 mod parts;
+pub mod ranges;
 
-pub use parts::{Parts, PartsError};
+pub use parts::{Parts, PartsChange, PartsError};
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -52,6 +53,13 @@ impl TableEntry {
             parts,
             map: map.map(|map| map.encode().into()).or_else(|| before.clone()),
         }
+    }
+
+    /// Whether clients are told this map, or an earlier or later one that says the same.
+    #[must_use]
+    pub fn has_map(&self, map: &TabletMap) -> bool {
+        let known = self.map.as_deref().and_then(|bytes| TabletMap::decode(bytes).ok());
+        known.is_some_and(|known| known.servers() == map.servers() && known.tablets() == map.tablets())
     }
 
     /// The encoded map of its tablets.

@@ -16,7 +16,9 @@ mod grants;
 mod limits;
 mod members;
 mod migrations;
+mod moving;
 mod packages;
+mod placement;
 mod servers;
 mod standing;
 mod tables;
@@ -26,7 +28,7 @@ mod transaction;
 mod turn;
 mod upgrade;
 
-pub use catalog::{Catalog, is_of_tenants, tenants_of};
+pub use catalog::{Catalog, is_followed_by_its_author, tenants_of};
 pub use error::MetadataError;
 pub use extensions::{ExtensionRow, StoredVersion};
 pub use grants::GrantRow;

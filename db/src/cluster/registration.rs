@@ -32,23 +32,29 @@ impl Registration {
         Self { row, held: None }
     }
 
-    /// Registers the server, or keeps it registered.
+    /// Registers the server under this view of its, or keeps it registered.
     ///
     /// # Errors
     /// `AlreadyExists` when another one is registered under its number, maybe itself before it was started again; or
     /// that the metadata does not answer.
-    pub fn keep(&mut self, metadata: &Metadata) -> Result<Kept, MetadataError> {
+    pub fn keep(&mut self, metadata: &Metadata, view: u64) -> Result<Kept, MetadataError> {
         let records = metadata.records();
         if let Some(held) = self.held {
             match records.lease_keep(held.lease) {
                 Ok(kept) => {
                     self.held = Some(kept);
+                    if self.row.view != view {
+                        let row = ServerRow { view, ..self.row.clone() };
+                        metadata.server_renew(&row, kept.lease)?;
+                        self.row = row;
+                    }
                     return Ok(Kept::On);
                 }
                 Err(RecordsError::LeaseGone) => self.held = None,
                 Err(error) => return Err(error.into()),
             }
         }
+        self.row.view = view;
         let held = records.lease_grant(Duration::from_millis(REGISTRATION_TTL_MS))?;
         if let Err(error) = metadata.server_register(&self.row, held.lease) {
             // What cannot be ended ends by itself.

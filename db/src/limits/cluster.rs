@@ -24,6 +24,9 @@ pub const CHANGE_TURN_MS: u64 = 10_000;
 /// Grants to a tenant that is gone which one commit takes away: an etcd takes 128 parts in one.
 pub const GRANTS_SWEPT_AT_ONCE: usize = 64;
 
+/// Tables whose tablets one commit changes: an etcd takes 128 parts in one.
+pub const TABLETS_CHANGED_AT_ONCE: usize = 64;
+
 /// Migrations that have a record: what one request reads of them stays a page, and each keeps a thread at two servers.
 pub const MIGRATIONS_MAX: usize = 256;
 
@@ -95,6 +98,6 @@ pub const ETCD_STAGE_TTL_MS: u64 = 60_000;
 const _: () = assert!(ETCD_PARTS_MAX + ETCD_MARKS_SETTLED_AT_ONCE < 128 && ETCD_READS_AT_ONCE < 128);
 const _: () = assert!(ETCD_MARKS_TTL_MS / 2 > 10 * (ETCD_CALL_MS + ETCD_RESOLVE_MS));
 const _: () = assert!(ETCD_STAGE_TTL_MS > 4 * ETCD_CALL_MS);
-const _: () = assert!(GRANTS_SWEPT_AT_ONCE < ETCD_PARTS_MAX);
+const _: () = assert!(GRANTS_SWEPT_AT_ONCE < ETCD_PARTS_MAX && TABLETS_CHANGED_AT_ONCE < ETCD_PARTS_MAX);
 const _: () = assert!(REGISTRATION_KEEP_MS + ETCD_CALL_MS < REGISTRATION_TTL_MS);
 const _: () = assert!(RECORD_STAGED_BYTES < PACKAGE_CHUNK_BYTES && PACKAGE_CHUNK_BYTES < 3 << 19);

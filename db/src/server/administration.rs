@@ -26,7 +26,7 @@ use wire::{AdminRequest, Status};
 
 use super::control::{Control, Refusal, lock};
 use super::opening::Role;
-use crate::cluster::metadata::{ExtensionRow, Standing, StandingError};
+use crate::cluster::metadata::{Catalog, ExtensionRow, Standing, StandingError};
 use crate::session::Session;
 
 /// Brings back what the metadata has, and says what that was: called once, before anybody is let in. An extension
@@ -36,17 +36,15 @@ use crate::session::Session;
 /// When the metadata cannot be read or workers fail.
 pub fn restore(control: &Control) -> Result<(), Refusal> {
     limits::restore(control)?;
-    let (tenants, tables) = (control.metadata.tenants()?.len(), control.metadata.tables()?);
-    for row in &tables {
-        control.publish_table(row.id, row.tenant, &row.name, row.options)?;
-    }
-    let extensions = control.metadata.extensions()?;
+    let catalog = tables::placed(control, None)?;
+    tables::follow(control, &lock(&control.changing), &catalog)?;
+    let Catalog { tenants, tables, extensions, .. } = catalog;
     for row in &extensions {
         extensions::restore(control, row)?;
     }
     grants::restore(control)?;
     let available = |row: &&ExtensionRow| control.registry.lineage(row.tenant, &row.name).is_some();
-    let (tables, live) = (tables.len(), extensions.iter().filter(available).count());
+    let (tenants, tables, live) = (tenants.len(), tables.len(), extensions.iter().filter(available).count());
     let (missing, grants) = (extensions.len() - live, lock(&control.grants).len());
     tracing::info!(tenants, tables, extensions = live, missing, grants, "restored");
     Ok(())

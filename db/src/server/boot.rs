@@ -11,6 +11,7 @@
 mod error;
 mod identity;
 mod metadata;
+mod streams;
 mod workers;
 
 pub use error::BootError;
@@ -37,16 +38,16 @@ use super::control::Control;
 use super::damage::Damage;
 use super::exposition;
 use super::homes::Homes;
+use super::interim::Interim;
 use super::listening::{self, Reception};
 use super::membership;
 use super::neighbours::Neighbours;
 use super::populate;
-use super::process;
 use super::refusal::{Rate, RefusalLimit};
 use super::streams::Streams;
 use crate::clock::Clock;
 use crate::cluster::metadata::Metadata;
-use crate::config::{Config, StreamLimits};
+use crate::config::Config;
 use crate::extension::registry::{Prepare, Registry};
 use crate::limits::{ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, HOUSEKEEPING_MS};
 use crate::sched::watchdog::Watchdog;
@@ -56,8 +57,11 @@ use crate::tenant::secret::SecretHash;
 /// How often a source may be wrong about a secret.
 const ATTEMPTS: Rate = Rate { burst: ATTEMPTS_BURST, per_second: ATTEMPTS_PER_SECOND };
 
-/// View under which a server begins: nobody has a session that is older.
+/// View under which a server begins that is alone: nobody has a session that is older.
 const VIEW: u64 = 1;
+/// Bits of a view that count the changes since a start; those above count the starts of a server of a cluster, so that its
+/// views only grow.
+const VIEW_BITS: u32 = 32;
 
 /// Mode of directories that are made: what is in them is loaded as code, or opens sessions.
 const DIRECTORY_MODE: u32 = 0o700;
@@ -86,7 +90,7 @@ pub struct Server {
     /// Ends after the workers.
     _watchdog: Watchdog,
     /// Which server of a cluster it is.
-    identity: Option<Identity>,
+    _identity: Option<Identity>,
 }
 
 impl Server {
@@ -126,11 +130,14 @@ impl Server {
     ) -> Result<Self, BootError> {
         let Devices { listener, ports, metadata, prepare } = devices;
         let clock = Clock::new();
-        let streams = Streams::new(stream_limits(config)?);
+        let streams = Streams::new(streams::limits(config)?);
         let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
         let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
         let identity = Identity::in_cluster(&config.data_directory, &metadata)?;
         let migrations = identity.as_ref().map(|own| metadata::migrations(own.id, &metadata)).transpose()?;
+        let reached = identity::reached_at(config.advertise, tcp);
+        let run = identity.as_ref().map(|own| own.begin(&metadata, reached, clock.wall_ms())).transpose()?;
+        let view = run.map_or(VIEW, |run| u64::from(run.start) << VIEW_BITS);
         let (administrator, nobody) = secrets(config)?;
         let store = make_store(config)?;
         let accounts = Accounts::over(config.cores);
@@ -140,11 +147,11 @@ impl Server {
         let frame_ports = ports.iter().map(|port| port.local().port()).collect();
         let neighbours = Arc::new(Neighbours::new(ports.iter().map(Port::waker)));
         let watchdog = start_watchdog(&neighbours, clock)?;
-        let started = workers::start(config, &store, ports, clock, &neighbours)?;
+        let started = workers::start(config, &store, ports, (clock, view), &neighbours)?;
         let control = Arc::new(Control {
             clock,
             metadata,
-            interim: Default::default(),
+            interim: Interim::of(run),
             migrations,
             registry,
             accounts,
@@ -176,25 +183,30 @@ impl Server {
             control_threads: Vec::new(),
             workers: started.threads,
             _watchdog: watchdog,
-            identity,
+            _identity: identity,
         };
         administration::restore(&server.control)
             .map_err(|refusal| BootError::new("cannot restore", refusal.text))?;
         server.start_control()?;
         server.open_doors(listener, readers)?;
-        server.join_cluster()?;
-        if config.populate {
-            let (store, stopping) = (Arc::clone(&server.control.store), Arc::clone(&server.stopping));
-            let populating = populate::start(store, stopping).map_err(no_thread)?;
-            server.control_threads.push(populating);
-        }
+        server.join_cluster(reached)?;
+        server.populate(config.populate)?;
         Ok(server)
     }
 
+    fn populate(&mut self, is_wanted: bool) -> Result<(), BootError> {
+        if !is_wanted {
+            return Ok(());
+        }
+        let (store, stopping) = (Arc::clone(&self.control.store), Arc::clone(&self.stopping));
+        self.control_threads.push(populate::start(store, stopping).map_err(no_thread)?);
+        Ok(())
+    }
+
     /// Makes the server known to the others of its cluster, if it has one.
-    fn join_cluster(&mut self) -> Result<(), BootError> {
-        if let Some(Identity { id, .. }) = self.identity {
-            let joined = membership::join(&self.control, &self.stopping, (id, self.tcp));
+    fn join_cluster(&mut self, reached: SocketAddr) -> Result<(), BootError> {
+        if let Some(run) = self.control.interim.run() {
+            let joined = membership::join(&self.control, &self.stopping, reached, run);
             self.control_threads.extend(joined.map_err(no_thread)?);
         }
         Ok(())
@@ -302,37 +314,6 @@ fn secrets(config: &Config) -> Result<(SecretHash, SecretHash), BootError> {
         .map_err(|error| BootError::new("the administrator's secret", error))?;
     let nobody = SecretHash::nobodys().map_err(|error| BootError::new("a fresh secret", error))?;
     Ok((administrator, nobody))
-}
-
-/// As many streams as the process may open files for.
-fn stream_limits(config: &Config) -> Result<StreamLimits, BootError> {
-    let descriptors =
-        process::descriptors().map_err(|error| BootError::new("the limit of open files", error))?;
-    let (asked, threads) = (config.streams, process::threads_left());
-    let limits = asked.within(descriptors, threads, config.cores);
-    if !limits.leave_room() {
-        let few_files = !asked.within(descriptors, usize::MAX, config.cores).leave_room();
-        let (what, has, wanted, how) = if few_files {
-            ("the limit of open files", descriptors, asked.descriptors(config.cores), "raise `ulimit -n`")
-        } else {
-            ("the limit of threads", threads, asked.threads(config.cores), "raise `ulimit -u` or `pids.max`")
-        };
-        let text = format!("{has}, too few for any stream; {wanted} are wanted: {how}");
-        return Err(BootError::new(what, text));
-    }
-    if limits != asked {
-        let StreamLimits { places, of_tenant, reserve } = limits;
-        tracing::warn!(
-            descriptors,
-            threads,
-            streams = places,
-            of_tenant,
-            reserve,
-            "fewer streams than {}: the process may open too few files, or have too few threads",
-            asked.places
-        );
-    }
-    Ok(limits)
 }
 
 /// The listener of the metrics port and its address.

@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use store::{Eviction, Store, TableKind, TableOptions};
+use store::Store;
 use wire::Status;
 use wire::reply::Throttled;
 
@@ -34,7 +34,7 @@ use crate::extension::registry::Registry;
 use crate::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::session::Session;
-use crate::tablet::{Parts, TableEntry};
+use crate::tablet::TableEntry;
 use crate::tenant::TenantId;
 use crate::tenant::account::Accounts;
 use crate::tenant::limit::TenantLimit;
@@ -297,31 +297,6 @@ impl Control {
             // A worker that is gone serves nobody.
             let _ = self.close_session(token);
         }
-    }
-
-    /// Makes a table known to the control plane and to all workers.
-    ///
-    /// # Errors
-    /// That workers fail.
-    pub fn publish_table(
-        &self,
-        id: u32,
-        tenant: TenantId,
-        name: &str,
-        options: wire::TableOptions,
-    ) -> Result<(), Refusal> {
-        let owner = self.accounts.of(tenant);
-        let kind = if options.ordered { TableKind::Ordered } else { TableKind::Hash };
-        let s3_fifo = |budget_bytes| Eviction::S3Fifo { budget_bytes };
-        let eviction = options.cache_bytes.map_or(Eviction::Never, s3_fifo);
-        let options = TableOptions { kind, eviction, ..TableOptions::default() };
-        let part = self.parts_made.fetch_add(1, Ordering::Relaxed);
-        let parts = Parts::whole(self.store.table_with(part, options, owner.quota(self.workers.len())));
-        let entry =
-            Arc::new(TableEntry { id, tenant, name: name.into(), writable: true, owner, parts, map: None });
-        self.tell(&Change::TableCreated(Arc::clone(&entry)))?;
-        lock(&self.tables).insert((tenant, name.to_owned()), entry);
-        Ok(())
     }
 
     /// The table of a tenant by its name.

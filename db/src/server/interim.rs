@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::cluster::metadata::TenantRow;
+use crate::cluster::metadata::{ServerRun, TenantRow};
 use crate::tenant::TenantId;
 
 /// See the file's head.
@@ -17,22 +17,23 @@ pub struct Interim(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The server's own number.
-    number: Option<u32>,
+    /// The server's own number and start.
+    run: Option<ServerRun>,
     held_until: Option<Instant>,
     tenants: BTreeMap<String, TenantRow>,
 }
 
 impl Interim {
-    /// This is the server's number in the cluster.
-    pub fn be(&self, number: u32) {
-        self.state().number = Some(number);
+    /// Of this server of a cluster, or of one that is alone.
+    #[must_use]
+    pub fn of(run: Option<ServerRun>) -> Self {
+        Self(Mutex::new(State { run, ..State::default() }))
     }
 
-    /// The server's number in the cluster.
+    /// The server's number in the cluster and its start; nothing where it is alone.
     #[must_use]
-    pub fn number(&self) -> Option<u32> {
-        self.state().number
+    pub fn run(&self) -> Option<ServerRun> {
+        self.state().run
     }
 
     /// The lease is held until then.

@@ -14,7 +14,7 @@ use wire::Status;
 
 use super::administration::{Follower, Tenants};
 use super::control::{Control, Refusal};
-use crate::cluster::metadata::{MetadataError, ServerRow, is_of_tenants, tenants_of};
+use crate::cluster::metadata::{MetadataError, ServerRow, ServerRun, is_followed_by_its_author, tenants_of};
 use crate::cluster::records::{Event, Revision, Watch, WatchEnd};
 use crate::cluster::registration::{Kept, Registration};
 use crate::limits::{CLUSTER_RETRY_MS, FOLLOWING_AGAIN_MS, FOLLOWING_LOOK_MS, REGISTRATION_KEEP_MS};
@@ -26,9 +26,9 @@ use crate::limits::{CLUSTER_RETRY_MS, FOLLOWING_AGAIN_MS, FOLLOWING_LOOK_MS, REG
 pub fn join(
     control: &Arc<Control>,
     stopping: &Arc<AtomicBool>,
-    (id, tcp): (u32, SocketAddr),
+    tcp: SocketAddr,
+    ServerRun { server: id, .. }: ServerRun,
 ) -> io::Result<[JoinHandle<()>; 2]> {
-    control.interim.be(id);
     let row = ServerRow {
         id,
         tcp,
@@ -51,7 +51,7 @@ fn register(
         let mut registration = Registration::new(row.clone());
         let mut was_held = false;
         while !stopping.load(Ordering::Relaxed) {
-            let wait_ms = match registration.keep(&control.metadata) {
+            let wait_ms = match registration.keep(&control.metadata, control.views.settled()) {
                 Ok(kept) => {
                     if kept == Kept::Anew {
                         tracing::info!(server = row.id, tcp = %row.tcp, "registered in the cluster");
@@ -154,8 +154,8 @@ impl Following {
 
     /// Whose things an event may have changed without this server's doing; nothing for anybody's.
     fn whose(&self, control: &Control, event: &Event) -> Option<Tenants> {
-        let changes_tenants = || event.changes.iter().any(|(key, _)| is_of_tenants(key));
-        if event.revision <= self.seen || control.metadata.is_own(event.revision) && !changes_tenants() {
+        let is_done = || !event.changes.iter().any(|(key, _)| is_followed_by_its_author(key));
+        if event.revision <= self.seen || control.metadata.is_own(event.revision) && is_done() {
             return Some(Tenants::new());
         }
         tenants_of(event)

@@ -1,15 +1,23 @@
-//! What of its tables a server owns, and how that changes: by a cut through all workers. What waits for objects that are on
-//! their way is woken here.
+//! What of its tables a server owns, and how that changes: by a cut through all workers.
+//!
+//! A cut that a worker does not pass in time is decided all the same: the change is in that worker's queue and cannot be
+//! taken back. Nobody is told that it is done; whoever asks again waits for the workers again, and does nothing twice.
 
-use std::sync::Arc;
+mod records;
 
-use store::Table;
+pub use records::{Due, due, map_of};
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+
+use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange, Table, TableKind, TableOptions};
 use wire::{Status, Subject, TabletMap};
 
 use super::change::{Change, Wake};
 use super::control::{Control, Refusal, lock};
 use super::view::Cut;
-use crate::tablet::{Parts, TableEntry};
+use crate::tablet::{Parts, PartsChange, TableEntry};
+use crate::tenant::TenantId;
 
 /// What of a table is here and owned from the next view on.
 #[derive(Clone, Debug)]
@@ -22,6 +30,17 @@ pub struct Ownership {
     pub map: Option<TabletMap>,
 }
 
+/// What changes of a table from the next view on.
+#[derive(Clone, Debug)]
+pub struct Alteration {
+    /// The table's number.
+    pub table: u32,
+    /// Of its parts and ranges.
+    pub change: PartsChange,
+    /// What clients are told of all its tablets; `None`: as before.
+    pub map: Option<TabletMap>,
+}
+
 impl Control {
     /// Changes what is owned, of all these tables in one step, and gives the view from which on it is so. When it
     /// returns all workers have passed: no request is executed any more by what was owned before, and what was executed
@@ -30,21 +49,50 @@ impl Control {
     /// # Errors
     /// `UnknownTable`, with nothing changed; `Unavailable` when a worker does not come back: then some may have passed.
     pub fn cut(&self, changed: &[Ownership]) -> Result<u64, Refusal> {
-        let _changing = lock(&self.changing);
+        let changing = lock(&self.changing);
         let mut tables = Vec::new();
-        {
-            let known = lock(&self.tables);
-            for Ownership { table, parts, map } in changed {
-                let entry = known.values().find(|entry| entry.id == *table);
-                let entry = entry.ok_or_else(|| Refusal::from(Status::UnknownTable))?;
-                tables.push(Arc::new(entry.with_parts(parts.clone(), map.as_ref())));
+        for Ownership { table, parts, map } in changed {
+            let entry = self.table_of(*table).ok_or_else(|| Refusal::from(Status::UnknownTable))?;
+            tables.push(Arc::new(entry.with_parts(parts.clone(), map.as_ref())));
+        }
+        self.pass(&changing, tables)
+    }
+
+    /// The same by what comes and goes, so that what others change beside it stays. Where nothing does there is no cut,
+    /// unless workers have still to pass an earlier one.
+    ///
+    /// # Errors
+    /// As [`Control::cut`], and `OutOfRange` for parts that cannot be so.
+    pub fn alter(&self, changed: &[Alteration]) -> Result<u64, Refusal> {
+        self.alter_while(&lock(&self.changing), changed)
+    }
+
+    /// The same, by who changes other things in the same step.
+    ///
+    /// # Errors
+    /// As [`Control::alter`].
+    pub fn alter_while(&self, changing: &MutexGuard<'_, ()>, changed: &[Alteration]) -> Result<u64, Refusal> {
+        let mut tables = Vec::new();
+        for Alteration { table, change, map } in changed {
+            let entry = self.table_of(*table).ok_or_else(|| Refusal::from(Status::UnknownTable))?;
+            let parts = entry.parts.altered(change);
+            let parts = parts.map_err(|error| Refusal::new(Status::OutOfRange, error.to_string()))?;
+            tables.push(Arc::new(entry.with_parts(parts, map.as_ref())));
+        }
+        let is_settled = self.views.settled() == self.views.latest();
+        if is_settled && changed.iter().all(|alteration| alteration.change.is_empty()) {
+            for entry in tables {
+                self.publish(entry)?;
             }
+            return Ok(self.views.settled());
         }
-        let mut all = tables.clone();
-        for grant in lock(&self.grants).iter() {
-            let granted = tables.iter().find(|entry| grant.is(entry.tenant, Subject::Table, &entry.name));
-            all.extend(granted.map(|entry| Arc::new(grant.entry_of(entry))));
-        }
+        self.pass(changing, tables)
+    }
+
+    /// Takes all workers to the next view, with these tables.
+    fn pass(&self, _changing: &MutexGuard<'_, ()>, tables: Vec<Arc<TableEntry>>) -> Result<u64, Refusal> {
+        let granted: Vec<_> = tables.iter().flat_map(|entry| self.granted(entry)).collect();
+        let all = [tables.clone(), granted].concat();
         let view = self.views.next();
         let cut = Cut::new(view, all, self.workers.len(), Arc::clone(&self.views));
         for entry in tables {
@@ -52,6 +100,75 @@ impl Control {
         }
         self.tell(&Change::Cut(Arc::new(cut)))?;
         Ok(view)
+    }
+
+    /// A table as those know it to whom it is granted.
+    fn granted(&self, entry: &TableEntry) -> Vec<Arc<TableEntry>> {
+        let grants = lock(&self.grants);
+        let own = grants.iter().filter(|grant| grant.is(entry.tenant, Subject::Table, &entry.name));
+        own.map(|grant| Arc::new(grant.entry_of(entry))).collect()
+    }
+
+    /// Makes a table known, or what clients are told of it, where what is owned stays as it was.
+    ///
+    /// # Errors
+    /// That workers fail.
+    pub fn publish(&self, entry: Arc<TableEntry>) -> Result<(), Refusal> {
+        for granted in self.granted(&entry) {
+            self.tell(&Change::TableCreated(granted))?;
+        }
+        self.tell(&Change::TableCreated(Arc::clone(&entry)))?;
+        lock(&self.tables).insert((entry.tenant, entry.name.to_string()), entry);
+        Ok(())
+    }
+
+    /// A table as the control plane and all workers are to know it, with nothing of it here.
+    #[must_use]
+    pub fn make_table(
+        &self,
+        id: u32,
+        tenant: TenantId,
+        name: &str,
+        options: wire::TableOptions,
+    ) -> TableEntry {
+        let owner = self.accounts.of(tenant);
+        let kind = if options.ordered { TableKind::Ordered } else { TableKind::Hash };
+        let s3_fifo = |budget_bytes| Eviction::S3Fifo { budget_bytes };
+        let eviction = options.cache_bytes.map_or(Eviction::Never, s3_fifo);
+        let parts = Parts::none(TableOptions { kind, eviction, ..TableOptions::default() });
+        TableEntry { id, tenant, name: name.into(), writable: true, owner, parts, map: None }
+    }
+
+    /// A part for these hashes of a table, empty and known to nobody yet, with an index for so many objects. Where the
+    /// table evicts, the part has its share of the budget.
+    #[must_use]
+    pub fn make_part(&self, entry: &TableEntry, hashes: HashRange, objects_expected: u64) -> Arc<Table> {
+        let part = self.parts_made.fetch_add(1, Ordering::Relaxed);
+        let share = |bytes: u64| ((u128::from(bytes) * hashes.width()) >> 64) as u64;
+        let eviction = match entry.parts.eviction() {
+            Eviction::Never => Eviction::Never,
+            Eviction::S3Fifo { budget_bytes } => {
+                Eviction::S3Fifo { budget_bytes: share(budget_bytes).max(CACHE_BUDGET_BYTES_MIN) }
+            }
+        };
+        let options = TableOptions { kind: entry.parts.kind(), eviction, hashes, objects_expected };
+        self.store.table_with(part, options, entry.owner.quota(self.workers.len()))
+    }
+
+    /// Makes a table known to the control plane and to all workers, all of which is here.
+    ///
+    /// # Errors
+    /// That workers fail.
+    pub fn publish_table(
+        &self,
+        id: u32,
+        tenant: TenantId,
+        name: &str,
+        options: wire::TableOptions,
+    ) -> Result<(), Refusal> {
+        let entry = self.make_table(id, tenant, name, options);
+        let parts = Parts::whole(self.make_part(&entry, HashRange::ALL, 0));
+        self.publish(Arc::new(entry.with_parts(parts, None)))
     }
 
     /// Lets what waits for objects of an arriving part go on: for these hashes, or for all where there are none. Before,

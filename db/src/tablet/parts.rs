@@ -11,6 +11,10 @@
 //!
 //! Each worker has its own copy, in its catalog; the parts themselves are shared.
 
+mod altering;
+
+pub use altering::PartsChange;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -66,6 +70,8 @@ pub enum PartsError {
     Overlap(u64),
     /// The hash is owned and of no part.
     NotHeld(u64),
+    /// The range from this hash on is narrower than a part may be.
+    TooNarrow(u64),
     /// More parts or ranges than [`PARTS_PER_TABLE_MAX`].
     TooMany,
 }
@@ -75,6 +81,7 @@ impl fmt::Display for PartsError {
         match self {
             Self::Overlap(hash) => write!(formatter, "the hash {hash:016x} is there twice"),
             Self::NotHeld(hash) => write!(formatter, "no part has the hash {hash:016x}"),
+            Self::TooNarrow(hash) => write!(formatter, "the range from {hash:016x} on is too narrow"),
             Self::TooMany => write!(formatter, "a table has at most {PARTS_PER_TABLE_MAX} parts"),
         }
     }
@@ -92,6 +99,13 @@ impl Parts {
         let held = [Arc::clone(&part)].into();
         let widest = Piece { first: hashes.first(), span: hashes.last() - hashes.first(), part: Some(part) };
         Self { widest, others: Box::default(), held, options }
+    }
+
+    /// Nothing of a table that is made so.
+    #[must_use]
+    pub fn none(options: TableOptions) -> Self {
+        let options = TableOptions { hashes: HashRange::ALL, ..options };
+        Self { widest: NOTHING, others: Box::default(), held: Box::default(), options }
     }
 
     /// These parts, and the ranges of them that are owned: none of either, or many, in any order.

@@ -10,7 +10,7 @@ use db::server::boot::Server;
 use tempfile::TempDir;
 use wire::{
     AdminRequest, Body, Condition, ExtensionResolved, LimitChange, OpenRequest, Request, Right, ServerEntry,
-    Status, Subject, TableEntry, TableId, TenantLimitEntry, opcode,
+    Status, Subject, TableEntry, TableId, TabletMap, TenantLimitEntry, opcode,
 };
 
 use super::client::{Client, ControlStream};
@@ -76,21 +76,31 @@ fn put(client: &mut Client, table: u32) -> Status {
     client.status(&Request::Put { table, key: b"k", value: b"v", condition: Condition::Always })
 }
 
+fn map(client: &mut Client, table: u32) -> TabletMap {
+    let (status, answer) = client.call(&Request::Tablets { table });
+    assert_eq!(status, Ok(Status::Ok));
+    TabletMap::decode(&answer).expect("a map")
+}
+
 #[test]
 fn what_one_server_changes_the_other_one_serves() {
     let cluster = Cluster::start();
     let ([mut one, mut other], _) = cluster.clients("ann");
     let number = one.create_table("first");
     assert_eq!(comes(|| table(&mut other, "first")), number, "the same table by number");
-    assert_eq!(put(&mut other, number), Status::Ok);
-    other.create_table("second");
+    assert_eq!((put(&mut one, number), put(&mut other, number)), (Status::Ok, Status::NotOwned));
+    let places = [&mut one, &mut other].map(|client| map(client, number));
+    assert_eq!(places[0], places[1], "each tells where it is");
+    assert_eq!(places[0].servers()[0].address, cluster.sites[0].server.tcp().to_string());
+    let second = other.create_table("second");
+    assert_eq!(put(&mut other, second), Status::Ok, "who owns fewest gets it, which is who was asked");
     comes(|| (tables(&mut one) == ["first", "second"]).then_some(()));
     // A table that was dropped and made again is another one.
     one.control.ask(&AdminRequest::TableDrop { name: "first" }).expect("a table");
     let again = one.create_table("first");
     comes(|| (table(&mut other, "first") == Some(again)).then_some(()));
     assert_eq!(put(&mut other, number), Status::UnknownTable);
-    assert_eq!(other.status(&Request::Get { table: again, key: b"k" }), Status::NotFound);
+    assert_eq!(one.status(&Request::Get { table: again, key: b"k" }), Status::NotFound);
 
     let changes = vec![LimitChange { limit: "weight", value: Some(300) }];
     let set = AdminRequest::TenantLimitsSet { name: "ann", changes };
@@ -107,8 +117,9 @@ fn what_one_server_changes_the_other_one_serves() {
     one.control.ask(&AdminRequest::GrantCreate { name: "first", to: "bob", right }).expect("a table");
     let [granted, granted_there] = [&mut bob, &mut bob_there].map(|bob| comes(|| table(bob, "ann/first")));
     assert_eq!(granted, granted_there);
-    assert_eq!(put(&mut bob_there, granted), Status::NotPermitted);
-    assert_eq!(bob_there.status(&Request::Get { table: granted, key: b"k" }), Status::NotFound);
+    assert_eq!(put(&mut bob, granted), Status::NotPermitted);
+    assert_eq!(bob.status(&Request::Get { table: granted, key: b"k" }), Status::NotFound);
+    assert_eq!(bob_there.status(&Request::Get { table: granted, key: b"k" }), Status::NotOwned);
     let revoke = AdminRequest::GrantRevoke { subject: Subject::Table, name: "first", to: "bob" };
     other.control.ask(&revoke).expect("a grant");
     for bob in [&mut bob, &mut bob_there] {
@@ -182,8 +193,10 @@ fn an_extension_that_one_server_installs_the_other_one_runs() {
     assert_eq!(there, (installed.extension, 1));
     let five = 5_i64.to_le_bytes();
     let add = invoke(installed.extension, "add", number, &five);
+    let number_there = other.create_table("u");
+    let add_there = invoke(installed.extension, "add", number_there, &five);
     // Who asks in the moment in which it comes may be too early.
-    comes(|| (other.call(&add) == (Ok(Status::Ok), five.to_vec())).then_some(()));
+    comes(|| (other.call(&add_there) == (Ok(Status::Ok), five.to_vec())).then_some(()));
     assert_eq!(one.call(&add), (Ok(Status::Ok), five.to_vec()));
 
     install(&mut other, "counter", &package(&format!("{COUNTER}\n// another one\n"))).expect("it compiles");
@@ -192,21 +205,21 @@ fn an_extension_that_one_server_installs_the_other_one_runs() {
     comes(|| (resolve(&mut one)?.1 == 1).then_some(()));
     one.control.ask(&AdminRequest::ExtensionRemove { name: "counter", version: 0 }).expect("it is there");
     comes(|| resolve(&mut other).is_none().then_some(()));
-    assert_eq!(other.status(&add), Status::UnknownExtension);
+    assert_eq!(other.status(&add_there), Status::UnknownExtension);
 }
 
 #[test]
 fn data_goes_on_while_etcd_does_not_answer_and_changes_come_after_it() {
     let mut cluster = Cluster::start();
     let ([mut one, mut other], secret) = cluster.clients("ann");
-    let number = one.create_table("t");
+    let (number, number_there) = (one.create_table("t"), other.create_table("s"));
     comes(|| table(&mut other, "t"));
     let is_registered = || scrape(&cluster.sites[1]).value("splinter_cluster_registered", &[]) == 1.0;
     comes(|| is_registered().then_some(()));
     cluster.etcd.pause();
     let refused = one.control.ask(&AdminRequest::TableCreate { name: "u", options: Default::default() });
     assert_eq!(refused.expect_err("etcd stands still").0, Status::Unavailable);
-    for client in [&mut one, &mut other] {
+    for (client, number) in [(&mut one, number), (&mut other, number_there)] {
         assert_eq!(put(client, number), Status::Ok);
     }
     let shown = scrape(&cluster.sites[1]).value("splinter_tenant_tables", &[("tenant", "ann")]);
@@ -225,10 +238,10 @@ fn data_goes_on_while_etcd_does_not_answer_and_changes_come_after_it() {
         let stranger = Client::open(&cluster.sites[1], "nobody", &secret).err().expect("there is none");
         assert!(matches!(stranger.0, Status::BadSecret | Status::Unavailable), "{:?}", stranger.0);
         cluster.etcd.resume();
-        opened.map(|mut client| assert_eq!(put(&mut client, number), Status::Ok))
+        opened.map(|mut client| assert_eq!(put(&mut client, number_there), Status::Ok))
     });
     cluster.etcd.kill();
-    for client in [&mut one, &mut other] {
+    for (client, number) in [(&mut one, number), (&mut other, number_there)] {
         assert_eq!(put(client, number), Status::Ok);
     }
     cluster.etcd.restart();
@@ -264,7 +277,31 @@ fn servers_are_registered_while_they_run_under_numbers_that_stay() {
     let again = Site::start_compiling(directories[0].path(), 1, super::cluster::metadata(&etcd));
     let back = comes(|| Some(metadata.servers().expect("etcd answers")).filter(|servers| servers.len() == 2));
     assert_eq!((back[0].id, back[0].tcp), (servers[0].id, again.server.tcp()));
+    assert!(back[0].view > servers[0].view, "views of a server only grow");
     drop(second);
+}
+
+#[test]
+fn what_a_server_had_that_is_gone_others_get_when_they_are_told_to() {
+    let Cluster { sites: [first, second], directories, etcd } = Cluster::start();
+    let secret = first.create_tenant("ann");
+    let [mut one, mut other] = [&first, &second].map(|site| site.client("ann", &secret));
+    let metadata = metadata(&etcd);
+    let servers = comes(|| Some(metadata.servers().expect("etcd answers")).filter(|rows| rows.len() == 2));
+    let number = one.create_table("t");
+    assert_eq!(put(&mut one, number), Status::Ok);
+    comes(|| table(&mut other, "t"));
+    assert!(metadata.tablets_adopt(servers[0].id, 5).is_err(), "it is there");
+    first.server.stop();
+    assert_eq!(put(&mut other, number), Status::NotOwned, "nobody takes what is another's by itself");
+    assert_eq!(metadata.tablets_adopt(servers[0].id, 5), Ok((1, false)));
+    comes(|| (put(&mut other, number) == Status::Ok).then_some(()));
+    assert_eq!(map(&mut other, number).servers()[0].number, servers[1].id);
+    let row = &metadata.tablets().expect("etcd answers")[0];
+    assert_eq!(row.tablets[0].emptied_ms, Some(5), "what was there is lost, and that is said");
+    let again = Site::start_compiling(directories[0].path(), 1, super::cluster::metadata(&etcd));
+    let mut one = again.client("ann", &secret);
+    assert_eq!(put(&mut one, number), Status::NotOwned, "it comes back to what others own by now");
 }
 
 #[test]

@@ -36,10 +36,13 @@ pub struct Catalog {
     pub grants: Vec<GrantRow>,
 }
 
-/// Whether a key is that of a tenant itself.
+/// Whether who changes a record follows the change as the others do: what it changes besides it has done when the commit
+/// is made.
 #[must_use]
-pub fn is_of_tenants(key: &str) -> bool {
-    key.starts_with(tenants::TENANTS)
+pub fn is_followed_by_its_author(key: &str) -> bool {
+    [tenants::TENANTS, tablets::TABLETS, migrations::MIGRATIONS, members::MEMBERS]
+        .iter()
+        .any(|prefix| key.starts_with(prefix))
 }
 
 /// Whose changes an event shows; nothing when it may be anybody's.

@@ -8,14 +8,13 @@ use serde::{Deserialize, Serialize};
 use store::HashRange;
 
 use super::encoding::{damaged, padded, parts, tenant_of};
-use super::tablets::{self, TabletError, TabletsRow, hash_of, hash_text, overlap};
-use super::{Metadata, MetadataError, Transaction, members, next_u32};
+use super::tablets::{self, TabletError, TabletsRow, hash_of, hash_text};
+use super::{MetadataError, Transaction};
 use crate::cluster::migration::{Mode, Standing};
 use crate::cluster::records::{Query, RecordsError, Span};
-use crate::limits::MIGRATIONS_MAX;
 use crate::tenant::TenantId;
 
-const MIGRATIONS: &str = "catalog/migrations/";
+pub(super) const MIGRATIONS: &str = "catalog/migrations/";
 
 #[derive(Serialize, Deserialize)]
 struct Value {
@@ -128,11 +127,11 @@ impl MigrationRow {
         })
     }
 
-    fn key(&self) -> String {
+    pub(super) fn key(&self) -> String {
         format!("{}{}", table_prefix(self.tenant, self.table), padded(self.id))
     }
 
-    fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
+    pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
         let Self { source, target, mode, standing, begun_ms, .. } = *self;
         let value = Value {
             first: hash_text(self.hashes.first()),
@@ -150,7 +149,11 @@ impl MigrationRow {
     }
 
     /// Writes another standing, and the owner that goes with it.
-    fn advance(&mut self, transaction: &mut Transaction<'_>, to: Standing) -> Result<(), MetadataError> {
+    pub(super) fn advance(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        to: Standing,
+    ) -> Result<(), MetadataError> {
         let before = self.owner().server;
         self.standing = to;
         let after = self.owner().server;
@@ -173,7 +176,7 @@ fn owned_tablets(transaction: &mut Transaction<'_>, row: &MigrationRow) -> Resul
 /// Whether a migration may come from one standing to another: what [`crate::cluster::migration`] draws, and what the end of
 /// a server leads to.
 #[must_use]
-fn may_follow(from: Standing, to: Standing) -> bool {
+pub(super) fn may_follow(from: Standing, to: Standing) -> bool {
     use Standing::{Ended, Finished, Moving, Preparing, Returning};
     matches!(
         (from, to),
@@ -220,146 +223,14 @@ fn rows(transaction: &mut Transaction<'_>, prefix: &str) -> Result<Vec<Migration
 }
 
 /// One by its number. Others may change meanwhile.
-fn numbered(transaction: &mut Transaction<'_>, id: u32) -> Result<Option<MigrationRow>, RecordsError> {
+pub(super) fn numbered(
+    transaction: &mut Transaction<'_>,
+    id: u32,
+) -> Result<Option<MigrationRow>, RecordsError> {
     let found = transaction.glance(&[Query::all(Span::prefix(MIGRATIONS))])?;
     let number = format!("/{}", padded(id));
     let Some(record) = found.iter().flatten().find(|record| record.key.ends_with(&number)) else {
         return Ok(None);
     };
     transaction.get(&record.key)?.map(|value| MigrationRow::of(&record.key, &value)).transpose()
-}
-
-impl Metadata {
-    /// Begins to move hashes of a table, all of one owner, to a server that is there: with tablets that begin and end
-    /// where they do.
-    ///
-    /// # Errors
-    /// `NotFound` when nobody placed such a table, `LimitExceeded`, [`TabletError`], or that it cannot be stored.
-    pub fn migration_begin(
-        &self,
-        (tenant, table): (TenantId, u32),
-        hashes: HashRange,
-        target: u32,
-        mode: Mode,
-        begun_ms: u64,
-    ) -> Result<MigrationRow, MetadataError> {
-        self.write(|transaction| {
-            let mut row = tablets::find(transaction, tenant, table)?.ok_or(MetadataError::NotFound)?;
-            let others = all(transaction, None)?;
-            let same = |other: &&MigrationRow| {
-                (other.tenant, other.table) == (tenant, table) && overlap(other.hashes, hashes)
-            };
-            if let Some(other) = others.iter().find(same) {
-                return Err(TabletError::OnTheMove(other.id).into());
-            }
-            if others.len() >= MIGRATIONS_MAX {
-                return Err(MetadataError::LimitExceeded);
-            }
-            row.split(hashes.first())?;
-            if let Some(behind) = hashes.last().checked_add(1) {
-                row.split(behind)?;
-            }
-            let source = row.owner_of(hashes)?;
-            if source == target {
-                return Err(TabletError::OwnedAlready(target).into());
-            }
-            let source = members::run_of(transaction, source)?;
-            let target = members::run_of(transaction, target)?;
-            let id = next_u32(transaction, "migration")?;
-            row.store(transaction)?;
-            let row = MigrationRow {
-                id,
-                tenant,
-                table,
-                hashes,
-                source,
-                target,
-                mode,
-                standing: Standing::Preparing,
-                begun_ms,
-                is_aborted: false,
-                is_source_done: false,
-                is_target_done: false,
-            };
-            row.store(transaction)?;
-            Ok(row)
-        })
-    }
-
-    /// Changes how far a migration is, if it is that far, together with the owner of the hashes; and says how far it is
-    /// then, changed or not.
-    ///
-    /// # Errors
-    /// `NotFound` when there is none of this number (any more), or that it cannot be stored.
-    ///
-    /// # Panics
-    /// When no migration comes from one to the other.
-    pub fn migration_advance(
-        &self,
-        id: u32,
-        from: Standing,
-        to: Standing,
-    ) -> Result<MigrationRow, MetadataError> {
-        assert!(may_follow(from, to), "a migration never comes from {from:?} to {to:?}");
-        self.write(|transaction| {
-            let mut row = numbered(transaction, id)?.ok_or(MetadataError::NotFound)?;
-            if row.standing == from {
-                row.advance(transaction, to)?;
-            }
-            Ok(row)
-        })
-    }
-
-    /// Notes that the hashes are to stay at the source. Of a migration that is over it changes nothing.
-    ///
-    /// # Errors
-    /// `NotFound` when there is none of this number (any more), or that it cannot be stored.
-    pub fn migration_abort(&self, id: u32) -> Result<MigrationRow, MetadataError> {
-        self.write(|transaction| {
-            let mut row = numbered(transaction, id)?.ok_or(MetadataError::NotFound)?;
-            if !row.is_over() && !row.is_aborted {
-                row.is_aborted = true;
-                row.store(transaction)?;
-            }
-            Ok(row)
-        })
-    }
-
-    /// Notes of a migration that is over that a side has nothing to do any more. With the second one its record goes. What
-    /// is not over, or is not there, stays as it is.
-    ///
-    /// # Errors
-    /// When it cannot be stored.
-    pub fn migration_leave(&self, id: u32, side: Side) -> Result<(), MetadataError> {
-        self.write(|transaction| {
-            let Some(mut row) = numbered(transaction, id)?.filter(MigrationRow::is_over) else {
-                return Ok(());
-            };
-            match side {
-                Side::Source => row.is_source_done = true,
-                Side::Target => row.is_target_done = true,
-            }
-            if row.is_source_done && row.is_target_done {
-                transaction.delete(&row.key());
-                return Ok(());
-            }
-            Ok(row.store(transaction)?)
-        })
-    }
-
-    /// A migration by its number.
-    ///
-    /// # Errors
-    /// When the metadata cannot be read.
-    pub fn migration_find(&self, id: u32) -> Result<Option<MigrationRow>, MetadataError> {
-        self.read(|transaction| Ok(numbered(transaction, id)?))
-    }
-
-    /// All migrations that have a record.
-    ///
-    /// # Errors
-    /// When the metadata cannot be read.
-    pub fn migrations(&self) -> Result<Vec<MigrationRow>, MetadataError> {
-        self.read(|transaction| Ok(all(transaction, None)?))
-    }
 }

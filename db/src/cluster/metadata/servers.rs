@@ -50,6 +50,19 @@ pub struct ServerRow {
     pub version: String,
 }
 
+impl ServerRow {
+    fn registration(&self, lease: LeaseId) -> Result<Change, MetadataError> {
+        let Self { tcp, view, started_ms, .. } = *self;
+        let (udp, version) = (self.frame_ports.clone(), self.version.clone());
+        let value = encode(&Value { tcp, udp, view, started_ms, version })?;
+        Ok(Change::Put { key: key_of(self.id), value, lease: Some(lease) })
+    }
+}
+
+fn key_of(server: u32) -> String {
+    format!("{SERVERS}{}", padded(server))
+}
+
 impl Metadata {
     /// A number that was drawn when the first server of the cluster was started: it tells clusters apart whose etcd was
     /// made anew.
@@ -96,14 +109,25 @@ impl Metadata {
     /// # Errors
     /// `AlreadyExists` when there is a registration of this number, or that it cannot be stored.
     pub fn server_register(&self, row: &ServerRow, lease: LeaseId) -> Result<(), MetadataError> {
-        let key = format!("{SERVERS}{}", padded(row.id));
-        let ServerRow { tcp, view, started_ms, .. } = *row;
-        let (udp, version) = (row.frame_ports.clone(), row.version.clone());
-        let value = encode(&Value { tcp, udp, view, started_ms, version })?;
-        let register = Change::Put { key: key.clone(), value, lease: Some(lease) };
-        match self.records().commit(&[Condition::Absent(key)], &[register])? {
+        let absent = Condition::Absent(key_of(row.id));
+        match self.records().commit(&[absent], &[row.registration(lease)?])? {
             Committed::At(_) => Ok(()),
             Committed::Conflict => Err(MetadataError::AlreadyExists),
+        }
+    }
+
+    /// Changes the registration of a server, which holds the lease.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none any more, or that it cannot be stored.
+    pub fn server_renew(&self, row: &ServerRow, lease: LeaseId) -> Result<(), MetadataError> {
+        let key = key_of(row.id);
+        let reading = self.records().read(&[Query::all(Span::one(&key))], None)?;
+        let record = reading.found.iter().flatten().next().ok_or(MetadataError::NotFound)?;
+        let same = Condition::Is(key, record.revision);
+        match self.records().commit(&[same], &[row.registration(lease)?])? {
+            Committed::At(_) => Ok(()),
+            Committed::Conflict => Err(MetadataError::NotFound),
         }
     }
 

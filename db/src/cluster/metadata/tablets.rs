@@ -1,20 +1,20 @@
 //! Records of tablets: which server owns which hashes of a table. One record for each table, which lists its tablets
 //! by their last hashes, so that there is no hash without an owner and none with two.
 //!
-//! A tablet is cut and joined at any hash as long as it stays as wide as a table of the store may be; where hashes are
-//! on the move ([`super::migrations`]) tablets are left as they are. A server that is alone has no such records and owns
-//! everything; so has a cluster whose tables are older than these records, until somebody places them.
+//! A tablet begins at any multiple of [`HASH_RANGE_WIDTH_MIN`], so that whatever lies between two edges is wide enough for a
+//! table of the store; where hashes are on the move ([`super::migrations`]) tablets are left as they are. A server that is
+//! alone has no such records and owns everything.
 
 use serde::{Deserialize, Serialize};
-use store::HashRange;
+use store::{HASH_RANGE_WIDTH_MIN, HashRange};
 use wire::limits::TABLETS_PER_TABLE_MAX;
 
 use super::encoding::{damaged, padded, parts, tenant_of};
-use super::{Metadata, MetadataError, Transaction, migrations};
+use super::{MetadataError, Transaction};
 use crate::cluster::records::RecordsError;
 use crate::tenant::TenantId;
 
-const TABLETS: &str = "catalog/tablets/";
+pub(super) const TABLETS: &str = "catalog/tablets/";
 
 /// Last hash in hexadecimal, owner, and when it lost what it had, or 0.
 type Entry = (String, u32, u64);
@@ -49,8 +49,8 @@ pub struct TabletsRow {
 /// Why tablets cannot be so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TabletError {
-    /// A tablet would be narrower than a table of the store may be.
-    TooNarrow,
+    /// No tablet can begin at the hash.
+    Uneven(u64),
     /// There is no edge of two tablets at the hash.
     NoEdge(u64),
     /// Several servers own the hashes.
@@ -61,16 +61,21 @@ pub enum TabletError {
     OwnedAlready(u32),
     /// There is no server of this number.
     NoServer(u32),
+    /// The server is there.
+    IsThere(u32),
 }
 
 impl std::fmt::Display for TabletError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::TooNarrow => formatter.write_str("a tablet has at least 2^32 hashes"),
+            Self::Uneven(hash) => {
+                write!(formatter, "a tablet begins at a multiple of 2^32, which {hash:016x} is not")
+            }
             Self::NoEdge(hash) => write!(formatter, "no tablet begins at the hash {hash:016x}"),
             Self::SeveralOwners => formatter.write_str("more than one server owns these hashes"),
             Self::OnTheMove(id) => write!(formatter, "migration {id} moves some of these hashes"),
             Self::OwnedAlready(server) => write!(formatter, "server {server} owns these hashes already"),
+            Self::IsThere(server) => write!(formatter, "server {server} is there"),
             Self::NoServer(server) => write!(formatter, "server {server} is not there"),
         }
     }
@@ -88,17 +93,19 @@ impl TabletsRow {
     /// # Errors
     /// `LimitExceeded` for none or too many.
     pub fn spread(tenant: TenantId, table: u32, servers: &[u32]) -> Result<Self, MetadataError> {
-        let count = servers.len() as u128;
-        if servers.is_empty() || servers.len() > TABLETS_PER_TABLE_MAX {
+        if servers.len() > TABLETS_PER_TABLE_MAX {
             return Err(MetadataError::LimitExceeded);
         }
-        let edge = |index: usize| ((index as u128) << 64) / count;
-        let tablet = |(index, &server): (usize, &u32)| {
-            let hashes = HashRange::new(edge(index) as u64, (edge(index + 1) - 1) as u64);
-            Some(Tablet { hashes: hashes?, server, emptied_ms: None })
-        };
-        let tablets = servers.iter().enumerate().map(tablet).collect::<Option<_>>();
-        Ok(Self { tenant, table, tablets: tablets.ok_or(TabletError::TooNarrow)? })
+        let steps = u64::MAX / HASH_RANGE_WIDTH_MIN + 1;
+        let edge = |index: usize| steps * index as u64 / servers.len() as u64 * HASH_RANGE_WIDTH_MIN;
+        let (&first, others) = servers.split_first().ok_or(MetadataError::LimitExceeded)?;
+        let whole = Tablet { hashes: HashRange::ALL, server: first, emptied_ms: None };
+        let mut row = Self { tenant, table, tablets: vec![whole] };
+        for (index, &server) in (1..).zip(others) {
+            row.split(edge(index))?;
+            row.tablets[index].server = server;
+        }
+        Ok(row)
     }
 
     /// The tablets that have some of these hashes.
@@ -129,25 +136,28 @@ impl TabletsRow {
         if hashes.first() == at {
             return Ok(());
         }
+        if !at.is_multiple_of(HASH_RANGE_WIDTH_MIN) {
+            return Err(TabletError::Uneven(at).into());
+        }
         if self.tablets.len() >= TABLETS_PER_TABLE_MAX {
             return Err(MetadataError::LimitExceeded);
         }
-        let low = HashRange::new(hashes.first(), at - 1).ok_or(TabletError::TooNarrow)?;
-        let high = HashRange::new(at, hashes.last()).ok_or(TabletError::TooNarrow)?;
+        let low = HashRange::new(hashes.first(), at - 1).ok_or(TabletError::Uneven(at))?;
+        let high = HashRange::new(at, hashes.last()).ok_or(TabletError::Uneven(at))?;
         self.tablets[index].hashes = low;
         self.tablets.insert(index + 1, Tablet { hashes: high, ..tablet });
         Ok(())
     }
 
     /// Makes one of the tablets on both sides of an edge.
-    fn merge(&mut self, at: u64) -> Result<(), TabletError> {
+    pub(super) fn merge(&mut self, at: u64) -> Result<(), TabletError> {
         let index = self.tablets.iter().position(|tablet| tablet.hashes.first() == at);
         let index = index.filter(|&index| index > 0).ok_or(TabletError::NoEdge(at))?;
         let (low, high) = (self.tablets[index - 1], self.tablets[index]);
         if low.server != high.server {
             return Err(TabletError::SeveralOwners);
         }
-        let joined = HashRange::new(low.hashes.first(), high.hashes.last()).ok_or(TabletError::TooNarrow)?;
+        let joined = HashRange::new(low.hashes.first(), high.hashes.last()).ok_or(TabletError::Uneven(at))?;
         let emptied_ms = low.emptied_ms.max(high.emptied_ms);
         self.tablets[index - 1] = Tablet { hashes: joined, emptied_ms, ..low };
         self.tablets.remove(index);
@@ -240,54 +250,4 @@ pub(super) fn all(
 ) -> Result<Vec<TabletsRow>, RecordsError> {
     let prefix = of.map_or_else(|| TABLETS.to_owned(), prefix_of);
     transaction.all(&prefix)?.iter().map(|(key, value)| TabletsRow::of(key, value)).collect()
-}
-
-impl Metadata {
-    /// Makes a hash of a table the first one of a tablet; nothing happens where it is one.
-    ///
-    /// # Errors
-    /// `NotFound` when nobody placed such a table, `LimitExceeded`, [`TabletError`], or that it cannot be stored.
-    pub fn tablet_split(&self, tenant: TenantId, table: u32, at: u64) -> Result<TabletsRow, MetadataError> {
-        self.tablets_change(tenant, table, at, |row| row.split(at))
-    }
-
-    /// Makes one of the tablets on both sides of a hash.
-    ///
-    /// # Errors
-    /// `NotFound` when nobody placed such a table, [`TabletError`], or that it cannot be stored.
-    pub fn tablet_merge(&self, tenant: TenantId, table: u32, at: u64) -> Result<TabletsRow, MetadataError> {
-        self.tablets_change(tenant, table, at, |row| Ok(row.merge(at)?))
-    }
-
-    fn tablets_change(
-        &self,
-        tenant: TenantId,
-        table: u32,
-        at: u64,
-        change: impl Fn(&mut TabletsRow) -> Result<(), MetadataError>,
-    ) -> Result<TabletsRow, MetadataError> {
-        self.write(|transaction| {
-            let mut row = find(transaction, tenant, table)?.ok_or(MetadataError::NotFound)?;
-            let beside = [at.saturating_sub(1), at];
-            for migration in migrations::of_table(transaction, tenant, table)? {
-                if !migration.is_over() && beside.iter().any(|&hash| migration.hashes.contains(hash)) {
-                    return Err(TabletError::OnTheMove(migration.id).into());
-                }
-            }
-            let before = row.clone();
-            change(&mut row)?;
-            if row != before {
-                row.store(transaction)?;
-            }
-            Ok(row)
-        })
-    }
-
-    /// The tablets of all tables.
-    ///
-    /// # Errors
-    /// When the metadata cannot be read.
-    pub fn tablets(&self) -> Result<Vec<TabletsRow>, MetadataError> {
-        self.read(|transaction| Ok(all(transaction, None)?))
-    }
 }

@@ -1,8 +1,8 @@
 //! Brings a server to what the metadata says: what other servers changed, and what this one could not finish.
 //!
 //! All that some tenants have is compared, nothing is replayed: what is as it should be is left alone, so a change of
-//! this server's own is followed without effect. What goes goes first, then extensions are built without any lock, then the rest comes,
-//! under the lock of changes and as of one commit. A version that cannot be built is reported and left out.
+//! this server's own is followed without effect. What goes goes first and tablets change hands, then extensions are built
+//! without any lock, then the rest comes, under the lock of changes and as of one commit. A version that cannot be built is reported and left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -48,24 +48,22 @@ impl Follower {
             self.behind = false;
         }
         let before = {
-            let _changing = lock(&control.changing);
-            let catalog = control.metadata.catalog(of)?;
+            let changing = lock(&control.changing);
+            let catalog = tables::placed(control, of)?;
             leave(control, &catalog, of)?;
+            // Not behind extensions that take a second to build.
+            tables::follow(control, &changing, &catalog)?;
             catalog
         };
         for row in &before.extensions {
             self.build(control, row);
         }
-        let _changing = lock(&control.changing);
+        let changing = lock(&control.changing);
         let catalog = control.metadata.catalog(of)?;
         leave(control, &catalog, of)?;
         control.interim.see(&catalog.tenants, |tenant| is_meant(of, tenant));
         limits::follow(control, &catalog.limits, |tenant| is_meant(of, tenant));
-        for row in &catalog.tables {
-            if control.table(row.tenant, &row.name).is_none() {
-                control.publish_table(row.id, row.tenant, &row.name, row.options)?;
-            }
-        }
+        tables::follow(control, &changing, &catalog)?;
         for row in &catalog.extensions {
             self.settle(control, row)?;
         }

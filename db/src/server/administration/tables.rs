@@ -1,13 +1,18 @@
 //! Tables of one tenant: create, list, drop, count, find.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, MutexGuard};
+
 use store::{CACHE_BUDGET_BYTES_MIN, Eviction};
 use wire::{Body, Status, Subject, TableEntry, TableId, TableOptions, TableStatistics};
 
-use super::grants;
+use super::{Tenants, grants};
+use crate::cluster::metadata::{Catalog, TableRow, TabletsRow};
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal, lock};
+use crate::server::ownership::{Alteration, Due, due, map_of};
 use crate::session::Session;
-use crate::tablet::Parts;
+use crate::tablet::{Parts, PartsChange};
 use crate::tenant::TenantId;
 use crate::tenant::limit::TenantLimit;
 
@@ -18,7 +23,7 @@ pub(super) fn create(
     options: TableOptions,
 ) -> Result<Vec<u8>, Refusal> {
     let tenant = session.tenant;
-    let _changing = lock(&control.changing);
+    let changing = lock(&control.changing);
     if session.is_closed() {
         // The tenant may have been dropped while this waited.
         return Err(Status::BadToken.into());
@@ -26,9 +31,76 @@ pub(super) fn create(
     if let Some(bytes) = options.cache_bytes {
         admit_budget(control, tenant, bytes)?;
     }
-    let id = control.metadata.table_create(tenant, name, options)?;
-    control.publish_table(id, tenant, name, options)?;
+    let Some(own) = control.interim.run() else {
+        let id = control.metadata.table_create(tenant, name, options)?;
+        control.publish_table(id, tenant, name, options)?;
+        return Ok(TableId { id }.encode());
+    };
+    let id = control.metadata.table_create_spread(tenant, name, options, (1, own.server))?;
+    follow(control, &changing, &control.metadata.catalog(Some(&[tenant].into()))?)?;
     Ok(TableId { id }.encode())
+}
+
+/// What the metadata says of these tenants, or of all; tables of a cluster that nobody has placed yet are placed here.
+pub(super) fn placed(control: &Control, of: Option<&Tenants>) -> Result<Catalog, Refusal> {
+    let catalog = control.metadata.catalog(of)?;
+    let Some(own) = control.interim.run() else { return Ok(catalog) };
+    let placed: BTreeSet<u32> = catalog.tablets.iter().map(|row| row.table).collect();
+    let unplaced: Vec<_> = catalog.tables.iter().filter(|row| !placed.contains(&row.id)).collect();
+    if unplaced.is_empty() {
+        return Ok(catalog);
+    }
+    for row in unplaced {
+        control.metadata.table_place(row.tenant, row.id, own.server)?;
+    }
+    Ok(control.metadata.catalog(of)?)
+}
+
+/// Brings tables that are there to what the metadata says: those that come, what of them is owned here, and where the
+/// rest is.
+pub(super) fn follow(
+    control: &Control,
+    changing: &MutexGuard<'_, ()>,
+    catalog: &Catalog,
+) -> Result<(), Refusal> {
+    let Some(own) = control.interim.run() else {
+        let is_new = |row: &&TableRow| control.table(row.tenant, &row.name).is_none();
+        let mut new = catalog.tables.iter().filter(is_new);
+        return new.try_for_each(|row| control.publish_table(row.id, row.tenant, &row.name, row.options));
+    };
+    let tablets: BTreeMap<u32, &TabletsRow> = catalog.tablets.iter().map(|row| (row.table, row)).collect();
+    let mut alterations = Vec::new();
+    for row in &catalog.tables {
+        // One that is placed in a moment.
+        let Some(tablets) = tablets.get(&row.id) else { continue };
+        let migrations = catalog.migrations.iter().filter(|migration| migration.table == row.id);
+        let known = control.table(row.tenant, &row.name);
+        let entry = match &known {
+            Some(entry) => Arc::clone(entry),
+            None => Arc::new(control.make_table(row.id, row.tenant, &row.name, row.options)),
+        };
+        let Due { leave, take, missing, go } = due(&entry.parts, tablets, migrations, own);
+        let come = missing.into_iter().map(|hashes| control.make_part(&entry, hashes, 0)).collect();
+        let change = PartsChange { leave, take, come, go };
+        let map = map_of(tablets, &catalog.members, catalog.revision.0);
+        let map = map.filter(|map| !entry.has_map(map));
+        if known.is_none() {
+            let parts = entry.parts.altered(&change);
+            let parts = parts.map_err(|error| Refusal::new(Status::Internal, error.to_string()))?;
+            control.publish(Arc::new(entry.with_parts(parts, map.as_ref())))?;
+        } else if !change.is_empty() || map.is_some() {
+            alterations.push(Alteration { table: row.id, change, map });
+        }
+    }
+    let is_settled = control.views.settled() == control.views.latest();
+    if !alterations.is_empty() || !is_settled {
+        let view = control.alter_while(changing, &alterations)?;
+        tracing::info!(view, tables = alterations.len(), "tablets came, went, or are elsewhere");
+    }
+    for part in alterations.iter().flat_map(|alteration| &alteration.change.go) {
+        part.retire();
+    }
+    Ok(())
 }
 
 /// Refuses a budget in which nothing fits, or that could never be filled.

@@ -5,10 +5,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 
 use super::BootError;
-use crate::cluster::metadata::Metadata;
+use crate::cluster::metadata::{Metadata, ServerRun};
 
 /// Name of the file with cluster and number.
 const ID_FILE: &str = "server.id";
@@ -58,6 +59,42 @@ impl Identity {
             Err(error) => return Err(failed(&error)),
         };
         Ok(Self { id, _lock: lock })
+    }
+
+    /// Notes in the metadata that the server is started, and reached there by others; and that it has no objects.
+    ///
+    /// # Errors
+    /// When others could not reach it, or the metadata fails.
+    pub(super) fn begin(
+        &self,
+        metadata: &Metadata,
+        reached: SocketAddr,
+        now_ms: u64,
+    ) -> Result<ServerRun, BootError> {
+        let failed = |error: &dyn std::fmt::Display| BootError::new("a server of the cluster", error);
+        if reached.ip().is_unspecified() {
+            let text = format!("no other server reaches {reached}: say with --advertise where this one is");
+            return Err(failed(&text));
+        }
+        let run = metadata.member_start(self.id, reached).map_err(|error| failed(&error))?;
+        let emptied = metadata.tablets_emptied(self.id, now_ms).map_err(|error| failed(&error))?;
+        if emptied > 0 {
+            tracing::warn!(
+                server = self.id,
+                tablets = emptied,
+                "this server had tablets, whose objects are lost"
+            );
+        }
+        Ok(run)
+    }
+}
+
+/// Where others reach a server whose listener is there; port 0 of what it says of itself is the listener's.
+pub(super) fn reached_at(advertised: Option<SocketAddr>, listener: SocketAddr) -> SocketAddr {
+    match advertised {
+        Some(address) if address.port() == 0 => SocketAddr::new(address.ip(), listener.port()),
+        Some(address) => address,
+        None => listener,
     }
 }
 

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use net::SharedPort;
 use store::Store;
 
-use super::{BootError, VIEW};
+use super::BootError;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::WorkerMetrics;
@@ -34,10 +34,10 @@ pub(super) fn start<P: SharedPort + 'static>(
     config: &Config,
     store: &Arc<Store>,
     ports: Vec<P>,
-    clock: Clock,
+    (clock, view): (Clock, u64),
     neighbours: &Arc<Neighbours>,
 ) -> Result<Started, BootError> {
-    let views = Arc::new(Views::new(VIEW));
+    let views = Arc::new(Views::new(view));
     let mut started = Started { senders: Vec::new(), metrics: Vec::new(), threads: Vec::new(), views };
     let handles: Arc<[P::Handle]> = ports.iter().map(P::handle).collect();
     for (index, port) in ports.into_iter().enumerate() {

@@ -1,0 +1,192 @@
+//! Changes of tablets: where new tables go, cutting and joining, and what becomes of those whose server lost its objects.
+
+use std::collections::BTreeMap;
+
+use wire::TableOptions;
+
+use super::tablets::{Tablet, TabletError, TabletsRow, all, find, overlap};
+use super::{Metadata, MetadataError, Transaction, migrations, tables};
+use crate::limits::TABLETS_CHANGED_AT_ONCE;
+use crate::tenant::TenantId;
+
+/// The servers to place so many tablets at, each time the one that owns fewest; of those that own as many the first one.
+fn fewest(owned: &mut BTreeMap<u32, usize>, first: u32, count: usize) -> Vec<u32> {
+    let mut chosen = Vec::with_capacity(count);
+    for _ in 0..count {
+        let least = owned.iter_mut().min_by_key(|(server, owned)| (**owned, **server != first, **server));
+        if let Some((server, owned)) = least {
+            *owned += 1;
+            chosen.push(*server);
+        }
+    }
+    chosen
+}
+
+/// Gives tablets of some tables of a server to others; says how many, and whether some of it are on the move.
+fn adopt_some(
+    transaction: &mut Transaction<'_>,
+    server: u32,
+    owned: &mut BTreeMap<u32, usize>,
+    (first, now_ms): (u32, u64),
+) -> Result<(usize, bool), MetadataError> {
+    let (mut given, mut changed, mut left) = (0, 0, false);
+    let migrations = migrations::all(transaction, None)?;
+    for mut row in all(transaction, None)? {
+        let moving: Vec<_> = migrations.iter().filter(|migration| migration.table == row.table).collect();
+        let is_moving =
+            |tablet: &Tablet| moving.iter().any(|migration| overlap(migration.hashes, tablet.hashes));
+        let lost = row.tablets.iter_mut().filter(|tablet| tablet.server == server);
+        let (moving, lost): (Vec<_>, Vec<_>) = lost.partition(|tablet| is_moving(tablet));
+        left |= !moving.is_empty();
+        if lost.is_empty() || changed == TABLETS_CHANGED_AT_ONCE {
+            continue;
+        }
+        changed += 1;
+        given += lost.len();
+        let heirs = fewest(owned, first, lost.len());
+        for (tablet, heir) in lost.into_iter().zip(heirs) {
+            (tablet.server, tablet.emptied_ms) = (heir, Some(now_ms));
+        }
+        row.store(transaction)?;
+    }
+    Ok((given, left))
+}
+
+impl Metadata {
+    /// Adds a table of so many tablets, each at the server that owns fewest; that is `asked` where several do. What others
+    /// place meanwhile is not held against it.
+    ///
+    /// # Errors
+    /// As [`Metadata::table_create_at`].
+    pub fn table_create_spread(
+        &self,
+        tenant: TenantId,
+        name: &str,
+        options: TableOptions,
+        (count, asked): (usize, u32),
+    ) -> Result<u32, MetadataError> {
+        let mut owned: BTreeMap<u32, usize> = self.servers()?.iter().map(|row| (row.id, 0)).collect();
+        owned.entry(asked).or_default();
+        for tablet in self.tablets()?.iter().flat_map(|row| &row.tablets) {
+            owned.entry(tablet.server).and_modify(|owned| *owned += 1);
+        }
+        self.table_create_at(tenant, name, options, &fewest(&mut owned, asked, count))
+    }
+
+    /// Places a table at a server if nobody has placed it.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub fn table_place(&self, tenant: TenantId, table: u32, server: u32) -> Result<(), MetadataError> {
+        self.write(|transaction| {
+            let is_there = tables::all(transaction, Some(tenant))?.iter().any(|row| row.id == table);
+            if is_there && find(transaction, tenant, table)?.is_none() {
+                TabletsRow::spread(tenant, table, &[server])?.store(transaction)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Notes that a server has lost the objects of all that it owns, and gives the number of those tablets.
+    ///
+    /// # Errors
+    /// When it cannot be stored: then it may be noted of some.
+    pub fn tablets_emptied(&self, server: u32, now_ms: u64) -> Result<usize, MetadataError> {
+        let lost = |tablet: &Tablet| tablet.server == server && tablet.emptied_ms < Some(now_ms);
+        let mut count = 0;
+        loop {
+            let noted = self.write(|transaction| {
+                let mut noted = 0;
+                let rows = all(transaction, None)?;
+                let with_lost = rows.into_iter().filter(|row| row.tablets.iter().any(lost));
+                for mut row in with_lost.take(TABLETS_CHANGED_AT_ONCE) {
+                    for tablet in row.tablets.iter_mut().filter(|tablet| lost(tablet)) {
+                        tablet.emptied_ms = Some(now_ms);
+                        noted += 1;
+                    }
+                    row.store(transaction)?;
+                }
+                Ok(noted)
+            })?;
+            count += noted;
+            if noted == 0 {
+                return Ok(count);
+            }
+        }
+    }
+
+    /// Gives all that a server owned to others, by turns the one that owns fewest; with nothing in it. What is on the move
+    /// stays, until it is settled who owns it. Gives the number of those tablets, and whether some are left.
+    ///
+    /// # Errors
+    /// `Tablets` when it is there, or no other one is; or that it cannot be stored: then some may be given.
+    pub fn tablets_adopt(&self, server: u32, now_ms: u64) -> Result<(usize, bool), MetadataError> {
+        let mut given = 0;
+        loop {
+            let mut owned: BTreeMap<u32, usize> = self.servers()?.iter().map(|row| (row.id, 0)).collect();
+            if owned.contains_key(&server) {
+                return Err(TabletError::IsThere(server).into());
+            }
+            let first = *owned.keys().next().ok_or(TabletError::NoServer(server))?;
+            for tablet in self.tablets()?.iter().flat_map(|row| &row.tablets) {
+                owned.entry(tablet.server).and_modify(|owned| *owned += 1);
+            }
+            let adopt = |transaction: &mut Transaction<'_>| {
+                adopt_some(transaction, server, &mut owned.clone(), (first, now_ms))
+            };
+            let (now, left) = self.write(adopt)?;
+            given += now;
+            if now == 0 {
+                return Ok((given, left));
+            }
+        }
+    }
+
+    /// Makes a hash of a table the first one of a tablet; nothing happens where it is one.
+    ///
+    /// # Errors
+    /// `NotFound` when nobody placed such a table, `LimitExceeded`, [`TabletError`], or that it cannot be stored.
+    pub fn tablet_split(&self, tenant: TenantId, table: u32, at: u64) -> Result<TabletsRow, MetadataError> {
+        self.tablets_change(tenant, table, at, |row| row.split(at))
+    }
+
+    /// Makes one of the tablets on both sides of a hash.
+    ///
+    /// # Errors
+    /// `NotFound` when nobody placed such a table, [`TabletError`], or that it cannot be stored.
+    pub fn tablet_merge(&self, tenant: TenantId, table: u32, at: u64) -> Result<TabletsRow, MetadataError> {
+        self.tablets_change(tenant, table, at, |row| Ok(row.merge(at)?))
+    }
+
+    fn tablets_change(
+        &self,
+        tenant: TenantId,
+        table: u32,
+        at: u64,
+        change: impl Fn(&mut TabletsRow) -> Result<(), MetadataError>,
+    ) -> Result<TabletsRow, MetadataError> {
+        self.write(|transaction| {
+            let mut row = find(transaction, tenant, table)?.ok_or(MetadataError::NotFound)?;
+            let beside = [at.saturating_sub(1), at];
+            for migration in migrations::of_table(transaction, tenant, table)? {
+                if !migration.is_over() && beside.iter().any(|&hash| migration.hashes.contains(hash)) {
+                    return Err(TabletError::OnTheMove(migration.id).into());
+                }
+            }
+            let before = row.clone();
+            change(&mut row)?;
+            if row != before {
+                row.store(transaction)?;
+            }
+            Ok(row)
+        })
+    }
+
+    /// The tablets of all tables.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn tablets(&self) -> Result<Vec<TabletsRow>, MetadataError> {
+        self.read(|transaction| Ok(all(transaction, None)?))
+    }
+}

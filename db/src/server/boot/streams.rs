@@ -1,0 +1,37 @@
+//! How many streams of clients there may be: as many as were asked for, or fewer where the process has too few files or
+//! threads for them. A server that could let nobody in does not start.
+
+use super::BootError;
+use crate::config::{Config, StreamLimits};
+use crate::server::process;
+
+/// As many streams as the process may open files for.
+pub(super) fn limits(config: &Config) -> Result<StreamLimits, BootError> {
+    let descriptors =
+        process::descriptors().map_err(|error| BootError::new("the limit of open files", error))?;
+    let (asked, threads) = (config.streams, process::threads_left());
+    let limits = asked.within(descriptors, threads, config.cores);
+    if !limits.leave_room() {
+        let few_files = !asked.within(descriptors, usize::MAX, config.cores).leave_room();
+        let (what, has, wanted, how) = if few_files {
+            ("the limit of open files", descriptors, asked.descriptors(config.cores), "raise `ulimit -n`")
+        } else {
+            ("the limit of threads", threads, asked.threads(config.cores), "raise `ulimit -u` or `pids.max`")
+        };
+        let text = format!("{has}, too few for any stream; {wanted} are wanted: {how}");
+        return Err(BootError::new(what, text));
+    }
+    if limits != asked {
+        let StreamLimits { places, of_tenant, reserve } = limits;
+        tracing::warn!(
+            descriptors,
+            threads,
+            streams = places,
+            of_tenant,
+            reserve,
+            "fewer streams than {}: the process may open too few files, or have too few threads",
+            asked.places
+        );
+    }
+    Ok(limits)
+}

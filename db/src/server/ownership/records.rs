@@ -1,0 +1,92 @@
+//! What the records of tablets and migrations ask of one server, for one table. No I/O, no parts made: see
+//! [`super::Control::alter`] for what is done with it.
+//!
+//! What moves to or from this server is left to the migration, from its first record to the end of this side of it:
+//! there it is the migration's threads who cut. What a migration moves that knew this server before it was started
+//! again is nobody's here until the migration is over, since the other side may have the objects. All else is as the tablets say.
+
+use std::sync::Arc;
+
+use store::{HashRange, Table};
+use wire::{ServerPlace, TabletMap};
+
+use crate::cluster::metadata::{MemberRow, MigrationRow, ServerRun, Side, TabletsRow};
+use crate::tablet::Parts;
+use crate::tablet::ranges::{Range, overlap, subtract, unite};
+
+/// What is to change here.
+#[derive(Clone, Debug, Default)]
+pub struct Due {
+    /// Hashes that are not owned any more.
+    pub leave: Vec<Range>,
+    /// Hashes that are owned from now on.
+    pub take: Vec<Range>,
+    /// Those of them that no part has: there nothing is known of any object.
+    pub missing: Vec<HashRange>,
+    /// Parts that nobody needs any more.
+    pub go: Vec<Arc<Table>>,
+}
+
+/// What is to change here of a table that has these parts, for its tablets and all that moves of it.
+#[must_use]
+pub fn due<'r>(
+    parts: &Parts,
+    tablets: &TabletsRow,
+    migrations: impl Iterator<Item = &'r MigrationRow>,
+    own: ServerRun,
+) -> Due {
+    let (mut left_alone, mut closed) = (Vec::new(), Vec::new());
+    for row in migrations {
+        let hashes = [bounds(row.hashes)];
+        match row.side_of(own) {
+            Some(Side::Source) if !row.is_source_done => left_alone = unite(&left_alone, &hashes),
+            Some(Side::Target) if !row.is_target_done => left_alone = unite(&left_alone, &hashes),
+            Some(_) => {}
+            None if row.is_over() => {}
+            None if [row.source, row.target].iter().any(|run| run.server == own.server) => {
+                closed = unite(&closed, &hashes);
+            }
+            None => {}
+        }
+    }
+    let recorded: Vec<Range> = tablets.owned_by(own.server).into_iter().map(bounds).collect();
+    let wanted = subtract(&subtract(&recorded, &closed), &left_alone);
+    let owned = parts.owned();
+    let now = subtract(&owned, &left_alone);
+    let (leave, take) = (subtract(&now, &wanted), subtract(&wanted, &now));
+    let held: Vec<Range> = parts.held().iter().map(|part| bounds(part.hashes())).collect();
+    // Edges of tablets and of parts are multiples of the narrowest range.
+    let missing = subtract(&take, &held).into_iter();
+    let missing = missing.filter_map(|(first, last)| HashRange::new(first, last)).collect();
+    let needed = unite(&unite(&subtract(&owned, &leave), &take), &left_alone);
+    let is_idle = |part: &&Arc<Table>| !overlap(&[bounds(part.hashes())], &needed);
+    let go = parts.held().iter().filter(is_idle).cloned().collect();
+    Due { leave, take, missing, go }
+}
+
+/// What clients are told of the tablets of a table.
+#[must_use]
+pub fn map_of(tablets: &TabletsRow, members: &[MemberRow], version: u64) -> Option<TabletMap> {
+    let mut servers: Vec<ServerPlace> = Vec::new();
+    let mut entries: Vec<wire::Tablet> = Vec::new();
+    for tablet in &tablets.tablets {
+        let known = servers.iter().position(|place| place.number == tablet.server);
+        let index = known.unwrap_or_else(|| {
+            let member = members.iter().find(|member| member.run.server == tablet.server);
+            let address = member.map(|member| member.tcp.to_string()).unwrap_or_default();
+            servers.push(ServerPlace { number: tablet.server, address });
+            servers.len() - 1
+        });
+        let (last, server) = (tablet.hashes.last(), u16::try_from(index).ok()?);
+        entries.pop_if(|before| before.server == server);
+        entries.push(wire::Tablet { last, server });
+    }
+    TabletMap::new(version, servers, entries).ok()
+}
+
+fn bounds(hashes: HashRange) -> Range {
+    (hashes.first(), hashes.last())
+}
+
+#[cfg(test)]
+mod tests;
