@@ -78,8 +78,8 @@ pub(super) fn migrate(
     mode: MigrationMode,
 ) -> Result<Vec<u8>, Refusal> {
     let place = place_of(control, table)?;
-    let narrow = || refusal(table, TabletError::TooNarrow.into());
-    let hashes = HashRange::new(first, last).ok_or_else(narrow)?;
+    let uneven = || refusal(table, TabletError::Uneven(first).into());
+    let hashes = HashRange::new(first, last).ok_or_else(uneven)?;
     let now_ms = control.clock.wall_ms();
     let row = control.metadata.migration_begin(place, hashes, target, mode_of(mode), now_ms);
     Ok(entry_of(&row.map_err(|error| refusal(table, error))?, table.to_owned()).encode())
