@@ -9,11 +9,13 @@
 mod cluster;
 mod extension;
 mod migration;
+mod parking;
 mod stream;
 
 pub use cluster::*;
 pub use extension::*;
 pub use migration::*;
+pub use parking::*;
 pub use stream::*;
 
 /// Worker cores of one server: the opening answer lists their ports in one record.

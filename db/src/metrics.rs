@@ -5,6 +5,10 @@
 //! happens meanwhile, never what happened before. The control plane adds them up for statistics and shows them
 //! on the metrics port.
 
+mod waits;
+
+pub use waits::Waits;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An enum of what is counted, each variant with its name in statistics and its comment as a sentence for people.
@@ -131,6 +135,12 @@ counted! {
     MessagesDropped = "messages_dropped",
     /// Requests that a limit of their tenant held off.
     Throttled = "throttled",
+    /// Requests that had to wait for objects which had still to arrive.
+    RequestsParked = "requests_parked",
+    /// Requests that were told to come again, since too many wait.
+    RequestsNotParked = "requests_not_parked",
+    /// Requests that were told to come again, since they had waited for too long.
+    RequestsOverdue = "requests_overdue",
     /// Replies that did not fit a frame.
     UseStream = "use_stream",
     /// Replies that went in parts, in several datagrams.
@@ -150,13 +160,14 @@ counted! {
 #[repr(align(128))]
 pub struct WorkerMetrics {
     values: [AtomicU64; Counter::ALL.len()],
+    waits: Waits,
 }
 
 impl WorkerMetrics {
     /// All counters at zero.
     #[must_use]
     pub fn new() -> Self {
-        Self { values: [const { AtomicU64::new(0) }; Counter::ALL.len()] }
+        Self { values: [const { AtomicU64::new(0) }; Counter::ALL.len()], waits: Waits::new() }
     }
 
     /// Adds `amount`. Called by the owning worker alone.
@@ -175,6 +186,12 @@ impl WorkerMetrics {
     #[inline]
     pub fn set(&self, counter: Counter, value: u64) {
         self.values[counter as usize].store(value, Ordering::Relaxed);
+    }
+
+    /// What waits for objects, and for how long.
+    #[must_use]
+    pub fn waits(&self) -> &Waits {
+        &self.waits
     }
 
     /// The value now.

@@ -38,6 +38,7 @@ pub mod neighbours;
 pub mod opening;
 pub mod outgoing;
 pub mod ownership;
+pub mod parking;
 mod peers;
 pub mod populate;
 pub mod ports;

@@ -14,6 +14,7 @@ use db::server::change::Change;
 use db::server::crowd::Crowd;
 use db::server::dispatch::Dispatch;
 use db::server::outgoing::Outgoing;
+use db::server::parking::Parking;
 use db::server::ports::Exits;
 use db::server::refusal::{Rate, RefusalLimit};
 use db::server::view::RoundView;
@@ -83,6 +84,7 @@ struct Bench {
     crowd: Crowd,
     refusals: RefusalLimit,
     invocations: Invocations<Origin>,
+    parking: Parking,
     batch: Batch,
     next_sequence: u64,
 }
@@ -117,6 +119,7 @@ impl Bench {
             crowd: Crowd::new(0),
             refusals: RefusalLimit::new(Rate { burst: 1, per_second: 1 }),
             invocations: Invocations::new().expect("stacks"),
+            parking: Parking::default(),
             batch: Batch::new(),
             next_sequence: 1,
         }
@@ -171,6 +174,7 @@ impl Bench {
             crowd: &mut self.crowd,
             refusals: &mut self.refusals,
             invocations: &mut self.invocations,
+            parking: &mut self.parking,
             view: RoundView::settled(1),
             run_at: 64,
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
 use db::server::ahead::locate;
-use db::server::native::{self, Caller, ReplyPlace};
+use db::server::native::{self, Caller, ReplyPlace, Turn};
 use db::session::{Route, Session};
 use db::tablet::{Parts, TableEntry, Tables};
 use db::tenant::TenantId;
@@ -92,7 +92,8 @@ impl Worker {
         };
         let located = locate(&environment, &self.session, request);
         let (caller, mut taken) = (Caller { session: &self.session, sequence }, Taken::default());
-        native::execute(&environment, caller, request, located, &mut taken);
+        let turn = native::execute(&environment, caller, request, located, &mut taken);
+        assert_eq!(turn, Turn::Answered);
         taken.0.expect("an answer")
     }
 

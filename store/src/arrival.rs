@@ -62,6 +62,7 @@ impl Partition {
 /// See the file's head.
 pub(crate) struct Arrival {
     partitions: Box<[Partition]>,
+    complete: AtomicBool,
     /// Made when the first is wanted: most parts arrive before anybody asks.
     wanted: OnceLock<Wanted>,
     pulled: OnceLock<Pulled>,
@@ -72,7 +73,8 @@ impl Arrival {
     pub(crate) fn new(hashes: HashRange, count: usize) -> Arrival {
         let count = (1..=count.max(1)).rev().find_map(|count| partitions(hashes, count));
         let partitions = count.expect("one partition has all hashes").into();
-        Arrival { partitions, wanted: OnceLock::new(), pulled: OnceLock::new() }
+        let complete = AtomicBool::new(false);
+        Arrival { partitions, complete, wanted: OnceLock::new(), pulled: OnceLock::new() }
     }
 
     /// The hashes of each partition.
@@ -87,6 +89,24 @@ impl Arrival {
     /// Whether what another store had of `hash` is here.
     pub(crate) fn has_arrived(&self, hash: u64) -> bool {
         self.partition_of(hash).is_none_or(|partition| partition.has_arrived(hash))
+    }
+
+    /// The last hash up to which everything from `hash` on has arrived; `None`: not even that has.
+    pub(crate) fn arrived_from(&self, hash: u64) -> Option<u64> {
+        if self.is_complete() {
+            return Some(u64::MAX);
+        }
+        let mut arrived = None;
+        for partition in self.partitions.iter().filter(|partition| partition.hashes.last() >= hash) {
+            let next = partition.next.load(Ordering::Acquire);
+            if partition.complete.load(Ordering::Acquire) {
+                arrived = Some(partition.hashes.last());
+            } else {
+                let is_begun = next > partition.hashes.first() && next > hash;
+                return if is_begun { Some(next - 1) } else { arrived };
+            }
+        }
+        arrived
     }
 
     /// The same, or whether it was pulled ahead.
@@ -122,12 +142,16 @@ impl Arrival {
         } else {
             partition.complete.store(true, Ordering::Release);
             *partition.removed.lock() = HashSet::default();
+            if self.partitions.iter().all(|partition| partition.complete.load(Ordering::Acquire)) {
+                self.complete.store(true, Ordering::Release);
+            }
         }
     }
 
     /// Whether all is here.
+    #[inline]
     pub(crate) fn is_complete(&self) -> bool {
-        self.partitions.iter().all(|partition| partition.complete.load(Ordering::Acquire))
+        self.complete.load(Ordering::Acquire)
     }
 
     /// For the owner of the key's bucket, before the key disappears.

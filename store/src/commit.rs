@@ -254,6 +254,9 @@ impl Pinned<'_> {
             let mark = bucket.remove(place);
             self.leave(write.table, write.key);
             self.bury(write.table, location, &object, mark);
+        } else if let Some(arrival) = write.table.arrival.get() {
+            // Its object may be on its way.
+            arrival.note_removal(write.key);
         }
     }
 }

@@ -62,6 +62,8 @@ pub enum WriteError {
     Collisions,
     /// The table has been retired.
     TableRetired,
+    /// It depends on an object that has still to arrive from another store, if there is one.
+    NotArrived,
 }
 
 impl fmt::Display for WriteError {
@@ -80,6 +82,7 @@ impl fmt::Display for WriteError {
             Self::ValueTooLarge => out.write_str("the value is too large"),
             Self::Collisions => out.write_str("too many keys of one hash"),
             Self::TableRetired => out.write_str("the table is retired"),
+            Self::NotArrived => out.write_str("what the key had has not arrived"),
         }
     }
 }

@@ -56,6 +56,7 @@ impl Pinned<'_> {
         key: &[u8],
         sum: impl Fn([u8; 8]) -> Option<[u8; 8]>,
     ) -> Result<(u64, [u8; 8]), WriteError> {
+        self.refuse_unknown(table, hash, key)?;
         let mut expires_ms = NEVER_MS;
         loop {
             self.admit(table, key, size_of::<u64>(), expires_ms)?;

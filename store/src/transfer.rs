@@ -82,6 +82,13 @@ impl Table {
         self.arrival.get().is_none_or(|arrival| arrival.is_here(hash))
     }
 
+    /// The last hash up to which, from `hash` on, all has arrived with its partitions, `u64::MAX` where nothing arrives; `None`:
+    /// not even that one has.
+    #[must_use]
+    pub fn arrived_from(&self, hash: u64) -> Option<u64> {
+        self.arrival.get().map_or(Some(u64::MAX), |arrival| arrival.arrived_from(hash))
+    }
+
     /// Asks whoever pulls for the objects of `hash` before all others. The same hash again costs one exchange in memory.
     /// False where too many are wanted, or nothing arrives.
     pub fn want(&self, hash: u64) -> bool {
@@ -133,7 +140,15 @@ impl Table {
         self.arrival.get().expect("arrivals are expected").advance(partition, last);
     }
 
+    /// Whether its objects come, or came, from another store.
+    #[inline]
+    #[must_use]
+    pub fn is_arrival(&self) -> bool {
+        self.arrival.get().is_some()
+    }
+
     /// Whether all objects are here.
+    #[inline]
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.arrival.get().is_none_or(Arrival::is_complete)
@@ -146,7 +161,10 @@ impl Pinned<'_> {
     #[inline]
     #[must_use]
     pub fn knows(&self, table: &Table, hash: u64, key: &[u8]) -> bool {
-        table.arrival.get().is_none_or(|arrival| self.knows_arriving(table, arrival, hash, key))
+        table
+            .arrival
+            .get()
+            .is_none_or(|arrival| arrival.is_complete() || self.knows_arriving(table, arrival, hash, key))
     }
 
     #[cold]

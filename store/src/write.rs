@@ -54,6 +54,7 @@ impl Pinned<'_> {
     ) -> Result<u64, WriteError> {
         self.admit(table, key, value.len(), expires_ms)?;
         if condition != Condition::Always {
+            self.refuse_unknown(table, hash, key)?;
             // Saves the copy where it is refused; what counts is decided under the lock.
             let current = self.get(table, hash, key).map_or(0, |object| object.version());
             refuse_unless(condition, current)?;
@@ -76,6 +77,7 @@ impl Pinned<'_> {
         condition: Condition,
     ) -> Result<Option<u64>, WriteError> {
         self.admit(table, key, 0, NEVER_MS)?;
+        self.refuse_unknown(table, hash, key)?;
         let bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
         let current = self.visible_version(found.as_ref().map(|(_, (_, object))| object));
@@ -83,6 +85,12 @@ impl Pinned<'_> {
         let Some((place, (location, object))) = found else { return Ok(None) };
         self.take_out(table, bucket, place, location, &object);
         Ok((current != 0).then_some(current))
+    }
+
+    /// For what depends on the object that is there.
+    #[inline]
+    pub(crate) fn refuse_unknown(&self, table: &Table, hash: u64, key: &[u8]) -> Result<(), WriteError> {
+        if self.knows(table, hash, key) { Ok(()) } else { Err(WriteError::NotArrived) }
     }
 
     /// Takes an object out of the table that was found in a locked bucket.

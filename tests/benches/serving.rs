@@ -25,6 +25,7 @@ use db::server::crowd::Crowd;
 use db::server::dispatch::Dispatch;
 use db::server::invocation;
 use db::server::outgoing::Outgoing;
+use db::server::parking::Parking;
 use db::server::ports::Exits;
 use db::server::refusal::{Rate, RefusalLimit};
 use db::server::view::RoundView;
@@ -72,6 +73,7 @@ struct Worker {
     crowd: Crowd,
     refusals: RefusalLimit,
     invocations: Invocations<Origin>,
+    parking: Parking,
     next_sequence: u64,
     random: Rng,
 }
@@ -106,6 +108,7 @@ impl Worker {
             crowd: Crowd::new(0),
             refusals: RefusalLimit::new(Rate { burst: 1, per_second: 1 }),
             invocations: Invocations::new().expect("stacks"),
+            parking: Parking::default(),
             next_sequence: 1,
             random: Rng::with_seed(1),
         };
@@ -163,6 +166,7 @@ impl Worker {
             crowd: &mut self.crowd,
             refusals: &mut self.refusals,
             invocations: &mut self.invocations,
+            parking: &mut self.parking,
             view: RoundView::settled(VIEW),
             run_at: RUN_AT,
         };

@@ -3,7 +3,8 @@
 //! Where a step ended travels to the client and back as a cursor, which is sealed with the table's number in the cluster:
 //! one of another table is refused. Steps are reads: they are not remembered, and one that is asked for twice is made
 //! twice. They go by the order of the hashes, so a step ends where a piece of what this server owns ends, and the next
-//! one is made by whoever owns the hash behind, wherever the tablet was when the cursor was made.
+//! one is made by whoever owns the hash behind, wherever the tablet was when the cursor was made. Of a part that arrives a
+//! step goes as far as it has arrived without a gap.
 
 use store::{Checked, Cursor, Listed, Page, PageLimits, Pinned, Table};
 use wire::Status;
@@ -72,13 +73,14 @@ fn piece<'t>(entry: &'t TableEntry, cursor: &[u8]) -> Result<(&'t Table, Cursor,
         Some((hash, _)) => hash,
     };
     let (part, last) = entry.parts.piece(next_hash).ok_or(Status::NotOwned)?;
+    let last = part.arrived_from(next_hash).ok_or(Status::Retry)?.min(last);
     Ok((part, from.until(last), last))
 }
 
 /// Fills the front of `found` with objects behind the cursor.
 ///
 /// # Errors
-/// `CursorInvalid`, `NotOwned`, or `UnknownTable` for a table that goes.
+/// `CursorInvalid`, `NotOwned`, `Retry` where objects have still to arrive, `UnknownTable` for a table that goes.
 pub fn enumerate<'p>(
     pin: &'p Pinned<'_>,
     entry: &TableEntry,

@@ -18,6 +18,18 @@ pub fn get<'p>(pin: &'p Pinned<'_>, part: &Table, hash: u64, key: &[u8]) -> Opti
     pin.get(part, hash, key)
 }
 
+/// Reads one object of a part whose objects arrive, or have: `None` where it is not known yet whether there is one.
+#[must_use]
+pub fn get_arriving<'p>(
+    pin: &'p Pinned<'_>,
+    part: &Table,
+    hash: u64,
+    key: &[u8],
+) -> Option<Option<Object<'p>>> {
+    // In this order: what is known then is found.
+    pin.knows(part, hash, key).then(|| pin.get(part, hash, key))
+}
+
 /// Before the first step, where requests are of many tables: asks for the table.
 #[inline]
 pub fn prefetch_table(entry: &TableEntry) {
@@ -46,12 +58,29 @@ pub fn prefetch_object(pin: &Pinned<'_>, part: &Table, hash: u64) {
     pin.prefetch_object(part, hash);
 }
 
+/// The hashes of keys of which it is not known yet whether there is an object, with their parts.
+#[must_use]
+pub fn lacking<'t, 'k>(
+    pin: &Pinned<'_>,
+    entry: &'t TableEntry,
+    keys: impl Iterator<Item = &'k [u8]>,
+) -> Vec<(&'t Table, u64)> {
+    let place = |key| {
+        let hash = store::hash(key);
+        entry.parts.find(hash).filter(|part| !pin.knows(part, hash, key)).map(|part| (part, hash))
+    };
+    let mut places: Vec<_> = keys.filter_map(place).collect();
+    places.sort_unstable_by_key(|&(part, hash)| (part.id(), hash));
+    places.dedup_by_key(|&mut (part, hash)| (part.id(), hash));
+    places
+}
+
 /// Reads many objects of one table into `found`, which takes one entry per key in their order, and says
 /// how many bytes their values have in all.
 ///
 /// # Errors
 /// [`Status::ReplyTooLarge`] as soon as the values exceed `value_bytes_max`; [`Status::NotOwned`] where one of the keys is
-/// another server's.
+/// another server's; [`Status::Retry`] where one has not arrived.
 pub fn get_many<'p>(
     pin: &'p Pinned<'_>,
     entry: &TableEntry,
@@ -76,7 +105,10 @@ pub fn get_many<'p>(
             prefetch_object(pin, part, hash);
         }
         for &(part, hash, key) in chunk.iter().flatten() {
-            found[done] = get(pin, part, hash, key);
+            found[done] = match get(pin, part, hash, key) {
+                None if part.is_arrival() => get_arriving(pin, part, hash, key).ok_or(Status::Retry)?,
+                found => found,
+            };
             value_bytes += found[done].as_ref().map_or(0, |object| object.value().len());
             done += 1;
         }

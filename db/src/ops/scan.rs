@@ -46,7 +46,7 @@ pub enum Refused {
 /// in order.
 ///
 /// # Errors
-/// `CursorInvalid`, `NotOrdered`; `NotOwned` where hashes are named, `SeveralTablets` where not; or several parts.
+/// `CursorInvalid`, `NotOrdered`; `Retry` where objects have still to arrive; `NotOwned` where hashes are named, `SeveralTablets` where not; or several parts.
 pub fn scan<'p>(
     pin: &'p Pinned<'_>,
     entry: &'p TableEntry,
@@ -91,7 +91,10 @@ fn part_of<'e>(
 ) -> Result<(&'e Table, RangeInclusive<u64>), Refused> {
     let (first, last) = range.hashes.unwrap_or((0, u64::MAX));
     match entry.parts.piece(first) {
-        Some((part, end)) if end >= last => Ok((part, first..=last)),
+        Some((part, end)) if end >= last => match part.arrived_from(first) {
+            Some(arrived) if arrived >= last => Ok((part, first..=last)),
+            _ => Err(Refused::For(Status::Retry)),
+        },
         Some((_, end)) if range.hashes.is_some() => Err(Refused::SeveralParts(end)),
         None if range.hashes.is_some() => Err(Refused::For(Status::NotOwned)),
         _ => Err(Refused::For(Status::SeveralTablets)),

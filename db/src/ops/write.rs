@@ -50,6 +50,15 @@ impl Outcome {
         Self { status: Status::Retry, bytes: 4, words: [after_us as u64, 0] }
     }
 
+    /// It depends on an object that has still to arrive: a retry that does not say when.
+    pub const LACKS: Self = Self::bare(Status::Retry);
+
+    /// Whether it is [`Outcome::LACKS`].
+    #[must_use]
+    pub const fn lacks(&self) -> bool {
+        self.status as u8 == Status::Retry as u8 && self.bytes == 0
+    }
+
     /// The tenant has used up what this limit allows: its name is the body.
     #[must_use]
     pub const fn over_quota(limit: TenantLimit) -> Self {
@@ -187,6 +196,7 @@ pub fn refused(error: WriteError) -> Outcome {
         WriteError::ValueTooLarge => Outcome::bare(Status::ValueTooLarge),
         WriteError::Collisions => Outcome::bare(Status::Collisions),
         WriteError::TableRetired => Outcome::bare(Status::UnknownTable),
+        WriteError::NotArrived => Outcome::LACKS,
     }
 }
 

@@ -48,6 +48,12 @@ pub enum Change {
 }
 
 impl Change {
+    /// Whether what was to be found of a table may be elsewhere from now on.
+    #[must_use]
+    pub fn moves_tables(&self) -> bool {
+        matches!(self, Self::Cut(_) | Self::TableDropped(_) | Self::TenantDropped(_))
+    }
+
     /// Whether sessions are over with it.
     #[must_use]
     pub fn ends_sessions(&self) -> bool {

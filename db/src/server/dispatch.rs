@@ -7,8 +7,8 @@
 //!                     prefetch all objects -> execute in order -> reply into the peer's outgoing frame
 //! ```
 //! Decoding a whole chunk before anything executes lets the memory misses of its requests overlap; that is
-//! worth a factor of five. Native requests run to completion here; invocations are started here and run by
-//! the worker. Everything borrows from the batch and the catalog, nothing is allocated.
+//! worth a factor of five. Native requests run to completion here, unless they lack objects that have still to arrive: those are
+//! parked; invocations are started here and run by the worker. Everything borrows from the batch and the catalog, nothing is allocated.
 //!
 //! Every request of a session is answered with a typed status, the malformed one as well. A group without a
 //! session gets `BadToken` for each of its messages, never more bytes than it brought, and only as often as
@@ -25,8 +25,9 @@ use super::ahead::{Located, Sessions, TablesAhead, prefetch_extensions};
 use super::catalog::Catalog;
 use super::crowd::Crowd;
 use super::invocation;
-use super::native::{self, Caller, ReplyPlace};
+use super::native::{self, Caller, ReplyPlace, Turn};
 use super::outgoing::{Addressee, Outgoing};
+use super::parking::{self, Came, Parking};
 use super::ports::Exits;
 use super::refusal::RefusalLimit;
 use super::view::RoundView;
@@ -56,6 +57,8 @@ pub struct Dispatch<'w, P: Exits> {
     pub crowd: &'w mut Crowd,
     /// Invocations of this worker.
     pub invocations: &'w mut Invocations<Origin>,
+    /// Requests that wait for objects.
+    pub parking: &'w mut Parking,
     /// The worker's view.
     pub view: RoundView,
     /// How many live invocations are reason to run them before the batch is done: few enough that their
@@ -264,8 +267,27 @@ impl<'w, P: Exits> Dispatch<'w, P> {
                 &mut place,
             );
         } else {
-            native::execute(&environment, caller, &pending.request, pending.located, &mut place);
+            let turn = native::execute(&environment, caller, &pending.request, pending.located, &mut place);
+            if turn == Turn::Lacks {
+                self.park(pending);
+            }
         }
+    }
+
+    /// Lets a request wait for the objects that it lacks.
+    #[cold]
+    fn park(&mut self, pending: &Pending<'_>) {
+        let Pending { session, sequence, peer, takes_parts, .. } = *pending;
+        let environment = self.environment;
+        let (view, since_us) = (self.view.own, environment.now_us);
+        let came = Came { session, sequence, view, takes_parts, since_us };
+        let page = session.account.ledger.page(environment.core.index());
+        let (metrics, sequence_low) = (environment.metrics, sequence as u32);
+        let to = self.addressee(session, peer);
+        let mut place =
+            FramePlace { outgoing: self.outgoing, port: self.port, metrics, page, to, sequence_low };
+        let wanted = (&pending.request, pending.located);
+        parking::park(&environment, self.parking, came, wanted, &mut place);
     }
 
     /// Answers each message of a group that belongs to no session, in no more bytes than it has.
@@ -294,20 +316,25 @@ impl<'w, P: Exits> Dispatch<'w, P> {
     }
 
     fn place<'s>(&'s mut self, session: &'s Session, sequence: u64, peer: SocketAddr) -> FramePlace<'s, P> {
-        let page = self.page(session);
+        let (page, to) = (self.page(session), self.addressee(session, peer));
         FramePlace {
             outgoing: self.outgoing,
             port: self.port,
             metrics: self.environment.metrics,
             page,
-            to: Addressee {
-                port: self.arrived_at,
-                peer,
-                token: session.token,
-                home_core: session.home_core(),
-                takes_parts: false,
-            },
+            to,
             sequence_low: sequence as u32,
+        }
+    }
+
+    /// For an answer that is short.
+    fn addressee(&self, session: &Session, peer: SocketAddr) -> Addressee {
+        Addressee {
+            port: self.arrived_at,
+            peer,
+            token: session.token,
+            home_core: session.home_core(),
+            takes_parts: false,
         }
     }
 }

@@ -8,7 +8,8 @@ use wire::limits::ENUMERATE_OBJECTS_MAX;
 use wire::reply::{self, Listing, Scanned, Verified};
 use wire::{Request, Status};
 
-use super::native::{ReplyPlace, refuse};
+use super::native::{ReplyPlace, refuse, retry_after};
+use crate::limits::RETRY_ARRIVING_US;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::ops::enumerate::{self, Found};
@@ -51,8 +52,10 @@ pub fn execute(
         }
         _ => unreachable!("the caller takes other requests elsewhere"),
     };
-    if let Err(status) = answered {
-        refuse(metrics, place, status);
+    match answered {
+        Ok(()) => {}
+        Err(Status::Retry) => retry_after(metrics, RETRY_ARRIVING_US, place),
+        Err(status) => refuse(metrics, place, status),
     }
 }
 

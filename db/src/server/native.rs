@@ -5,7 +5,7 @@
 //! when its table is gone by now. Where the reply is written, a frame or a stream's answer, is a
 //! [`ReplyPlace`].
 
-use store::Object;
+use store::{Object, Table};
 use wire::reply::{Entry, Object as GetReply, Objects, Throttled};
 use wire::{Keys, Request, Status};
 
@@ -30,6 +30,17 @@ pub trait ReplyPlace {
     fn route(&self) -> Route;
 }
 
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Turn {
+    /// It has its answer.
+    Answered,
+    /// It has none, and did nothing: it depends on objects that have still to arrive. That of a mutation keeps its record
+    /// of the ring.
+    Lacks,
+}
+
 /// Who asks, and under which number.
 #[derive(Clone, Copy)]
 pub struct Caller<'b> {
@@ -39,8 +50,8 @@ pub struct Caller<'b> {
     pub sequence: u64,
 }
 
-/// Runs `request`, which is not an invocation. `located` says where its key is: in a table that was already found to be
-/// the tenant's.
+/// Runs `request`, which is not an invocation, unless it lacks objects. `located` says where its key is: in a table that was
+/// already found to be the tenant's.
 #[inline]
 pub fn execute(
     environment: &WorkerEnvironment<'_>,
@@ -48,43 +59,43 @@ pub fn execute(
     request: &Request<'_>,
     located: Located<'_>,
     place: &mut impl ReplyPlace,
-) {
+) -> Turn {
     let (pin, metrics) = (environment.pin, environment.metrics);
     match *request {
         Request::Get { key, .. } => {
             metrics.count(Counter::Gets);
-            match located.part.map(|part| read::get(pin, part, located.hash, key)) {
-                Some(Some(object)) => {
-                    let ttl_ms = ttl_ms(environment, &object);
-                    let reply = GetReply { version: object.version(), ttl_ms, value: object.value() };
-                    place.reply(Status::Ok, reply.body_bytes(), |body| reply.encode(body));
-                }
-                Some(None) => reply_bare(place, Status::NotFound),
-                None => refuse(metrics, place, located.missing()),
-            }
+            return get(environment, located, key, place);
         }
         Request::Put { key, value, condition, .. } => {
             metrics.count(Counter::Puts);
-            mutate(metrics, caller, located, place, |target| write::put(pin, target, key, value, condition));
+            return mutate(metrics, caller, located, place, |target| {
+                write::put(pin, target, key, value, condition)
+            });
         }
         Request::PutFor { key, value, condition, ttl_ms, .. } => {
             metrics.count(Counter::Puts);
-            mutate(metrics, caller, located, place, |target| {
+            return mutate(metrics, caller, located, place, |target| {
                 write::put_for(environment, target, (key, value), condition, ttl_ms)
             });
         }
         Request::Delete { key, condition, .. } => {
             metrics.count(Counter::Deletes);
-            mutate(metrics, caller, located, place, |target| write::delete(pin, target, key, condition));
+            return mutate(metrics, caller, located, place, |target| {
+                write::delete(pin, target, key, condition)
+            });
         }
         Request::Increment { key, delta, .. } => {
             metrics.count(Counter::Increments);
-            mutate(metrics, caller, located, place, |target| write::increment(pin, target, key, delta));
+            return mutate(metrics, caller, located, place, |target| {
+                write::increment(pin, target, key, delta)
+            });
         }
         Request::IncrementFloat { key, delta_bits, .. } => {
             metrics.count(Counter::Increments);
             let delta = f64::from_bits(delta_bits);
-            mutate(metrics, caller, located, place, |target| write::increment_float(pin, target, key, delta));
+            return mutate(metrics, caller, located, place, |target| {
+                write::increment_float(pin, target, key, delta)
+            });
         }
         Request::Enumerate { .. } | Request::Scan { .. } | Request::Verify { .. } => {
             listing::execute(environment, request, located.entry, place);
@@ -92,7 +103,7 @@ pub fn execute(
         Request::MultiGet { keys, .. } => {
             metrics.count(Counter::MultiGets);
             match located.entry {
-                Some(entry) => multi_get(environment, entry, keys, place),
+                Some(entry) => return multi_get(environment, entry, keys, place),
                 None => refuse(metrics, place, Status::UnknownTable),
             }
         }
@@ -106,6 +117,48 @@ pub fn execute(
         }
         Request::Invoke { .. } => unreachable!("the dispatcher takes invocations elsewhere"),
     }
+    Turn::Answered
+}
+
+#[inline(always)]
+fn get(
+    environment: &WorkerEnvironment<'_>,
+    located: Located<'_>,
+    key: &[u8],
+    place: &mut impl ReplyPlace,
+) -> Turn {
+    match located.part.map(|part| (part, read::get(environment.pin, part, located.hash, key))) {
+        Some((_, Some(object))) => reply_object(environment, &object, place),
+        Some((part, None)) if part.is_arrival() => {
+            return get_arriving(environment, (part, located.hash), key, place);
+        }
+        Some((_, None)) => reply_bare(place, Status::NotFound),
+        None => refuse(environment.metrics, place, located.missing()),
+    }
+    Turn::Answered
+}
+
+#[inline(always)]
+fn reply_object(environment: &WorkerEnvironment<'_>, object: &Object<'_>, place: &mut impl ReplyPlace) {
+    let ttl_ms = ttl_ms(environment, object);
+    let reply = GetReply { version: object.version(), ttl_ms, value: object.value() };
+    place.reply(Status::Ok, reply.body_bytes(), |body| reply.encode(body));
+}
+
+/// Answers a get that has found nothing where objects arrive: looks again, since they may have come meanwhile.
+#[cold]
+fn get_arriving(
+    environment: &WorkerEnvironment<'_>,
+    (part, hash): (&Table, u64),
+    key: &[u8],
+    place: &mut impl ReplyPlace,
+) -> Turn {
+    match read::get_arriving(environment.pin, part, hash, key) {
+        Some(None) => reply_bare(place, Status::NotFound),
+        Some(Some(object)) => reply_object(environment, &object, place),
+        None => return Turn::Lacks,
+    }
+    Turn::Answered
 }
 
 /// How long an object is there yet.
@@ -123,12 +176,15 @@ fn mutate(
     located: Located<'_>,
     place: &mut impl ReplyPlace,
     change: impl FnOnce(Target<'_>) -> Outcome,
-) {
+) -> Turn {
     let (ring, sequence) = (&caller.session.ring, caller.sequence);
     match ring.claim(sequence) {
         Claim::Execute => {
             let outcome = located.target().map_or_else(Outcome::bare, change);
             if outcome.status == Status::Retry {
+                if outcome.lacks() {
+                    return Turn::Lacks;
+                }
                 metrics.count(Counter::Retries);
                 ring.release(sequence);
             } else if outcome.status == Status::NotOwned {
@@ -142,6 +198,7 @@ fn mutate(
         }
         claim => answer_copy(metrics, caller, claim, place),
     }
+    Turn::Answered
 }
 
 /// Answers a request that may not run: its reply is stored, or it runs already, or it is outside of the
@@ -169,8 +226,13 @@ pub fn answer_copy(metrics: &WorkerMetrics, caller: Caller<'_>, claim: Claim, pl
 
 /// Answers that the request should come again soon.
 pub fn answer_later(metrics: &WorkerMetrics, place: &mut impl ReplyPlace) {
+    retry_after(metrics, RETRY_BUSY_US, place);
+}
+
+/// Answers that the request should come again after so many microseconds.
+pub fn retry_after(metrics: &WorkerMetrics, after_us: u32, place: &mut impl ReplyPlace) {
     metrics.count(Counter::Retries);
-    let outcome = Outcome::retry(RETRY_BUSY_US);
+    let outcome = Outcome::retry(after_us);
     place.reply(outcome.status, outcome.bytes, |body| outcome.write_body(body));
 }
 
@@ -184,9 +246,7 @@ pub fn refuse_other_view(
     place: &mut impl ReplyPlace,
 ) {
     if view.is_passing() && caller.session.ring.look(caller.sequence) == Claim::Execute {
-        metrics.count(Counter::Retries);
-        let outcome = Outcome::retry(RETRY_PASSING_US);
-        return place.reply(outcome.status, outcome.bytes, |body| outcome.write_body(body));
+        return retry_after(metrics, RETRY_PASSING_US, place);
     }
     refuse_unexecuted(metrics, caller, Status::WrongView, place);
 }
@@ -248,7 +308,7 @@ fn multi_get(
     entry: &TableEntry,
     keys: Keys<'_>,
     place: &mut impl ReplyPlace,
-) {
+) -> Turn {
     let count = keys.len();
     let heads_bytes = Objects::HEAD_BYTES + count * Objects::ENTRY_HEAD_BYTES;
     let mut found: [Option<Object<'_>>; wire::limits::MULTI_GET_KEYS_MAX] =
@@ -259,8 +319,10 @@ fn multi_get(
         Ok(value_bytes) => {
             place.reply(Status::Ok, heads_bytes + value_bytes, |body| encode_objects(found, body))
         }
+        Err(Status::Retry) => return Turn::Lacks,
         Err(status) => refuse(environment.metrics, place, status),
     }
+    Turn::Answered
 }
 
 fn encode_objects(found: &[Option<Object<'_>>], body: &mut [u8]) {

@@ -173,8 +173,11 @@ impl Control {
 
     /// Lets what waits for objects of an arriving part go on: for these hashes, or for all where there are none. Before,
     /// the part is told that they are here ([`Table::pulled`], [`Table::arrived`]): what does not find it so waits again,
-    /// and wants its hashes anew. Waits for no worker.
+    /// and wants its hashes anew. When all have arrived, or none will any more, it is called for all: hashes that were wanted
+    /// and not taken yet are forgotten then. Waits for no worker.
     pub fn wake(&self, part: &Table, hashes: Option<&[u64]>) {
+        // Before the workers hear of it, so that what waits again is not taken for known.
+        part.not_pulled(hashes.unwrap_or_default());
         let wake = Arc::new(Wake { part: part.id(), hashes: hashes.map(Into::into) });
         for worker in &self.workers {
             // One that has ended has answered what waited.

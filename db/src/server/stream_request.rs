@@ -12,7 +12,8 @@ use super::ahead::locate;
 use super::catalog::Catalog;
 use super::change::StreamRequest;
 use super::invocation;
-use super::native::{self, Caller, ReplyPlace};
+use super::native::{self, Caller, ReplyPlace, Turn};
+use super::parking::{self, Came, Parking};
 use super::view::RoundView;
 use crate::extension::invocation::Invocations;
 use crate::metrics::Counter;
@@ -25,7 +26,7 @@ use crate::tenant::limit::TenantLimit;
 pub fn serve(
     environment: &WorkerEnvironment<'_>,
     (catalog, view): (&Catalog, RoundView),
-    invocations: &mut Invocations<Origin>,
+    (invocations, parking): (&mut Invocations<Origin>, &mut Parking),
     stream_request: &StreamRequest,
 ) {
     let StreamRequest { session, sequence, first_unacknowledged, opcode, .. } = stream_request;
@@ -61,13 +62,20 @@ pub fn serve(
         invocation::start(environment, catalog, invocations, caller, request, &mut place);
     } else {
         let caller = Caller { session, sequence: *sequence };
-        native::execute(environment, caller, &request, located, &mut place);
+        if native::execute(environment, caller, &request, located, &mut place) == Turn::Lacks {
+            let (sequence, view, since_us) = (*sequence, view.own, environment.now_us);
+            let came = Came { session, sequence, view, takes_parts: false, since_us };
+            parking::park(environment, parking, came, (&request, located), &mut place);
+        }
     }
 }
 
-struct StreamPlace<'s> {
-    answer: &'s SyncSender<Answer>,
-    page: &'s Page,
+/// A reply to who waits for it at a stream.
+pub struct StreamPlace<'s> {
+    /// Takes it.
+    pub answer: &'s SyncSender<Answer>,
+    /// The tenant's counters.
+    pub page: &'s Page,
 }
 
 impl ReplyPlace for StreamPlace<'_> {

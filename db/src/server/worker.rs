@@ -26,6 +26,7 @@ use super::dispatch::Dispatch;
 use super::invocation;
 use super::neighbours::{Neighbours, Outlook};
 use super::outgoing::Outgoing;
+use super::parking::{Parking, Resume};
 use super::ports::Ports;
 use super::refusal::{Rate, RefusalLimit};
 use super::sharing::Sharing;
@@ -59,6 +60,7 @@ pub struct Worker<P: SharedPort> {
     crowd: Crowd,
     invocations: Invocations<Origin>,
     requests: Vec<Arc<StreamRequest>>,
+    parking: Parking,
     stopping: bool,
 }
 
@@ -123,6 +125,7 @@ impl<P: SharedPort> Worker<P> {
                 Invocations::without_isolation()?
             },
             requests: Vec::new(),
+            parking: Parking::default(),
             stopping: false,
         })
     }
@@ -168,7 +171,7 @@ impl<P: SharedPort> Worker<P> {
         let own = self.core.index();
         let (frames, cut) = (!batch.is_empty(), batch.is_cut());
         let mut found = Found { arrived_at: self.ports.own_index(), offering: None };
-        if frames || self.has_work() {
+        if frames || self.has_work(now_us) {
             self.neighbours.load(own).work(now_us, cut);
             if self.outlook.needs_help(now_us, frames, cut) {
                 self.neighbours.wake_one(own);
@@ -194,19 +197,26 @@ impl<P: SharedPort> Worker<P> {
     }
 
     /// Whether there is something to do besides frames.
-    fn has_work(&self) -> bool {
+    fn has_work(&self, now_us: u64) -> bool {
         let offers = self.neighbours.offers(self.core.index());
-        !self.requests.is_empty() || self.invocations.live() > 0 || !offers.is_empty()
+        let is_live = !self.requests.is_empty() || self.invocations.live() > 0 || !offers.is_empty();
+        is_live || self.parking.is_due(now_us) || (self.stopping && self.parking.requests() > 0)
     }
 
     /// Serves a batch, requests of streams, what was found at others, and one poll of each runnable
     /// invocation. False when there was nothing of it.
     fn round(&mut self, batch: &Batch, found: Found, now_us: u64) -> bool {
-        if batch.is_empty() && found.offering.is_none() && !self.has_work() {
+        if batch.is_empty() && found.offering.is_none() && !self.has_work(now_us) {
             return false;
         }
         let pin = self.core.pin();
         let environment = lend((&self.core, &pin), &self.catalog, &self.metrics, (now_us, self.clock));
+        if self.parking.requests() > 0 {
+            let (outgoing, parking, view) = (&mut self.outgoing, &mut self.parking, self.view);
+            let (catalog, port) = (&self.catalog, &mut self.ports);
+            let mut resume = Resume { environment, catalog, view, port, outgoing, parking };
+            if self.stopping { resume.give_up_all() } else { resume.run() }
+        }
         if !batch.is_empty() {
             let run_at = self.invocations.live() + INVOCATIONS_PER_TURN;
             let mut dispatch = Dispatch {
@@ -218,14 +228,15 @@ impl<P: SharedPort> Worker<P> {
                 refusals: &mut self.refusals,
                 crowd: &mut self.crowd,
                 invocations: &mut self.invocations,
+                parking: &mut self.parking,
                 view: self.view,
                 run_at,
             };
             dispatch.batch(batch);
         }
         for request in self.requests.drain(..) {
-            let known = (&self.catalog, self.view);
-            stream_request::serve(&environment, known, &mut self.invocations, &request);
+            let (known, waiting) = ((&self.catalog, self.view), (&mut self.invocations, &mut self.parking));
+            stream_request::serve(&environment, known, waiting, &request);
         }
         if self.invocations.expects_long_polls() {
             self.outgoing.send_hurried(&mut self.ports, &self.metrics);
@@ -258,11 +269,16 @@ impl<P: SharedPort> Worker<P> {
         for _ in 0..CHANGES_PER_ROUND {
             let taken = self.changes.take(|change| match change {
                 Change::Request(request) => self.requests.push(request),
+                Change::Wake(wake) => self.parking.wake(&wake),
                 Change::Stop => self.stopping = true,
                 change => {
                     self.metrics.count(Counter::Changes);
-                    let ends_sessions = change.ends_sessions();
+                    let (ends_sessions, moves) = (change.ends_sessions(), change.moves_tables());
                     self.catalog.apply(change);
+                    if ends_sessions || moves {
+                        let is_over = |token| self.catalog.session(token).is_none();
+                        self.parking.wake_where(|parked| moves || is_over(parked.session.token));
+                    }
                     if ends_sessions && self.invocations.live() > 0 {
                         let pin = self.core.pin();
                         let now = (self.clock.now_us(), self.clock);

@@ -134,6 +134,8 @@ impl Ending {
             CommitError::Write(WriteError::ValueTooLarge) => Status::ValueTooLarge,
             CommitError::Write(WriteError::Collisions) => Status::Collisions,
             CommitError::Write(WriteError::TableRetired) => Status::UnknownTable,
+            // Commits rely on nothing but what was read.
+            CommitError::Write(WriteError::NotArrived) => Status::Internal,
         };
         Self::of(status)
     }

@@ -29,6 +29,7 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
         "Workers that have ended, though the server has not.",
     )?;
     text.sample(&[], control.workers_ended() as u64)?;
+    write_waits(control, text)?;
     let (nudges, stalls) = watchdog::counts();
     text.family(
         "splinter_watchdog_nudges_total",
@@ -42,6 +43,26 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
         "Times that a worker stayed in one poll in spite of that.",
     )?;
     text.sample(&[], stalls)
+}
+
+/// What waits for objects of an arriving part.
+fn write_waits<W: FnMut(&[u8]) -> io::Result<()>>(control: &Control, text: &mut Text<W>) -> io::Result<()> {
+    let help = "Requests that wait for objects which have still to arrive.";
+    text.family("splinter_core_requests_waiting", Kind::Gauge, help)?;
+    for (core, metrics) in control.metrics.iter().enumerate() {
+        text.sample(&[("core", &core.to_string())], metrics.waits().waiting())?;
+    }
+    let help = "How long requests waited for objects which had still to arrive.";
+    text.family("splinter_core_request_wait_seconds", Kind::Summary, help)?;
+    for (core, metrics) in control.metrics.iter().enumerate() {
+        let (core, waits) = (core.to_string(), metrics.waits());
+        for (quantile, thousandths) in [("0.5", 500), ("0.99", 990), ("0.999", 999)] {
+            let labels = [("core", core.as_str()), ("quantile", quantile)];
+            text.seconds(&labels, "", waits.quantile_us(thousandths).saturating_mul(1000))?;
+        }
+        text.part(&[("core", &core)], "_count", waits.count())?;
+    }
+    Ok(())
 }
 
 /// The name with its unit where Prometheus wants it.

@@ -1,0 +1,187 @@
+//! How a request comes to wait, and how it goes on: decoded, located and executed anew, as when it came.
+
+use std::sync::Arc;
+
+use store::Table;
+use wire::{Request, Status};
+
+use super::{Parked, Parking};
+use crate::limits::{RETRY_ARRIVING_US, UNPARKED_PER_ROUND};
+use crate::metrics::Counter;
+use crate::ops::{WorkerEnvironment, read};
+use crate::server::ahead::{Located, locate};
+use crate::server::catalog::Catalog;
+use crate::server::dispatch::FramePlace;
+use crate::server::native::{self, Caller, ReplyPlace, Turn};
+use crate::server::outgoing::{Addressee, Outgoing};
+use crate::server::ports::Exits;
+use crate::server::stream_request::StreamPlace;
+use crate::server::view::RoundView;
+use crate::session::{Route, Session};
+
+/// What came with a request, besides itself.
+#[derive(Clone, Copy)]
+pub struct Came<'s> {
+    /// Whose it is.
+    pub session: &'s Arc<Session>,
+    /// Its number in the session.
+    pub sequence: u64,
+    /// The view under which it was sent.
+    pub view: u64,
+    /// Whether its answer may come in parts.
+    pub takes_parts: bool,
+    /// Since when it waits, in microseconds.
+    pub since_us: u64,
+}
+
+/// Lets a request wait that [lacks](Turn::Lacks) objects, and wants those; without room for it answers that it should come
+/// again. It allocates, and copies the request.
+#[cold]
+pub fn park(
+    environment: &WorkerEnvironment<'_>,
+    parking: &mut Parking,
+    came: Came<'_>,
+    (request, located): (&Request<'_>, Located<'_>),
+    place: &mut impl ReplyPlace,
+) {
+    let lacks: Vec<(&Table, u64)> = match (*request, located.entry) {
+        (Request::MultiGet { keys, .. }, Some(entry)) => read::lacking(environment.pin, entry, keys),
+        _ => located.part.map(|part| (part, located.hash)).into_iter().collect(),
+    };
+    let mut body = vec![0; request.body_bytes()];
+    request.encode(&mut body);
+    let Came { session, sequence, view, takes_parts, since_us } = came;
+    let parked = Parked {
+        session: Arc::clone(session),
+        sequence,
+        view,
+        opcode: request.opcode(),
+        body,
+        takes_parts,
+        route: place.route(),
+        since_us,
+    };
+    let metrics = environment.metrics;
+    let refused = if lacks.iter().all(|(part, hash)| part.want(*hash)) {
+        parking.park(parked, lacks.iter().map(|(part, hash)| (part.id(), *hash)).collect()).err()
+    } else {
+        Some(parked)
+    };
+    metrics.waits().set_waiting(parking.requests() as u64);
+    match refused {
+        None => metrics.count(Counter::RequestsParked),
+        Some(parked) => {
+            metrics.count(Counter::RequestsNotParked);
+            parked.give_record_back();
+            native::retry_after(metrics, RETRY_ARRIVING_US, place);
+        }
+    }
+}
+
+/// What requests go on with that waited.
+pub struct Resume<'w, P: Exits> {
+    /// Store, tables, counters and time of this round.
+    pub environment: WorkerEnvironment<'w>,
+    /// Sessions and tables.
+    pub catalog: &'w Catalog,
+    /// The worker's view.
+    pub view: RoundView,
+    /// Where frames leave.
+    pub port: &'w mut P,
+    /// Frames under construction.
+    pub outgoing: &'w mut Outgoing,
+    /// Those that wait.
+    pub parking: &'w mut Parking,
+}
+
+/// What becomes of one that waited.
+#[derive(Clone, Copy)]
+enum Fate {
+    GoesOn,
+    IsGivenUp,
+}
+
+impl<P: Exits> Resume<'_, P> {
+    /// Executes some of those that may go on; tells those that waited for too long to come again.
+    pub fn run(&mut self) {
+        let (now_us, metrics) = (self.environment.now_us, self.environment.metrics);
+        for _ in 0..UNPARKED_PER_ROUND {
+            let Some(parked) = self.parking.take_due() else { break };
+            metrics.waits().note(now_us.saturating_sub(parked.since_us));
+            self.settle(&parked, Fate::GoesOn);
+        }
+        for _ in 0..UNPARKED_PER_ROUND {
+            let Some(parked) = self.parking.take_overdue(now_us) else { break };
+            metrics.count(Counter::RequestsOverdue);
+            self.settle(&parked, Fate::IsGivenUp);
+        }
+        metrics.waits().set_waiting(self.parking.requests() as u64);
+    }
+
+    /// Tells all to come again: the worker stops.
+    pub fn give_up_all(&mut self) {
+        while let Some(parked) = self.parking.take_any() {
+            self.settle(&parked, Fate::IsGivenUp);
+        }
+    }
+
+    fn settle(&mut self, parked: &Parked, fate: Fate) {
+        let Parked { session, sequence, takes_parts, route, .. } = parked;
+        parked.give_record_back();
+        let page = session.account.ledger.page(self.environment.core.index());
+        let known = (self.catalog, self.view);
+        match route {
+            Route::Frame { port, peer } => {
+                let to = Addressee {
+                    port: *port,
+                    peer: *peer,
+                    token: session.token,
+                    home_core: session.home_core(),
+                    takes_parts: *takes_parts,
+                };
+                let (outgoing, port) = (&mut *self.outgoing, &mut *self.port);
+                let (metrics, sequence_low) = (self.environment.metrics, *sequence as u32);
+                let mut place = FramePlace { outgoing, port, metrics, page, to, sequence_low };
+                answer(&self.environment, known, self.parking, (parked, fate), &mut place);
+            }
+            Route::Stream(answered) => {
+                let mut place = StreamPlace { answer: answered, page };
+                answer(&self.environment, known, self.parking, (parked, fate), &mut place);
+            }
+        }
+    }
+}
+
+fn answer(
+    environment: &WorkerEnvironment<'_>,
+    (catalog, view): (&Catalog, RoundView),
+    parking: &mut Parking,
+    (parked, fate): (&Parked, Fate),
+    place: &mut impl ReplyPlace,
+) {
+    let metrics = environment.metrics;
+    let Parked { session, sequence, view: sent_under, takes_parts, since_us, .. } = parked;
+    let caller = Caller { session, sequence: *sequence };
+    if catalog.session(session.token).is_none() {
+        return native::refuse(metrics, place, Status::BadToken);
+    }
+    if *sent_under != view.own {
+        return native::refuse_other_view(metrics, caller, view, place);
+    }
+    let request = match (fate, Request::decode(parked.opcode, &parked.body)) {
+        (Fate::GoesOn, Ok(request)) => request,
+        (Fate::GoesOn, Err(status)) => return native::refuse(metrics, place, status),
+        (Fate::IsGivenUp, _) => return native::retry_after(metrics, RETRY_ARRIVING_US, place),
+    };
+    let located = locate(environment, session, &request);
+    if native::execute(environment, caller, &request, located, place) == Turn::Lacks {
+        let came = Came {
+            session,
+            sequence: *sequence,
+            view: *sent_under,
+            takes_parts: *takes_parts,
+            since_us: *since_us,
+        };
+        park(environment, parking, came, (&request, located), place);
+    }
+}
