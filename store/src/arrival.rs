@@ -71,8 +71,12 @@ pub(crate) struct Arrival {
 impl Arrival {
     /// Nothing of `hashes` has arrived; they come in `count` partitions of equal width, or as many as there can be.
     pub(crate) fn new(hashes: HashRange, count: usize) -> Arrival {
-        let count = (1..=count.max(1)).rev().find_map(|count| partitions(hashes, count));
-        let partitions = count.expect("one partition has all hashes").into();
+        let partition = |hashes: HashRange| {
+            let next = AtomicU64::new(hashes.first());
+            let (complete, removed) = (AtomicBool::new(false), Exclusive::new(HashSet::default()));
+            Partition { hashes, next, complete, removed, has_removed: AtomicBool::new(false) }
+        };
+        let partitions = hashes.split(count).into_iter().map(partition).collect();
         let complete = AtomicBool::new(false);
         Arrival { partitions, complete, wanted: OnceLock::new(), pulled: OnceLock::new() }
     }
@@ -186,22 +190,6 @@ impl Arrival {
     pub(crate) fn removed(&self) -> usize {
         self.partitions.iter().map(|partition| partition.removed.lock().len()).sum()
     }
-}
-
-/// `count` partitions, `None` where they would be too narrow.
-fn partitions(hashes: HashRange, count: usize) -> Option<Vec<Partition>> {
-    let bound = |at: usize| {
-        let offset = hashes.width() * at as u128 / count as u128;
-        (u128::from(hashes.first()) + offset) as u64
-    };
-    let partition = |at: usize| {
-        let last = if at + 1 == count { hashes.last() } else { bound(at + 1) - 1 };
-        let hashes = HashRange::new(bound(at), last)?;
-        let next = AtomicU64::new(hashes.first());
-        let (complete, removed) = (AtomicBool::new(false), Exclusive::new(HashSet::default()));
-        Some(Partition { hashes, next, complete, removed, has_removed: AtomicBool::new(false) })
-    };
-    (0..count).map(partition).collect()
 }
 
 #[cfg(all(test, not(loom_model)))]

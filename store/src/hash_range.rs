@@ -55,6 +55,18 @@ impl HashRange {
         hash.wrapping_sub(self.first) <= self.last - self.first
     }
 
+    /// Ranges of equal width that together are this one, in order: so many, or fewer where they would be too narrow.
+    #[must_use]
+    pub fn split(self, count: usize) -> Vec<HashRange> {
+        let pieces = |count: usize| {
+            let bound =
+                |at: usize| (u128::from(self.first) + self.width() * at as u128 / count as u128) as u64;
+            let last = |at: usize| if at + 1 == count { self.last } else { bound(at + 1) - 1 };
+            (0..count).map(|at| HashRange::new(bound(at), last(at))).collect::<Option<Vec<_>>>()
+        };
+        (1..=count.max(1)).rev().find_map(pieces).expect("one range has all hashes")
+    }
+
     /// How many hashes it has.
     #[must_use]
     pub const fn width(self) -> u128 {

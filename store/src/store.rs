@@ -137,6 +137,11 @@ impl Store {
         Core::new(Arc::clone(self), index)
     }
 
+    /// How many cores there are, taken or not: what a quota counts for.
+    pub fn cores(&self) -> usize {
+        self.config.cores
+    }
+
     /// Tells the store the time, by which objects expire: milliseconds since the Unix epoch. It never goes back: an
     /// earlier time than was told is ignored.
     #[inline]

@@ -19,3 +19,44 @@ const _: () = assert!(PRIORITY_PULL_HASHES < PRIORITY_HASHES_MAX);
 const _: () = assert!(
     MIGRATION_MESSAGE_BYTES_MAX > PRIORITY_PULL_HASHES * (store::VALUE_BYTES_MAX + store::KEY_BYTES_MAX + 64)
 );
+
+/// Migrations of which a server is the source at a time, and as many of which it is the target: each takes a core of the
+/// store beside those of the workers, and a thread. Others wait. Sources wait for nobody, so all come to their end.
+pub const MIGRATIONS_AT_ONCE: usize = 2;
+/// Cores of the store for them.
+pub const MIGRATION_CORES: usize = 2 * MIGRATIONS_AT_ONCE;
+
+/// Bytes that a source has on its way to a target that takes none before it reads no more of what that one asks for: what
+/// it may ask for at a time.
+pub const PEER_UNTAKEN_BYTES_MAX: usize = 4 << 20;
+
+/// How long the thread of a migration sleeps at most while nothing happens, in milliseconds: what is said again is due so
+/// often.
+pub const MIGRATION_LOOK_MS: u64 = 10;
+/// Messages that it takes from a stream before it looks for something else.
+pub const MIGRATION_MESSAGES_AT_ONCE: usize = 32;
+/// How long it works before it looks for mail again, in microseconds: what waits for a priority pull waits for that too.
+pub const MIGRATION_TURN_US: u64 = 200;
+
+/// Bytes that a target pulls in a second while the workers are loaded: that much progress there always is.
+pub const PULL_RATE_MIN: u64 = 160 << 20;
+/// Bytes that a target pulls in a second at most: more than a core can store.
+pub const PULL_RATE_MAX: u64 = 2 << 30;
+/// How much more it pulls in a second after each millisecond in which no worker was loaded, in bytes.
+pub const PULL_RATE_STEP: u64 = 16 << 20;
+/// How often it looks at the workers, in microseconds.
+pub const PULL_LOOK_US: u64 = 1_000;
+/// How long an object that moves may find no room at a target before the migration is given up, in milliseconds: the
+/// cleaner makes room in far less if there is any to be made.
+pub const REPLAY_PATIENCE_MS: u64 = 20_000;
+/// After which time without a stream it is asked whether the other server is still there, in milliseconds.
+pub const PEER_AWAY_MS: u64 = 1_000;
+/// The nice value of a thread that moves tablets: the lowest.
+pub const MIGRATION_NICE: i32 = 19;
+/// How long it may keep a core of the machine from somebody who waits for it, in microseconds: the shortest that the
+/// kernel takes.
+pub const MIGRATION_SLICE_US: u64 = 100;
+/// Objects that a source discards before it looks for something else.
+pub const DISCARD_STEPS_AT_ONCE: usize = 8;
+/// After what a target tries again to open a stream to the source, in milliseconds.
+pub const PEER_RETRY_MS: u64 = 50;

@@ -49,7 +49,7 @@ use crate::clock::Clock;
 use crate::cluster::metadata::Metadata;
 use crate::config::Config;
 use crate::extension::registry::{Prepare, Registry};
-use crate::limits::{ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, HOUSEKEEPING_MS};
+use crate::limits::{ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, HOUSEKEEPING_MS, MIGRATION_CORES};
 use crate::sched::watchdog::Watchdog;
 use crate::tenant::account::Accounts;
 use crate::tenant::secret::SecretHash;
@@ -134,12 +134,11 @@ impl Server {
         let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
         let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
         let identity = Identity::in_cluster(&config.data_directory, &metadata)?;
-        let migrations = identity.as_ref().map(|own| metadata::migrations(own.id, &metadata)).transpose()?;
         let reached = identity::reached_at(config.advertise, tcp);
         let run = identity.as_ref().map(|own| own.begin(&metadata, reached, clock.wall_ms())).transpose()?;
         let view = run.map_or(VIEW, |run| u64::from(run.start) << VIEW_BITS);
         let (administrator, nobody) = secrets(config)?;
-        let store = make_store(config)?;
+        let store = make_store(config, run.is_some())?;
         let accounts = Accounts::over(config.cores);
         let registry = Registry::open_with(prepare, accounts.clone())
             .map_err(|error| BootError::new("cannot open the registry of extensions", error))?;
@@ -150,9 +149,9 @@ impl Server {
         let started = workers::start(config, &store, ports, (clock, view), &neighbours)?;
         let control = Arc::new(Control {
             clock,
-            metadata,
             interim: Interim::of(run),
-            migrations,
+            migrations: metadata::migrations(run, &metadata, &neighbours, config.cores)?,
+            metadata,
             registry,
             accounts,
             store,
@@ -295,6 +294,9 @@ impl Drop for Server {
             // A thread that panicked has said so.
             let _ = thread.join();
         }
+        if let Some(migrations) = &self.control.migrations {
+            migrations.stop();
+        }
         for worker in &self.control.workers {
             worker.send(Change::Stop);
         }
@@ -329,11 +331,11 @@ fn start_watchdog(neighbours: &Arc<Neighbours>, clock: Clock) -> Result<Watchdog
         .map_err(|error| BootError::new("cannot start the watchdog", error))
 }
 
-fn make_store(config: &Config) -> Result<Arc<Store>, BootError> {
+fn make_store(config: &Config, moves_tablets: bool) -> Result<Arc<Store>, BootError> {
     Store::new(store::Config {
         memory_bytes: config.memory_bytes,
         segment_bytes: config.segment_bytes,
-        cores: config.cores,
+        cores: config.cores + if moves_tablets { MIGRATION_CORES } else { 0 },
         huge_pages: config.huge_pages,
     })
     .map_err(|error| BootError::new("cannot make the store", error))

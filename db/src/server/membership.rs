@@ -111,7 +111,7 @@ struct Following {
 
 impl Following {
     /// Waits a little for changes, and follows them.
-    fn step(&mut self, control: &Control) -> Result<(), Refusal> {
+    fn step(&mut self, control: &Arc<Control>) -> Result<(), Refusal> {
         let Some(watch) = &self.watch else {
             self.catch_up(control)?;
             self.watch = Some(control.metadata.catalog_watch(self.seen)?);
@@ -162,7 +162,7 @@ impl Following {
     }
 
     /// Follows everything.
-    fn catch_up(&mut self, control: &Control) -> Result<(), Refusal> {
+    fn catch_up(&mut self, control: &Arc<Control>) -> Result<(), Refusal> {
         let followed = self.follower.follow(control, None);
         self.at = Some(Instant::now());
         self.seen = self.begin_anew_unless(followed)?;

@@ -1,22 +1,105 @@
-//! Tablets that this server moves, to it or away from it, by the number of the migration.
+//! Tablets that this server moves, to it or away from it: which there are, by the number of the migration, with a thread
+//! for each.
+//!
+//! ```text
+//!   records ── follow ──► a thread for each migration in which this server has a part  ([`source`], [`target`])
+//!   streams of targets ── attach ──► the thread of the source
+//!   the thread: mail, messages of the other end, actions on the store by a core of its own; errands for what may take long
+//! ```
+//! A thread works at full priority until the hashes have changed hands, since nobody serves them meanwhile, and at the
+//! lowest from there on. There are [`MIGRATIONS_AT_ONCE`] cores of the store for sources and as many for targets; a target
+//! has its own before it asks anything of the source, and a source waits for nobody, so none waits in a circle.
 
-use net::Stream;
+mod errand;
+mod link;
+mod mail;
+mod pace;
+mod pieces;
+mod progress;
+mod side;
+mod source;
+mod target;
+
+pub use progress::{Figure, Progress, Totals};
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use net::{Duplex, Stream};
+use store::Core;
 use wire::Status;
 
+use self::errand::Errands;
+use self::link::Opened;
+use self::mail::{Mail, Mailbox, Post};
+use self::side::{Ground, Way};
+use self::source::SourceSide;
+use self::target::TargetSide;
+use super::control::{Control, lock};
+use super::neighbours::Neighbours;
+use super::peers;
+use crate::cluster::metadata::{MigrationRow, ServerRun, Side};
 use crate::cluster::peer::ClusterSecret;
+use crate::limits::{
+    FOLLOWING_LOOK_MS, MIGRATION_MESSAGE_BYTES_MAX, MIGRATIONS_AT_ONCE, PEER_UNTAKEN_BYTES_MAX,
+    RECORD_TIMEOUT_MS,
+};
+
+/// A migration in which this server has a part.
+struct Running {
+    row: MigrationRow,
+    side: Side,
+    post: Post,
+    over: Arc<AtomicBool>,
+    progress: Arc<Progress>,
+    thread: JoinHandle<()>,
+}
+
+/// A migration as it is shown.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// As the records had it last.
+    pub row: MigrationRow,
+    /// What this server is in it.
+    pub side: Side,
+    /// How far it is.
+    pub progress: Arc<Progress>,
+}
 
 /// See the file's head.
-#[derive(Debug)]
 pub struct Migrations {
     own: u32,
     secret: ClusterSecret,
+    neighbours: Arc<Neighbours>,
+    running: Mutex<BTreeMap<u32, Running>>,
+    /// Cores of the store that are free, for sources and for targets.
+    cores: Mutex<[Vec<usize>; 2]>,
+    freed: Condvar,
+    /// As a source, and as a target.
+    totals: [Arc<Totals>; 2],
+    is_stopping: AtomicBool,
 }
 
 impl Migrations {
-    /// None yet, of the server of this number.
+    /// None yet, of the server of this number, with so many cores of the store behind those of its workers.
     #[must_use]
-    pub fn new(own: u32, secret: ClusterSecret) -> Self {
-        Self { own, secret }
+    pub fn new(own: u32, secret: ClusterSecret, neighbours: Arc<Neighbours>, workers: usize) -> Self {
+        let cores =
+            [0, MIGRATIONS_AT_ONCE].map(|first| (workers + first..).take(MIGRATIONS_AT_ONCE).collect());
+        Self {
+            own,
+            secret,
+            neighbours,
+            running: Mutex::default(),
+            cores: Mutex::new(cores),
+            freed: Condvar::new(),
+            totals: Default::default(),
+            is_stopping: AtomicBool::new(false),
+        }
     }
 
     /// This server's number.
@@ -31,11 +114,190 @@ impl Migrations {
         &self.secret
     }
 
+    /// Whether the server stops.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Whether a worker has more to do than it gets to.
+    #[must_use]
+    pub fn is_loaded(&self, now_us: u64) -> bool {
+        self.neighbours.is_any_loaded(now_us)
+    }
+
+    /// The migrations in which this server has a part, by number.
+    #[must_use]
+    pub fn shown(&self) -> Vec<Shown> {
+        let shown = |running: &Running| Shown {
+            row: running.row.clone(),
+            side: running.side,
+            progress: Arc::clone(&running.progress),
+        };
+        lock(&self.running).values().map(shown).collect()
+    }
+
+    /// What all of them came to on that side.
+    #[must_use]
+    pub fn totals(&self, side: Side) -> &Totals {
+        &self.totals[side as usize]
+    }
+
+    /// Begins what is new in these records and has `own` as one of its servers, and tells the others what is said of them.
+    /// Where one that `is_meant` is not among them its table was dropped.
+    pub fn follow(
+        &self,
+        control: &Arc<Control>,
+        rows: &[MigrationRow],
+        own: ServerRun,
+        is_meant: impl Fn(&MigrationRow) -> bool,
+    ) {
+        if self.is_stopping() {
+            return;
+        }
+        let mut running = lock(&self.running);
+        // One that is over stays until the records say so too: else it would begin again.
+        running.retain(|id, one| {
+            let is_known = || rows.iter().any(|row| row.id == *id && !is_done(row, one.side));
+            !one.thread.is_finished() || !is_meant(&one.row) || is_known()
+        });
+        for one in running.values_mut().filter(|one| is_meant(&one.row)) {
+            match rows.iter().find(|row| row.id == one.row.id) {
+                Some(row) => {
+                    if row.standing != one.row.standing {
+                        one.post.send(Mail::Standing(row.standing));
+                    }
+                    if row.is_aborted && !one.row.is_aborted {
+                        one.post.send(Mail::Abort);
+                    }
+                    one.row = row.clone();
+                }
+                None => one.post.send(Mail::Gone),
+            }
+        }
+        for row in rows {
+            let side = row.side_of(own).filter(|side| !is_done(row, *side));
+            let Some(side) = side.filter(|_| !running.contains_key(&row.id)) else { continue };
+            match begin(control, row, side, Progress::new(&self.totals[side as usize])) {
+                Ok(begun) => drop(running.insert(row.id, begun)),
+                Err(error) => tracing::error!(%error, migration = row.id, "a migration cannot be begun"),
+            }
+        }
+    }
+
     /// Hands a stream of the server `opener` to the migration of this number, and stays until it is over.
     ///
     /// # Errors
-    /// The stream with the answer to it: `Unavailable` where there is no such migration, maybe not yet.
-    pub fn attach(&self, _number: u64, _opener: u32, stream: Stream) -> Result<(), (Stream, Status)> {
-        Err((stream, Status::Unavailable))
+    /// The stream with the answer to it: `Unavailable` where this server is the source of no such migration, maybe not yet.
+    pub fn attach(&self, number: u64, opener: u32, mut stream: Stream) -> Result<(), (Stream, Status)> {
+        let post = {
+            let running = lock(&self.running);
+            let one = u32::try_from(number).ok().and_then(|number| running.get(&number));
+            one.filter(|one| one.side == Side::Source && one.row.target.server == opener)
+                .map(|one| one.post.clone())
+        };
+        let Some(post) = post else { return Err((stream, Status::Unavailable)) };
+        peers::answer(&mut stream, Status::Ok);
+        let patience = Duration::from_millis(RECORD_TIMEOUT_MS);
+        let Ok(stream) = Duplex::over(stream, patience, MIGRATION_MESSAGE_BYTES_MAX) else { return Ok(()) };
+        let (place, left) = channel();
+        let stream = stream.held_back_above(PEER_UNTAKEN_BYTES_MAX);
+        post.send(Mail::Stream(Opened { stream, _place: Some(place) }));
+        drop(post);
+        // Nothing is ever sent: it ends when the stream does.
+        let _ = left.recv();
+        Ok(())
+    }
+
+    /// Ends all threads and waits for them. What they were at goes on when servers have agreed that this one is gone.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        self.freed.notify_all();
+        let running = std::mem::take(&mut *lock(&self.running));
+        for one in running.values() {
+            one.over.store(true, Ordering::Relaxed);
+            one.post.send(Mail::Stop);
+        }
+        for one in running.into_values() {
+            // One that panicked has said so.
+            let _ = one.thread.join();
+        }
+    }
+
+    /// A core for a side, waited for; `None` when the server stops.
+    fn take_core(&self, control: &Control, side: Side) -> Option<(usize, Core)> {
+        let mut cores = lock(&self.cores);
+        loop {
+            if self.is_stopping() {
+                return None;
+            }
+            if let Some(index) = cores[side as usize].pop() {
+                return Some((index, control.store.core(index)));
+            }
+            let look = Duration::from_millis(FOLLOWING_LOOK_MS);
+            cores = self.freed.wait_timeout(cores, look).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn give_core_back(&self, side: Side, index: usize) {
+        lock(&self.cores)[side as usize].push(index);
+        self.freed.notify_all();
+    }
+}
+
+impl std::fmt::Debug for Migrations {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Migrations").field("own", &self.own).finish_non_exhaustive()
+    }
+}
+
+fn is_done(row: &MigrationRow, side: Side) -> bool {
+    match side {
+        Side::Source => row.is_source_done,
+        Side::Target => row.is_target_done,
+    }
+}
+
+/// Starts the thread of a migration.
+fn begin(
+    control: &Arc<Control>,
+    row: &MigrationRow,
+    side: Side,
+    progress: Progress,
+) -> std::io::Result<Running> {
+    let (mailbox, post) = Mailbox::new()?;
+    let (over, progress) = (Arc::new(AtomicBool::new(false)), Arc::new(progress));
+    let errands = Errands {
+        control: Arc::clone(control),
+        row: row.clone(),
+        post: post.clone(),
+        over: Arc::clone(&over),
+    };
+    let of_thread = Arc::clone(&progress);
+    let thread = thread::Builder::new()
+        .name(format!("migration-{}", row.id))
+        .spawn(move || move_tablet(side, mailbox, &errands, of_thread))?;
+    Ok(Running { row: row.clone(), side, post, over, progress, thread })
+}
+
+/// What a migration's thread does, from its core to the end.
+fn move_tablet(side: Side, mailbox: Mailbox, errands: &Errands, progress: Arc<Progress>) {
+    let control = Arc::clone(&errands.control);
+    let Some(migrations) = &control.migrations else { return };
+    let Some((index, core)) = migrations.take_core(&control, side) else { return };
+    let (migration, target) = (errands.row.id, errands.row.target.server);
+    tracing::info!(migration, source = errands.row.source.server, target, "a tablet begins to move");
+    let ground = Ground::new(side, (core, mailbox), errands.clone(), Arc::clone(&progress));
+    let way = match side {
+        Side::Source => SourceSide::new(ground).run(),
+        Side::Target => TargetSide::new(ground).run(),
+    };
+    migrations.give_core_back(side, index);
+    errands.over.store(true, Ordering::Relaxed);
+    let (objects, bytes) = (progress.get(Figure::Objects), progress.get(Figure::Bytes));
+    let bytes_per_second = progress.bytes_per_second(control.clock.now_us());
+    tracing::info!(migration, ?way, objects, bytes, bytes_per_second, "a tablet has moved, or stays");
+    if way == Way::Over {
+        errands.leave(side);
     }
 }

@@ -69,6 +69,12 @@ impl Neighbours {
         self.after(own).find(|&index| self.all[index].load.is_loaded(now_us))
     }
 
+    /// Whether any worker is loaded.
+    #[must_use]
+    pub fn is_any_loaded(&self, now_us: u64) -> bool {
+        self.all.iter().any(|neighbour| neighbour.load.is_loaded(now_us))
+    }
+
     /// Wakes the nearest worker after `own` that sleeps.
     pub fn wake_one(&self, own: usize) {
         if let Some(index) = self.after(own).find(|&index| self.all[index].load.is_asleep()) {

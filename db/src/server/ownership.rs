@@ -152,7 +152,7 @@ impl Control {
             }
         };
         let options = TableOptions { kind: entry.parts.kind(), eviction, hashes, objects_expected };
-        self.store.table_with(part, options, entry.owner.quota(self.workers.len()))
+        self.store.table_with(part, options, entry.owner.quota(self.store.cores()))
     }
 
     /// Makes a table known to the control plane and to all workers, all of which is here.

@@ -8,6 +8,8 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::limits::{MIGRATION_NICE, MIGRATION_SLICE_US};
+
 /// Where control groups are.
 const GROUPS: &str = "/sys/fs/cgroup";
 
@@ -161,6 +163,41 @@ pub fn pin_thread(cpu: usize) -> io::Result<()> {
     unsafe { libc::CPU_SET(cpu, &mut set) };
     // SAFETY: the set is live and its size is passed along; 0 is the calling thread.
     let result = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What the kernel takes of a thread's scheduling: its `struct sched_attr`, first version.
+#[repr(C)]
+struct Scheduling {
+    bytes: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+/// Makes the calling thread one that gives way to all others of the usual kind: the lowest nice value, and slices so short
+/// that whoever wakes up waits for one of them at most where the kernel knows of slices (Linux 6.12). There is no way back
+/// for a process without privileges.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn give_way() -> io::Result<()> {
+    let scheduling = Scheduling {
+        bytes: size_of::<Scheduling>() as u32,
+        policy: libc::SCHED_OTHER as u32,
+        flags: 0,
+        nice: MIGRATION_NICE,
+        priority: 0,
+        runtime_ns: MIGRATION_SLICE_US * 1_000,
+        deadline_ns: 0,
+        period_ns: 0,
+    };
+    // SAFETY: the structure lives across the call and says its own length; 0 is the calling thread, and no flags.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const scheduling, 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -5,7 +5,8 @@
 //!   parts      [ made here               ]     [ arrived          ]     each a table of the store
 //!   owned      [            ][  ]               [                 ]     what requests are served from
 //! ```
-//! A part stays whole when its tablet is split: what is owned is a matter of ranges. A key is found by its hash: one
+//! A part stays whole when its tablet is split: what is owned is a matter of ranges. Hashes that went and came back are in
+//! a part of their own, the newest of those that have them; the older one keeps what else it has. A key is found by its hash: one
 //! comparison where the range is the widest one, which for most tables is all there is; a search among the others. What
 //! is held and not owned, since it moves away, is counted and not served.
 //!
@@ -66,7 +67,7 @@ pub struct Parts {
 /// Why there are no such parts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PartsError {
-    /// Two parts, or two ranges, have this hash.
+    /// Two ranges have this hash.
     Overlap(u64),
     /// The hash is owned and of no part.
     NotHeld(u64),
@@ -123,16 +124,15 @@ impl Parts {
         held.sort_unstable_by_key(|part| part.hashes().first());
         let mut owned = owned.to_vec();
         owned.sort_unstable_by_key(|range| range.first());
-        check_disjoint(held.iter().map(|part| part.hashes()))?;
         check_disjoint(owned.iter().copied())?;
         let mut pieces: Vec<Piece> = Vec::new();
         for range in owned {
             let mut first = range.first();
             loop {
-                let at = held.partition_point(|part| part.hashes().last() < first);
-                let part = held.get(at).filter(|part| part.hashes().contains(first));
-                let part = part.ok_or(PartsError::NotHeld(first))?;
-                let last = part.hashes().last().min(range.last());
+                let newest =
+                    held.iter().filter(|part| part.hashes().contains(first)).max_by_key(|part| part.id());
+                let part = newest.ok_or(PartsError::NotHeld(first))?;
+                let last = last_of_piece(&held, part, first).min(range.last());
                 match pieces.last_mut() {
                     Some(piece) if piece.continues(first, part) => piece.span = last - piece.first,
                     _ => pieces.push(Piece { first, span: last - first, part: Some(Arc::clone(part)) }),
@@ -203,6 +203,16 @@ impl Parts {
         ranges
     }
 
+    /// What is owned, by hashes, with the part that has it.
+    #[must_use]
+    pub fn pieces(&self) -> Vec<((u64, u64), Arc<Table>)> {
+        let all = self.others.iter().chain([&self.widest]);
+        let piece = |piece: &Piece| Some(((piece.first, piece.last()), Arc::clone(piece.part.as_ref()?)));
+        let mut pieces: Vec<_> = all.filter_map(piece).collect();
+        pieces.sort_unstable_by_key(|(hashes, _)| *hashes);
+        pieces
+    }
+
     /// The table's kind.
     #[must_use]
     pub fn kind(&self) -> TableKind {
@@ -243,6 +253,13 @@ impl Parts {
     pub fn retire(&self) {
         self.held.iter().for_each(|part| part.retire());
     }
+}
+
+/// Up to where a part is the newest one, from a hash on of which it is.
+fn last_of_piece(held: &[Arc<Table>], part: &Table, first: u64) -> u64 {
+    let is_newer = |other: &&Arc<Table>| other.id() > part.id() && other.hashes().first() > first;
+    let newer = held.iter().filter(is_newer).map(|other| other.hashes().first() - 1);
+    newer.min().unwrap_or(u64::MAX).min(part.hashes().last())
 }
 
 fn check_disjoint(ranges: impl Iterator<Item = HashRange>) -> Result<(), PartsError> {

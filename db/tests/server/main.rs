@@ -17,6 +17,7 @@ mod installing;
 mod isolation;
 mod limits;
 mod logs;
+mod migration;
 mod places;
 mod rates;
 mod restart;

@@ -150,7 +150,16 @@ impl Message {
     /// Its bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        let (mut bytes, objects) = self.split();
+        bytes.extend(objects);
+        bytes
+    }
+
+    /// Its bytes in two parts, so that objects need not be copied behind what is before them.
+    #[must_use]
+    pub fn split(&self) -> (Vec<u8>, &[u8]) {
         let mut out = vec![self.kind()];
+        let mut behind: &[u8] = &[];
         match self {
             Message::Prepare | Message::HandOver | Message::Discard | Message::Discarded => {}
             Message::Prepared { objects: number } | Message::HandedOver { ceiling: number } => {
@@ -165,7 +174,7 @@ impl Message {
                 out.push(*partition);
                 out.extend(number.to_le_bytes());
                 put_place(&mut out, *next);
-                out.extend(objects);
+                behind = objects;
             }
             Message::PriorityPull { number, hashes } => {
                 out.extend(number.to_le_bytes());
@@ -174,7 +183,7 @@ impl Message {
             }
             Message::PriorityPulled { number, objects } => {
                 out.extend(number.to_le_bytes());
-                out.extend(objects);
+                behind = objects;
             }
             Message::GiveBack { number, is_last, ceiling, objects, removed } => {
                 out.extend(number.to_le_bytes());
@@ -185,11 +194,11 @@ impl Message {
                     out.extend(place.hash.to_le_bytes());
                     out.extend(place.second.to_le_bytes());
                 }
-                out.extend(objects);
+                behind = objects;
             }
             Message::TakenBack { number } => out.extend(number.to_le_bytes()),
         }
-        out
+        (out, behind)
     }
 
     /// The message of these bytes.

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
+use std::sync::Arc;
 
 use wire::Status;
 
@@ -43,7 +44,7 @@ impl Follower {
     ///
     /// # Errors
     /// When the metadata cannot be read or workers fail: then it is to be called again, for all.
-    pub fn follow(&mut self, control: &Control, of: Option<&Tenants>) -> Result<Revision, Refusal> {
+    pub fn follow(&mut self, control: &Arc<Control>, of: Option<&Tenants>) -> Result<Revision, Refusal> {
         if of.is_none() {
             self.behind = false;
         }
@@ -55,6 +56,9 @@ impl Follower {
             tables::follow(control, &changing, &catalog)?;
             catalog
         };
+        if let (Some(migrations), Some(own)) = (&control.migrations, control.interim.run()) {
+            migrations.follow(control, &before.migrations, own, |row| is_meant(of, row.tenant));
+        }
         for row in &before.extensions {
             self.build(control, row);
         }

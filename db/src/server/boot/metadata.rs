@@ -1,13 +1,15 @@
 //! Opens the metadata where the configuration says that it is, and reads what a server of a cluster is to know.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::BootError;
-use crate::cluster::metadata::{Metadata, MetadataError};
+use crate::cluster::metadata::{Metadata, MetadataError, ServerRun};
 use crate::cluster::peer::ClusterSecret;
 use crate::cluster::records::Etcd;
 use crate::config::{Config, MetadataPlace};
 use crate::server::migrations::Migrations;
+use crate::server::neighbours::Neighbours;
 
 pub(super) fn open(config: &Config) -> Result<Metadata, BootError> {
     let opened = match &config.metadata {
@@ -20,9 +22,15 @@ pub(super) fn open(config: &Config) -> Result<Metadata, BootError> {
 }
 
 /// None yet, of a server of a cluster.
-pub(super) fn migrations(own: u32, metadata: &Metadata) -> Result<Migrations, BootError> {
+pub(super) fn migrations(
+    own: Option<ServerRun>,
+    metadata: &Metadata,
+    neighbours: &Arc<Neighbours>,
+    workers: usize,
+) -> Result<Option<Migrations>, BootError> {
+    let Some(own) = own else { return Ok(None) };
     let secret = metadata.cluster_secret().map_err(|error| BootError::new("the cluster's secret", error))?;
-    Ok(Migrations::new(own, ClusterSecret(secret)))
+    Ok(Some(Migrations::new(own.server, ClusterSecret(secret), Arc::clone(neighbours), workers)))
 }
 
 /// Numbers for the first clients.

@@ -52,15 +52,14 @@ fn a_table_of_which_nothing_is_owned_finds_nothing() {
 }
 
 #[test]
-fn parts_that_overlap_and_ranges_that_nobody_holds_are_refused() {
+fn ranges_that_overlap_and_those_that_nobody_holds_are_refused() {
     let store = store();
     let (low, high) = (range(0, 1 << 62), range(1 << 62, u64::MAX));
-    let (one, other) = (part(&store, 1, low), part(&store, 2, high));
+    let one = part(&store, 1, low);
     let new = |held: &[&Arc<Table>], owned: &[HashRange]| {
         Parts::new(TableOptions::default(), held.iter().map(|&part| Arc::clone(part)).collect(), owned)
             .map(|parts| parts.owned())
     };
-    assert_eq!(new(&[&one, &other], &[]), Err(PartsError::Overlap(1 << 62)));
     assert_eq!(new(&[&one], &[low, high]), Err(PartsError::Overlap(1 << 62)));
     assert_eq!(new(&[&one], &[HashRange::ALL]), Err(PartsError::NotHeld((1 << 62) + 1)));
     assert_eq!(new(&[], &[low]), Err(PartsError::NotHeld(0)));
@@ -101,4 +100,19 @@ fn each_hash_is_found_in_its_part_and_nowhere_else() {
             assert_eq!(parts.find(hash).map(Table::id), expected.flatten(), "hash {hash:x}");
         }
     }
+}
+
+#[test]
+fn hashes_that_came_back_are_found_in_the_newest_part_that_has_them() {
+    let store = store();
+    let quarter = |first: u64, last: u64| range(first << 62, (last << 62).wrapping_sub(1));
+    let held = [(1, HashRange::ALL), (2, quarter(1, 3)), (3, quarter(2, 3))];
+    let held: Vec<_> = held.iter().map(|&(id, hashes)| part(&store, id, hashes)).collect();
+    let owned = [quarter(0, 2), quarter(2, 0)];
+    let parts = Parts::new(TableOptions::default(), held, &owned).expect("all is held");
+    let found: Vec<_> = (0..4).map(|at| parts.find((at << 62) + 7).map(Table::id)).collect();
+    assert_eq!(found, [Some(1), Some(2), Some(3), Some(1)]);
+    let pieces: Vec<_> = parts.pieces().iter().map(|(hashes, part)| (hashes.0 >> 62, part.id())).collect();
+    assert_eq!(pieces, [(0, 1), (1, 2), (2, 3), (3, 1)]);
+    assert_eq!(parts.objects(), 0);
 }

@@ -1,0 +1,74 @@
+//! What the thread of a migration hears from others: a queue that wakes it.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use net::{Sleeper, Waker};
+
+use super::link::Opened;
+use crate::cluster::migration::Standing;
+
+/// See the file's head.
+pub(super) enum Mail {
+    /// What the records say.
+    Standing(Standing),
+    /// Somebody wants the hashes to stay at the source.
+    Abort,
+    /// A change of the records was tried: they say this now.
+    Committed(Standing),
+    /// A stream to the other server.
+    Stream(Opened),
+    /// There is no stream for now.
+    NoStream,
+    /// The other server is gone, or was started again and has lost what it had.
+    PeerGone,
+    /// It is still there, as far as the records say.
+    PeerThere,
+    /// There is no such migration any more: its table was dropped.
+    Gone,
+    /// The server stops.
+    Stop,
+}
+
+/// Who may write.
+#[derive(Clone)]
+pub(super) struct Post {
+    sender: Sender<Mail>,
+    waker: Waker,
+}
+
+impl Post {
+    /// Writes. Whoever has ended needs no mail.
+    pub(super) fn send(&self, mail: Mail) {
+        let _ = self.sender.send(mail);
+        self.waker.wake();
+    }
+
+    /// What wakes the reader.
+    pub(super) fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+}
+
+/// The reader's end.
+pub(super) struct Mailbox {
+    receiver: Receiver<Mail>,
+    pub(super) sleeper: Sleeper,
+}
+
+impl Mailbox {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// When the process is out of descriptors.
+    pub(super) fn new() -> std::io::Result<(Self, Post)> {
+        let sleeper = Sleeper::alone()?;
+        let (sender, receiver) = channel();
+        let post = Post { sender, waker: sleeper.waker() };
+        Ok((Self { receiver, sleeper }, post))
+    }
+
+    /// The next, if there is one.
+    pub(super) fn take(&self) -> Option<Mail> {
+        self.receiver.try_recv().ok()
+    }
+}

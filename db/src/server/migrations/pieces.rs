@@ -1,0 +1,104 @@
+//! The hashes of a migration as they lie in parts at its source: one or several, in the order of the hashes.
+
+use std::sync::Arc;
+
+use store::{Core, Cursor, HashRange, Table};
+
+use crate::cluster::migration::Place;
+use crate::tablet::{Parts, ranges::Range};
+
+/// Some hashes, all in one part.
+struct Piece {
+    hashes: Range,
+    part: Arc<Table>,
+}
+
+/// See the file's head.
+pub(super) struct Pieces(Vec<Piece>);
+
+impl Pieces {
+    /// Of these hashes, as far as they are owned here.
+    pub(super) fn owned(parts: &Parts, hashes: HashRange) -> Self {
+        let within = |((first, last), part): (Range, Arc<Table>)| {
+            let bounds = (first.max(hashes.first()), last.min(hashes.last()));
+            (bounds.0 <= bounds.1).then_some(Piece { hashes: bounds, part })
+        };
+        Self(parts.pieces().into_iter().filter_map(within).collect())
+    }
+
+    /// No object of them has or had a higher version.
+    pub(super) fn version_ceiling(&self) -> u64 {
+        self.0.iter().map(|piece| piece.part.version_ceiling()).max().unwrap_or(0)
+    }
+
+    /// About how many objects they have.
+    pub(super) fn objects(&self) -> u64 {
+        let share = |piece: &Piece| {
+            let width = u128::from(piece.hashes.1 - piece.hashes.0) + 1;
+            let objects =
+                u128::from(piece.part.objects()) * (width >> 32) / (piece.part.hashes().width() >> 32).max(1);
+            objects as u64
+        };
+        self.0.iter().map(share).sum()
+    }
+
+    /// Appends objects behind `from`, or from the first hash of a partition on, until there are so many bytes; says where to
+    /// go on within it.
+    pub(super) fn gather(
+        &self,
+        core: &Core,
+        partition: HashRange,
+        from: Option<Place>,
+        (bytes_max, pull): (usize, &mut Vec<u8>),
+    ) -> Option<Place> {
+        let behind = |place: Place| Cursor::behind(place.hash, place.second);
+        let mut cursor = from.map_or_else(|| Cursor::before(partition.first()), behind);
+        for Piece { hashes: (first, last), part } in &self.0 {
+            let last = (*last).min(partition.last());
+            if cursor.done_to().is_some_and(|done| done >= last) || *first > partition.last() {
+                continue;
+            }
+            if cursor.hashes().is_none_or(|(hash, _)| hash < *first) {
+                cursor = Cursor::before(*first);
+            }
+            let pin = core.pin();
+            // A part that is gone has nothing any more: its table was dropped.
+            if let Ok(Some(next)) = pin.gather(part, cursor, last, bytes_max, pull) {
+                return next.hashes().map(|(hash, second)| Place { hash, second });
+            }
+            let done = Place { hash: last, second: u64::MAX };
+            if last < partition.last() && pull.len() >= bytes_max {
+                return Some(done);
+            }
+            cursor = behind(done);
+        }
+        None
+    }
+
+    /// Appends all objects of a hash.
+    pub(super) fn gather_hash(&self, core: &Core, hash: u64, pull: &mut Vec<u8>) {
+        let of = |piece: &&Piece| (piece.hashes.0..=piece.hashes.1).contains(&hash);
+        if let Some(Piece { part, .. }) = self.0.iter().find(of) {
+            core.pin().gather_hash(part, hash, pull);
+        }
+    }
+
+    /// Removes some objects; whether any may be left. Of a part that has no other hashes all go with it, at once.
+    pub(super) fn discard(&mut self, core: &Core) -> bool {
+        let Some(Piece { hashes: (first, last), part }) = self.0.first_mut() else { return false };
+        let whole = part.hashes();
+        let is_done = (whole.first(), whole.last()) == (*first, *last)
+            || match core.pin().discard(part, Cursor::before(*first), *last) {
+                Ok(Some(next)) => {
+                    // What is done is gone: the next step begins behind it.
+                    *first = next.hashes().map_or(*first, |(hash, _)| hash.max(*first));
+                    false
+                }
+                Ok(None) | Err(store::Gone) => true,
+            };
+        if is_done {
+            self.0.remove(0);
+        }
+        !self.0.is_empty()
+    }
+}

@@ -1,0 +1,88 @@
+//! How far a migration is, for who looks at it: counted by its thread, read by others.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A figure of a migration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// Objects that there were at the source when it began, about.
+    ObjectsExpected,
+    /// Objects that were sent or stored.
+    Objects,
+    /// Bytes of objects that were sent or taken, heads included.
+    Bytes,
+    /// Pulls that were asked for or answered.
+    Pulls,
+    /// The same of priority pulls.
+    PriorityPulls,
+    /// Objects that came too late to be of use: what is here is newer.
+    Late,
+    /// Objects whose bytes were not those that were written; they are lost.
+    Damaged,
+    /// Microseconds in which nobody served the hashes, as the target saw it.
+    PauseUs,
+    /// When the bulk of it began, in microseconds of the server's clock.
+    BeganUs,
+    /// When it was done.
+    EndedUs,
+}
+
+const FIGURES: usize = Figure::EndedUs as usize + 1;
+
+/// What all migrations of a server came to that it was the source of, or the target.
+#[derive(Debug, Default)]
+pub struct Totals {
+    figures: [AtomicU64; FIGURES],
+}
+
+impl Totals {
+    /// The sum of a figure since the server was started.
+    #[must_use]
+    pub fn get(&self, figure: Figure) -> u64 {
+        self.figures[figure as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct Progress {
+    figures: [AtomicU64; FIGURES],
+    totals: Arc<Totals>,
+}
+
+impl Progress {
+    /// Nothing has moved yet.
+    pub(super) fn new(totals: &Arc<Totals>) -> Self {
+        Self { figures: Default::default(), totals: Arc::clone(totals) }
+    }
+
+    /// A figure as it is now.
+    #[must_use]
+    pub fn get(&self, figure: Figure) -> u64 {
+        self.figures[figure as usize].load(Ordering::Relaxed)
+    }
+
+    /// Counts. Only the migration's thread does.
+    pub(super) fn add(&self, figure: Figure, count: u64) {
+        self.set(figure, self.get(figure) + count);
+        self.totals.figures[figure as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(super) fn set(&self, figure: Figure, value: u64) {
+        self.figures[figure as usize].store(value, Ordering::Relaxed);
+    }
+
+    /// Bytes in a second since the bulk of it began.
+    #[must_use]
+    pub fn bytes_per_second(&self, now_us: u64) -> u64 {
+        let (began, ended) = (self.get(Figure::BeganUs), self.get(Figure::EndedUs));
+        let until = if ended == 0 { now_us } else { ended };
+        match until.checked_sub(began) {
+            Some(us) if began > 0 && us > 0 => {
+                (u128::from(self.get(Figure::Bytes)) * 1_000_000 / u128::from(us)) as u64
+            }
+            _ => 0,
+        }
+    }
+}

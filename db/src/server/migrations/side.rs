@@ -1,0 +1,126 @@
+//! What both ends of a migration have: a core of the store, mail, a stream, and somebody to send on errands.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use store::Core;
+
+use super::errand::Errands;
+use super::link::Link;
+use super::mail::Mailbox;
+use super::progress::{Figure, Progress};
+use crate::cluster::metadata::{MigrationRow, Side};
+use crate::limits::{MIGRATION_LOOK_MS, PEER_AWAY_MS};
+use crate::server::control::{Control, Refusal};
+use crate::server::ownership::Alteration;
+use crate::server::process;
+use crate::tablet::PartsChange;
+
+/// See the file's head.
+pub(super) struct Ground {
+    pub(super) control: Arc<Control>,
+    pub(super) row: MigrationRow,
+    pub(super) side: Side,
+    pub(super) core: Core,
+    pub(super) mailbox: Mailbox,
+    pub(super) errands: Errands,
+    pub(super) link: Link,
+    pub(super) progress: Arc<Progress>,
+    /// Whether somebody is looking after the other server, and when that was asked last.
+    looked_after: (bool, Instant),
+    is_humble: bool,
+}
+
+/// How an end came out of what it was doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// It is over: the records are to know.
+    Over,
+    /// There is no such migration any more.
+    Gone,
+    /// The server stops.
+    Stopped,
+}
+
+impl Ground {
+    pub(super) fn new(
+        side: Side,
+        (core, mailbox): (Core, Mailbox),
+        errands: Errands,
+        progress: Arc<Progress>,
+    ) -> Self {
+        let (control, row) = (Arc::clone(&errands.control), errands.row.clone());
+        let (link, looked_after) = (Link::none(), (false, Instant::now()));
+        Self { control, row, side, core, mailbox, errands, link, progress, looked_after, is_humble: false }
+    }
+
+    pub(super) fn now_us(&self) -> u64 {
+        self.control.clock.now_us()
+    }
+
+    /// Changes what is owned here; `None` where the table is gone. Tries again until all workers have passed: they come
+    /// back, or the server is of no more use.
+    pub(super) fn alter(&self, change: &PartsChange) -> Option<()> {
+        loop {
+            let alteration = Alteration { table: self.row.table, change: change.clone(), map: None };
+            match self.control.alter(&[alteration]) {
+                Ok(_) => return Some(()),
+                Err(Refusal { status: wire::Status::Unavailable, .. })
+                    if !self.errands.over.load(Ordering::Relaxed) =>
+                {
+                    tracing::warn!(migration = self.row.id, "workers do not come to pass a cut");
+                }
+                Err(refusal) => {
+                    tracing::warn!(migration = self.row.id, %refusal, "what is owned stays as it was");
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Everything in a hurry is done: from here on the thread gives way to all others, for good.
+    pub(super) fn be_humble(&mut self) {
+        if std::mem::replace(&mut self.is_humble, true) {
+            return;
+        }
+        self.progress.set(Figure::BeganUs, self.now_us());
+        if let Err(error) = process::give_way() {
+            tracing::warn!(%error, "a migration runs at the priority of requests");
+        }
+    }
+
+    /// Sends somebody to look after the other server when there has been no stream for a while.
+    pub(super) fn look_after_peer(&mut self) {
+        let pause = Duration::from_millis(PEER_AWAY_MS);
+        let (is_out, asked) = self.looked_after;
+        if !is_out && self.link.away_for() >= pause && asked.elapsed() >= pause {
+            self.looked_after = (true, Instant::now());
+            self.errands.look_after_peer(self.side);
+        }
+    }
+
+    /// Somebody came back from it.
+    pub(super) fn looked_after_peer(&mut self) {
+        self.looked_after.0 = false;
+    }
+
+    /// Sleeps until something happens, or for a little.
+    pub(super) fn rest(&self, at_most: Duration) {
+        self.link.sleep(&self.mailbox.sleeper, at_most.min(Duration::from_millis(MIGRATION_LOOK_MS)));
+    }
+
+    /// Does of the store's background work what has come due by writing.
+    pub(super) fn tidy(&self, steps: usize) {
+        self.core.store().advance_clock(self.control.clock.steady_ms(self.now_us()));
+        for _ in 0..steps {
+            if !self.core.step() {
+                break;
+            }
+        }
+    }
+}
+
+/// Actions in the order in which they came out of the machine.
+pub(super) type Todo<A> = VecDeque<A>;

@@ -1,0 +1,195 @@
+//! The source of a migration: does what its machine wants on the store, and answers the target over its stream.
+
+use std::time::{Duration, Instant};
+
+use super::mail::Mail;
+use super::pieces::Pieces;
+use super::progress::Figure;
+use super::side::{Ground, Todo, Way};
+use crate::cluster::migration::{Message, Place, Source, SourceAction, SourceEnd, SourceInput, SourceOutput};
+use crate::limits::{
+    DISCARD_STEPS_AT_ONCE, MIGRATION_MESSAGES_AT_ONCE, MIGRATION_PARTITIONS, MIGRATION_TURN_US, PULL_BYTES,
+};
+use crate::tablet::PartsChange;
+
+/// See the file's head.
+pub(super) struct SourceSide {
+    ground: Ground,
+    machine: Source,
+    todo: Todo<SourceAction>,
+    out: Vec<SourceOutput>,
+    /// What is on the move, from the cut on.
+    pieces: Option<Pieces>,
+    partitions: Vec<store::HashRange>,
+}
+
+impl SourceSide {
+    pub(super) fn new(ground: Ground) -> Self {
+        let partitions = ground.row.hashes.split(MIGRATION_PARTITIONS);
+        let machine = Source::default();
+        Self { ground, machine, todo: Todo::new(), out: Vec::new(), pieces: None, partitions }
+    }
+
+    /// Goes on until it is over.
+    pub(super) fn run(mut self) -> Way {
+        self.step(SourceInput::Standing(self.ground.row.standing));
+        loop {
+            while let Some(mail) = self.ground.mailbox.take() {
+                if let Some(way) = self.read(mail) {
+                    return way;
+                }
+            }
+            let mut is_idle = self.listen();
+            let until = Instant::now() + Duration::from_micros(MIGRATION_TURN_US);
+            while let Some(action) = self.todo.pop_front() {
+                is_idle = false;
+                match self.act(action) {
+                    Ok(Some(end)) => self.step(SourceInput::End(end)),
+                    Ok(None) => {}
+                    Err(way) => return way,
+                }
+                if Instant::now() >= until {
+                    break;
+                }
+            }
+            if self.machine.is_over() {
+                return Way::Over;
+            }
+            self.ground.look_after_peer();
+            if is_idle {
+                self.ground.rest(Duration::MAX);
+            }
+        }
+    }
+
+    fn read(&mut self, mail: Mail) -> Option<Way> {
+        match mail {
+            Mail::Standing(standing) => self.step(SourceInput::Standing(standing)),
+            Mail::Committed(standing) => self.step(SourceInput::End(SourceEnd::Committed(standing))),
+            Mail::Stream(opened) => self.ground.link.attach(opened),
+            Mail::PeerGone => {
+                self.ground.looked_after_peer();
+                self.step(SourceInput::TargetGone);
+            }
+            Mail::PeerThere | Mail::NoStream => self.ground.looked_after_peer(),
+            // It is the target that gives back.
+            Mail::Abort => {}
+            Mail::Gone => return Some(Way::Gone),
+            Mail::Stop => return Some(Way::Stopped),
+        }
+        None
+    }
+
+    /// Hears what has come; true when nothing has.
+    fn listen(&mut self) -> bool {
+        self.ground.link.flush();
+        for heard in 0..MIGRATION_MESSAGES_AT_ONCE {
+            let Some(message) = self.ground.link.receive() else { return heard == 0 };
+            self.step(SourceInput::Message(message));
+        }
+        false
+    }
+
+    fn step(&mut self, input: SourceInput) {
+        let mut out = std::mem::take(&mut self.out);
+        self.machine.step(input, &mut out);
+        for output in out.drain(..) {
+            match output {
+                SourceOutput::Send(message) => {
+                    self.ground.link.send(&message);
+                    if matches!(message, Message::HandedOver { .. }) {
+                        self.ground.be_humble();
+                    }
+                }
+                SourceOutput::Do(SourceAction::LookUp) => self.ground.errands.look_up(),
+                SourceOutput::Do(SourceAction::Commit { from, to }) => {
+                    self.ground.errands.commit(from, to);
+                }
+                // Nobody waits behind bulk pulls.
+                SourceOutput::Do(action @ SourceAction::GatherHashes { .. }) => self.todo.push_front(action),
+                SourceOutput::Do(action) => self.todo.push_back(action),
+            }
+        }
+        self.out = out;
+    }
+
+    fn act(&mut self, action: SourceAction) -> Result<Option<SourceEnd>, Way> {
+        Ok(match action {
+            SourceAction::Count => Some(SourceEnd::Counted(self.owned()?.objects())),
+            SourceAction::Cut => Some(SourceEnd::Cut(self.cut()?)),
+            SourceAction::Gather { partition, number, from } => {
+                Some(SourceEnd::Gathered(self.gather(partition, number, from)))
+            }
+            SourceAction::GatherHashes { number, hashes } => {
+                Some(SourceEnd::Gathered(self.gather_hashes(number, &hashes)))
+            }
+            SourceAction::Discard => self.discard(),
+            SourceAction::Serve { .. } => {
+                self.serve()?;
+                Some(SourceEnd::Served)
+            }
+            // Done by errands; nothing comes back that was never served elsewhere.
+            SourceAction::LookUp | SourceAction::Commit { .. } | SourceAction::TakeBack { .. } => None,
+        })
+    }
+
+    fn owned(&self) -> Result<Pieces, Way> {
+        let entry = self.ground.control.table_of(self.ground.row.table).ok_or(Way::Gone)?;
+        Ok(Pieces::owned(&entry.parts, self.ground.row.hashes))
+    }
+
+    fn bounds(&self) -> (u64, u64) {
+        (self.ground.row.hashes.first(), self.ground.row.hashes.last())
+    }
+
+    fn cut(&mut self) -> Result<u64, Way> {
+        let pieces = self.owned()?;
+        self.ground.progress.set(Figure::ObjectsExpected, pieces.objects());
+        let change = PartsChange { leave: vec![self.bounds()], ..PartsChange::default() };
+        self.ground.alter(&change).ok_or(Way::Gone)?;
+        let ceiling = pieces.version_ceiling();
+        self.pieces = Some(pieces);
+        Ok(ceiling)
+    }
+
+    fn gather(&mut self, partition: u8, number: u32, from: Option<Place>) -> Message {
+        let mut objects = Vec::with_capacity(PULL_BYTES + PULL_BYTES / 4);
+        let hashes = self.partitions.get(usize::from(partition));
+        let next = self.pieces.as_ref().zip(hashes).and_then(|(pieces, hashes)| {
+            pieces.gather(&self.ground.core, *hashes, from, (PULL_BYTES, &mut objects))
+        });
+        self.ground.progress.add(Figure::Pulls, 1);
+        self.ground.progress.add(Figure::Bytes, objects.len() as u64);
+        Message::Pulled { partition, number, next, objects }
+    }
+
+    fn gather_hashes(&mut self, number: u32, hashes: &[u64]) -> Message {
+        let mut objects = Vec::new();
+        if let Some(pieces) = &self.pieces {
+            hashes.iter().for_each(|&hash| pieces.gather_hash(&self.ground.core, hash, &mut objects));
+        }
+        self.ground.progress.add(Figure::PriorityPulls, 1);
+        self.ground.progress.add(Figure::Bytes, objects.len() as u64);
+        Message::PriorityPulled { number, objects }
+    }
+
+    /// A few steps of it; the rest later.
+    fn discard(&mut self) -> Option<SourceEnd> {
+        let core = &self.ground.core;
+        let pieces = self.pieces.as_mut();
+        let is_left = pieces.is_some_and(|pieces| (0..DISCARD_STEPS_AT_ONCE).all(|_| pieces.discard(core)));
+        self.ground.tidy(1);
+        if is_left {
+            self.todo.push_back(SourceAction::Discard);
+            return None;
+        }
+        self.ground.progress.set(Figure::EndedUs, self.ground.now_us());
+        Some(SourceEnd::Discarded)
+    }
+
+    /// Workers serve it again, as before the cut.
+    fn serve(&mut self) -> Result<(), Way> {
+        let change = PartsChange { take: vec![self.bounds()], ..PartsChange::default() };
+        self.ground.alter(&change).ok_or(Way::Gone)
+    }
+}

@@ -1,0 +1,319 @@
+//! The target of a migration: drives it by its machine, stores what comes, and hands what workers wait for to the front.
+
+mod storing;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use store::{HashRange, Table};
+
+use self::storing::Storing;
+use super::mail::Mail;
+use super::pace::Pace;
+use super::progress::Figure;
+use super::side::{Ground, Todo, Way};
+use crate::cluster::migration::{Message, Target, TargetAction, TargetEnd, TargetInput, TargetOutput};
+use crate::limits::{MIGRATION_MESSAGES_AT_ONCE, MIGRATION_PARTITIONS, MIGRATION_TURN_US, PULL_LOOK_US};
+use crate::tablet::PartsChange;
+
+/// See the file's head.
+pub(super) struct TargetSide {
+    ground: Ground,
+    machine: Target,
+    todo: Todo<TargetAction>,
+    out: Vec<TargetOutput>,
+    pace: Pace,
+    part: Option<Arc<Table>>,
+    partitions: Vec<HashRange>,
+    /// What is being stored, as far as it has come.
+    storing: Storing,
+    /// Whether the part knows what it waits for, so that it can be served from.
+    expects: bool,
+    /// What has not arrived never will.
+    is_given_up: bool,
+    wanted: Vec<u64>,
+    /// A stream is being opened, and when that was begun last.
+    connecting: (bool, Option<Instant>),
+    /// When nobody served the hashes any more, as far as is known here.
+    pause_us: Option<u64>,
+}
+
+impl TargetSide {
+    pub(super) fn new(ground: Ground) -> Self {
+        let partitions = ground.row.hashes.split(MIGRATION_PARTITIONS);
+        let pace = Pace::from(ground.now_us());
+        Self {
+            ground,
+            machine: Target::default(),
+            todo: Todo::new(),
+            out: Vec::new(),
+            pace,
+            part: None,
+            partitions,
+            storing: Storing::default(),
+            expects: false,
+            is_given_up: false,
+            wanted: Vec::new(),
+            connecting: (false, None),
+            pause_us: None,
+        }
+    }
+
+    /// Goes on until it is over.
+    pub(super) fn run(mut self) -> Way {
+        let way = self.go_on();
+        if way == Way::Gone {
+            self.drop_part();
+        }
+        way
+    }
+
+    fn go_on(&mut self) -> Way {
+        self.step(TargetInput::Standing(self.ground.row.standing));
+        if self.ground.row.is_aborted {
+            self.abort();
+        }
+        loop {
+            while let Some(mail) = self.ground.mailbox.take() {
+                if let Some(way) = self.read(mail) {
+                    return way;
+                }
+            }
+            self.connect();
+            let mut is_idle = self.listen() & self.want();
+            let until = Instant::now() + Duration::from_micros(MIGRATION_TURN_US);
+            while let Some(action) = self.todo.pop_front() {
+                is_idle = false;
+                match self.act(action) {
+                    Ok(Some(end)) => self.step(TargetInput::End(end)),
+                    Ok(None) => {}
+                    Err(way) => return way,
+                }
+                if Instant::now() >= until || self.storing.is_held_up() {
+                    break;
+                }
+            }
+            self.tick();
+            if self.machine.is_over() {
+                self.ground.progress.set(Figure::EndedUs, self.ground.now_us());
+                return Way::Over;
+            }
+            self.ground.look_after_peer();
+            if (is_idle && self.todo.is_empty()) || self.storing.is_held_up() {
+                self.ground.rest(Duration::from_micros(PULL_LOOK_US));
+            }
+        }
+    }
+
+    fn read(&mut self, mail: Mail) -> Option<Way> {
+        match mail {
+            Mail::Standing(standing) => self.step(TargetInput::Standing(standing)),
+            Mail::Committed(standing) => self.step(TargetInput::End(TargetEnd::Committed(standing))),
+            Mail::Abort => self.abort(),
+            Mail::Stream(opened) => {
+                self.connecting.0 = false;
+                self.ground.link.attach(opened);
+            }
+            Mail::NoStream => self.connecting.0 = false,
+            Mail::PeerGone => {
+                self.ground.looked_after_peer();
+                self.step(TargetInput::SourceGone);
+            }
+            Mail::PeerThere => self.ground.looked_after_peer(),
+            Mail::Gone => return Some(Way::Gone),
+            Mail::Stop => return Some(Way::Stopped),
+        }
+        None
+    }
+
+    /// Gives up what has not begun; what has changed hands already goes on.
+    fn abort(&mut self) {
+        if self.expects {
+            tracing::warn!(migration = self.ground.row.id, "it is too late to abort: the hashes have moved");
+        } else {
+            self.step(TargetInput::Abort);
+        }
+    }
+
+    /// Sees to it that there is a stream.
+    fn connect(&mut self) {
+        let (is_under_way, begun) = self.connecting;
+        let pause = Duration::from_millis(crate::limits::PEER_RETRY_MS);
+        if !self.ground.link.is_up() && !is_under_way && begun.is_none_or(|begun| begun.elapsed() >= pause) {
+            self.connecting = (true, Some(Instant::now()));
+            self.ground.errands.connect();
+        }
+    }
+
+    /// Hears what has come; true when nothing has.
+    fn listen(&mut self) -> bool {
+        self.ground.link.flush();
+        for heard in 0..MIGRATION_MESSAGES_AT_ONCE {
+            let Some(message) = self.ground.link.receive() else { return heard == 0 };
+            self.step(TargetInput::Message(message));
+        }
+        false
+    }
+
+    /// Takes what workers wait for, as much as there is room for; true when nothing was there.
+    fn want(&mut self) -> bool {
+        let Some(part) = self.part.as_ref().filter(|_| self.expects) else { return true };
+        let mut wanted = std::mem::take(&mut self.wanted);
+        part.take_wanted(self.machine.wants_free(), &mut wanted);
+        let is_idle = wanted.is_empty();
+        wanted.drain(..).for_each(|hash| self.step(TargetInput::Want(hash)));
+        self.wanted = wanted;
+        is_idle
+    }
+
+    fn tick(&mut self) {
+        let now_us = self.ground.now_us();
+        let control = &self.ground.control;
+        let is_loaded = || control.migrations.as_ref().is_some_and(|own| own.is_loaded(now_us));
+        let allowance_bytes = self.pace.allowance(now_us, is_loaded);
+        self.step(TargetInput::Tick { allowance_bytes });
+    }
+
+    fn step(&mut self, input: TargetInput) {
+        let mut out = std::mem::take(&mut self.out);
+        self.machine.step(self.ground.now_us(), input, &mut out);
+        for output in out.drain(..) {
+            match output {
+                TargetOutput::Send(message) => self.say(&message),
+                TargetOutput::Do(TargetAction::Commit { from, to }) => self.ground.errands.commit(from, to),
+                // Nobody waits behind bulk pulls.
+                TargetOutput::Do(
+                    action @ (TargetAction::ReplayPriority { .. } | TargetAction::Wake { .. }),
+                ) if !self.storing.is_begun() => self.todo.push_front(action),
+                TargetOutput::Do(action) => self.todo.push_back(action),
+            }
+        }
+        self.out = out;
+    }
+
+    fn say(&mut self, message: &Message) {
+        let figure = match message {
+            Message::Pull { .. } => Some(Figure::Pulls),
+            Message::PriorityPull { .. } => Some(Figure::PriorityPulls),
+            Message::HandOver => {
+                self.pause_us.get_or_insert(self.ground.now_us());
+                None
+            }
+            _ => None,
+        };
+        if let Some(figure) = figure {
+            self.ground.progress.add(figure, 1);
+        }
+        self.ground.link.send(message);
+    }
+
+    fn act(&mut self, action: TargetAction) -> Result<Option<TargetEnd>, Way> {
+        Ok(match action {
+            TargetAction::MakePart { objects } => {
+                self.make_part(objects)?;
+                let bounds = |hashes: &HashRange| (hashes.first(), hashes.last());
+                Some(TargetEnd::PartMade(self.partitions.iter().map(bounds).collect()))
+            }
+            TargetAction::Serve { ceiling } => {
+                self.serve(ceiling)?;
+                Some(TargetEnd::Served)
+            }
+            TargetAction::Replay { .. } | TargetAction::ReplayPriority { .. } => self.store(action),
+            TargetAction::Wake { hashes } => {
+                if let Some(part) = &self.part {
+                    part.not_pulled(&hashes);
+                    self.ground.control.wake(part, Some(&hashes));
+                }
+                None
+            }
+            TargetAction::GiveUpRest => {
+                self.is_given_up = true;
+                self.give_up_rest();
+                None
+            }
+            TargetAction::Cut => Some(TargetEnd::Cut(self.cut()?)),
+            TargetAction::DropPart => {
+                self.drop_part();
+                None
+            }
+            // Commits are done by errands; nothing is given back that was never served.
+            TargetAction::Commit { .. } | TargetAction::GatherBack => None,
+        })
+    }
+
+    fn make_part(&mut self, objects: u64) -> Result<(), Way> {
+        let control = &self.ground.control;
+        let entry = control.table_of(self.ground.row.table).ok_or(Way::Gone)?;
+        self.ground.progress.set(Figure::ObjectsExpected, objects);
+        self.part = Some(control.make_part(&entry, self.ground.row.hashes, objects));
+        Ok(())
+    }
+
+    /// Workers serve from the part from here on; the second time nothing changes.
+    fn serve(&mut self, ceiling: u64) -> Result<(), Way> {
+        if self.part.is_none() {
+            // The records say that it is ours before anybody has asked how much it is: the source died early.
+            self.make_part(0)?;
+        }
+        let Some(part) = self.part.clone() else { return Err(Way::Gone) };
+        if !std::mem::replace(&mut self.expects, true) {
+            part.expect_arrivals(MIGRATION_PARTITIONS, ceiling);
+            let waker = self.ground.errands.post.waker();
+            part.on_want(Box::new(move || waker.wake()));
+            if self.is_given_up {
+                self.give_up_rest();
+            }
+            let hashes = self.ground.row.hashes;
+            let change = PartsChange {
+                take: vec![(hashes.first(), hashes.last())],
+                come: vec![part],
+                ..PartsChange::default()
+            };
+            self.ground.alter(&change).ok_or(Way::Gone)?;
+            if let Some(from_us) = self.pause_us {
+                self.ground.progress.set(Figure::PauseUs, self.ground.now_us().saturating_sub(from_us));
+            }
+        }
+        self.ground.be_humble();
+        Ok(())
+    }
+
+    fn store(&mut self, action: TargetAction) -> Option<TargetEnd> {
+        let part = self.part.clone()?;
+        match self.storing.go_on(&self.ground, &part, &self.partitions, action) {
+            storing::Came::There(end) => Some(end),
+            storing::Came::Later(action) => {
+                self.todo.push_front(action);
+                None
+            }
+            storing::Came::Never => {
+                self.abort();
+                None
+            }
+        }
+    }
+
+    fn give_up_rest(&self) {
+        let Some(part) = self.part.as_ref().filter(|_| self.expects) else { return };
+        for (partition, hashes) in self.partitions.iter().enumerate() {
+            part.arrived(partition, hashes.last());
+        }
+        self.ground.control.wake(part, None);
+    }
+
+    fn cut(&mut self) -> Result<u64, Way> {
+        let hashes = self.ground.row.hashes;
+        let change = PartsChange { leave: vec![(hashes.first(), hashes.last())], ..PartsChange::default() };
+        self.ground.alter(&change).ok_or(Way::Gone)?;
+        Ok(self.part.as_ref().map_or(0, |part| part.version_ceiling()))
+    }
+
+    fn drop_part(&mut self) {
+        let Some(part) = self.part.take() else { return };
+        let change = PartsChange { go: vec![Arc::clone(&part)], ..PartsChange::default() };
+        // Where the table is gone its parts are.
+        let _ = self.ground.alter(&change);
+        self.ground.control.wake(&part, None);
+        part.retire();
+    }
+}

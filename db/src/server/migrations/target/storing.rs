@@ -1,0 +1,153 @@
+//! Storing what a pull brought: at one go where there is room, a little later where the cleaner has to make some.
+
+use std::time::{Duration, Instant};
+
+use store::{HashRange, ReplayError, Replayed, Table, WriteError};
+
+use crate::cluster::migration::{Place, TargetAction, TargetEnd};
+use crate::limits::REPLAY_PATIENCE_MS;
+use crate::server::migrations::progress::Figure;
+use crate::server::migrations::side::Ground;
+
+/// Steps of the store's background work behind each pull: who writes pays for the room.
+const STEPS_PER_PULL: usize = 2;
+/// The same while there is no room.
+const STEPS_WITHOUT_ROOM: usize = 16;
+
+/// What is being stored.
+#[derive(Debug, Default)]
+pub(super) struct Storing {
+    /// Bytes of the action at hand that are stored.
+    done_bytes: usize,
+    /// Since when there is no room.
+    refused: Option<Instant>,
+}
+
+/// What came of it.
+pub(super) enum Came {
+    /// All is stored.
+    There(TargetEnd),
+    /// The rest has to wait.
+    Later(TargetAction),
+    /// It cannot be stored: there is no room, or it is not what was asked for.
+    Never,
+}
+
+impl Storing {
+    /// Whether an action is at hand of which some is stored: no other one may come before it.
+    pub(super) fn is_begun(&self) -> bool {
+        self.done_bytes > 0
+    }
+
+    /// Whether there is no room right now.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.refused.is_some()
+    }
+
+    /// Stores objects, of a pull or of a priority pull.
+    pub(super) fn go_on(
+        &mut self,
+        ground: &Ground,
+        part: &Table,
+        partitions: &[HashRange],
+        action: TargetAction,
+    ) -> Came {
+        let (hashes, objects) = match &action {
+            TargetAction::Replay { partition, objects, .. } => {
+                (partitions.get(usize::from(*partition)).copied(), objects)
+            }
+            TargetAction::ReplayPriority { objects, .. } => (Some(ground.row.hashes), objects),
+            _ => (None, &Vec::new()),
+        };
+        let Some(hashes) = hashes else { return Came::Never };
+        let mut rest = &objects[self.done_bytes..];
+        let mut replayed = Replayed::default();
+        let stored = ground.core.pin().replay(part, hashes, &mut rest, &mut replayed);
+        let done_bytes = objects.len() - rest.len();
+        let progress = &ground.progress;
+        progress.add(Figure::Bytes, (done_bytes - self.done_bytes) as u64);
+        progress.add(Figure::Objects, replayed.stored);
+        progress.add(Figure::Late, replayed.late);
+        if replayed.corrupted > 0 {
+            progress.add(Figure::Damaged, replayed.corrupted);
+            let (migration, objects) = (ground.row.id, replayed.corrupted);
+            tracing::error!(
+                migration,
+                objects,
+                "bytes have changed at the source, or on the way: the objects are lost"
+            );
+        }
+        self.done_bytes = done_bytes;
+        match stored {
+            Ok(()) => {
+                *self = Self::default();
+                ground.tidy(STEPS_PER_PULL);
+                Came::There(finish(part, partitions, action))
+            }
+            Err(ReplayError::Refused(WriteError::Retry { .. } | WriteError::OutOfMemory)) => {
+                ground.tidy(STEPS_WITHOUT_ROOM);
+                let since = *self.refused.get_or_insert_with(Instant::now);
+                if since.elapsed() >= Duration::from_millis(REPLAY_PATIENCE_MS) {
+                    tracing::error!(
+                        migration = ground.row.id,
+                        "there is no room for what moves here: it goes back"
+                    );
+                    *self = Self::default();
+                    return Came::Never;
+                }
+                Came::Later(action)
+            }
+            Err(error) => {
+                tracing::error!(migration = ground.row.id, %error, "what moves here cannot be stored: it goes back");
+                *self = Self::default();
+                Came::Never
+            }
+        }
+    }
+}
+
+/// Notes that it is there.
+fn finish(part: &Table, partitions: &[HashRange], action: TargetAction) -> TargetEnd {
+    match action {
+        TargetAction::Replay { partition, next, .. } => {
+            let hashes = partitions[usize::from(partition)];
+            if let Some(last) = last_of(next, hashes) {
+                part.arrived(usize::from(partition), last);
+            }
+            TargetEnd::Replayed { partition }
+        }
+        TargetAction::ReplayPriority { hashes, .. } => {
+            part.pulled(&hashes);
+            TargetEnd::PriorityReplayed
+        }
+        _ => unreachable!("nothing else is stored"),
+    }
+}
+
+/// The last hash of a partition of which all is there, if there is one.
+fn last_of(next: Option<Place>, hashes: HashRange) -> Option<u64> {
+    let last = match next {
+        None => Some(hashes.last()),
+        Some(Place { hash, second: u64::MAX }) => Some(hash),
+        Some(Place { hash, .. }) => hash.checked_sub(1),
+    };
+    last.filter(|last| hashes.contains(*last))
+}
+
+#[cfg(test)]
+mod tests {
+    use store::HashRange;
+
+    use super::last_of;
+    use crate::cluster::migration::Place;
+
+    #[test]
+    fn what_has_arrived_ends_behind_the_last_hash_of_which_all_is_there() {
+        let hashes = HashRange::new(1 << 40, 1 << 41).expect("wide enough");
+        let at = |hash, second| last_of(Some(Place { hash, second }), hashes);
+        assert_eq!(last_of(None, hashes), Some(1 << 41));
+        assert_eq!(at((1 << 40) + 5, u64::MAX), Some((1 << 40) + 5));
+        assert_eq!(at((1 << 40) + 5, 7), Some((1 << 40) + 4));
+        assert_eq!(at(1 << 40, 7), None, "of the first hash itself some may be missing");
+    }
+}

@@ -1,0 +1,160 @@
+//! Tablets that move between two servers of one cluster over a real etcd.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use db::cluster::metadata::{Metadata, MigrationRow};
+use db::cluster::migration::Mode;
+use db::tenant::TenantId;
+use store::HashRange;
+use tempfile::TempDir;
+use wire::{AdminRequest, Body, Condition, Request, Status, TableId, reply};
+
+use super::Site;
+use super::client::{Client, Ended};
+use super::etcd_process::EtcdProcess;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Pair {
+    /// Stop before their etcd does.
+    sites: [Site; 2],
+    _directories: [TempDir; 2],
+    metadata: Metadata,
+    _etcd: EtcdProcess,
+}
+
+/// A table of a tenant, a client at each server, and what should be in it.
+struct Table {
+    clients: [Client; 2],
+    tenant: TenantId,
+    number: u32,
+    model: BTreeMap<u64, Vec<u8>>,
+}
+
+fn comes<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(done) = attempt() {
+            return done;
+        }
+        assert!(Instant::now() < deadline, "it does not come");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+impl Pair {
+    fn start() -> Self {
+        let etcd = EtcdProcess::start();
+        let metadata = || Metadata::over(Box::new(etcd.client())).expect("records of this format");
+        let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+        let sites = [&directories[0], &directories[1]]
+            .map(|directory| Site::start_compiling(directory.path(), 1, metadata()));
+        Self { sites, _directories: directories, metadata: metadata(), _etcd: etcd }
+    }
+
+    fn numbers(&self) -> [u32; 2] {
+        [0, 1].map(|site: usize| {
+            self.sites[site].server.control().interim.run().expect("a server of a cluster").server
+        })
+    }
+
+    fn table(&self) -> Table {
+        let secret = self.sites[0].create_tenant("ann");
+        let mut clients = [0, 1].map(|site: usize| self.sites[site].client("ann", &secret));
+        let number = clients[0].create_table("t");
+        comes(|| {
+            let answer = clients[1].control.ask(&AdminRequest::TableOpen { name: "t" }).ok()?;
+            Some(TableId::decode(&answer).expect("an id").id)
+        });
+        let tenant = self.metadata.tenant_find("ann").expect("etcd answers").expect("a tenant").id;
+        Table { clients, tenant, number, model: BTreeMap::new() }
+    }
+
+    /// Begins to move some hashes to a server.
+    fn begin(&self, table: &Table, hashes: HashRange, to: usize) -> MigrationRow {
+        let target = self.numbers()[to];
+        let whose = (table.tenant, table.number);
+        let begun = self.metadata.migration_begin(whose, hashes, target, Mode::Rocksteady, 1);
+        begun.expect("nothing else moves")
+    }
+
+    /// Whether a migration is over and both servers are done with it.
+    fn is_done(&self, row: &MigrationRow) -> bool {
+        self.metadata.migration_find(row.id).expect("etcd answers").is_none()
+    }
+
+    fn owner(&self, table: &Table, hash: u64) -> u32 {
+        let tablets = self.metadata.tablets().expect("etcd answers");
+        let row = tablets.iter().find(|row| row.table == table.number).expect("it is placed");
+        row.tablets.iter().find(|tablet| tablet.hashes.contains(hash)).expect("all hashes").server
+    }
+}
+
+fn key(number: u64) -> [u8; 8] {
+    number.to_le_bytes()
+}
+
+impl Table {
+    /// Asks whoever owns the key.
+    fn call(&mut self, request: &Request<'_>) -> Ended {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            for client in &mut self.clients {
+                let ended = client.call(request);
+                if ended.0 != Ok(Status::NotOwned) {
+                    return ended;
+                }
+            }
+            assert!(Instant::now() < deadline, "nobody owns it");
+        }
+    }
+
+    fn put(&mut self, number: u64, value: &[u8]) {
+        let (table, key) = (self.number, key(number));
+        let put = Request::Put { table, key: &key, value, condition: Condition::Always };
+        assert_eq!(self.call(&put).0, Ok(Status::Ok));
+        self.model.insert(number, value.to_vec());
+    }
+
+    fn get(&mut self, number: u64) -> Option<Vec<u8>> {
+        match self.call(&Request::Get { table: self.number, key: &key(number) }) {
+            (Ok(Status::Ok), body) => Some(reply::Object::decode(&body).expect("an object").value.to_vec()),
+            (Ok(Status::NotFound), _) => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn check(&mut self, numbers: impl Iterator<Item = u64>) {
+        for number in numbers {
+            assert_eq!(self.get(number), self.model.get(&number).cloned(), "key {number}");
+        }
+    }
+}
+
+#[test]
+fn a_table_that_has_moved_is_served_by_its_target_alone_and_comes_back_whole() {
+    let pair = Pair::start();
+    let mut table = pair.table();
+    let half = HashRange::new(1 << 63, u64::MAX).expect("half of them");
+    for number in 0..3_000 {
+        table.put(number, &[number as u8; 100]);
+    }
+    for (to, hashes) in
+        [(1, half), (0, half), (1, HashRange::ALL), (0, half), (1, half), (0, HashRange::ALL), (1, half)]
+    {
+        let row = pair.begin(&table, hashes, to);
+        comes(|| pair.is_done(&row).then_some(()));
+        let target = pair.numbers()[to];
+        assert_eq!([hashes.first(), hashes.last()].map(|hash| pair.owner(&table, hash)), [target; 2]);
+        for number in (0..3_000).filter(|number| hashes.contains(store::hash(&key(*number)))).take(100) {
+            let get = Request::Get { table: table.number, key: &key(number) };
+            assert_eq!(table.clients[1 - to].status(&get), Status::NotOwned);
+            assert_eq!(table.clients[to].status(&get), Status::Ok);
+        }
+        table.check(0..3_010);
+        table.put(to as u64, b"another value");
+    }
+    assert_eq!(pair.metadata.migrations().expect("etcd answers"), []);
+}
