@@ -64,7 +64,8 @@ pub enum Command {
     Store(StoreSettings),
     /// Measure scans of an ordered table beside Redis; starts both servers.
     Scan(ScanSettings),
-    /// Measure how fast objects move from one store to another.
+    /// Measure what clients see while half of a table moves from one server to another, and how fast it does; starts etcd
+    /// and both servers.
     Migration(MigrationSettings),
 }
 

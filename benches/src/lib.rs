@@ -8,7 +8,8 @@
 //!
 //! [`neighbour`], [`density`] and [`fairness`] are about several tenants at once: an [`operator`] makes them, they
 //! invoke [`spin`], and [`report`] and [`plot`] show what came out. [`in_process`] measures the store alone, without
-//! a server, beside maps of the Rust world; [`scan`] ordered tables beside Redis; [`migration`] how fast objects move from one store to another.
+//! a server, beside maps of the Rust world; [`scan`] ordered tables beside Redis; [`migration`] what clients see
+//! while objects move from one server to another, and how fast they do.
 
 pub mod arrival;
 pub mod command;
@@ -30,6 +31,7 @@ pub mod operator;
 pub mod options;
 pub mod plot;
 pub mod popularity;
+pub mod process;
 pub mod report;
 pub mod scan;
 pub mod spin;

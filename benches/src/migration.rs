@@ -1,61 +1,147 @@
-//! How fast objects move from one server to another: `splinter-bench migration`.
+//! Moving objects from one server to another: `splinter-bench migration`.
 //!
+//! [`timeline`] starts two servers and shows what their clients see while half of a table moves, and how fast it does.
 //! [`isolated`] measures what one core does at either end, without a network and without requests: gathering pulls at the
 //! source, replaying them at the target (Rocksteady, SOSP'17, §4.5, figure 15 of the paper, 2.15 of the thesis).
 
 pub mod isolated;
+pub mod timeline;
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
 
+use self::timeline::Way;
 use crate::report::Report;
 
 /// Most that a pull may ask for here, in bytes.
 const PULL_BYTES_MAX: usize = 1 << 20;
 
 /// How the bench is run.
-#[derive(Args, Clone, Debug, Serialize)]
+#[derive(Args, Clone, Debug)]
 pub struct MigrationSettings {
     /// Measure source and target each by itself, in this process.
-    #[arg(long, required = true)]
+    #[arg(long)]
     pub isolated: bool,
-    /// Bytes of values; 78 are 128 bytes with key and header.
-    #[arg(long, value_delimiter = ',', default_value = "64,78,128,256,512,1024,2048,4096,8192,16384")]
-    pub value_bytes: Vec<usize>,
+    /// What both need to know.
+    #[command(flatten)]
+    pub common: CommonSettings,
+    /// Of the timeline.
+    #[command(flatten)]
+    pub timeline: TimelineSettings,
+    /// Of the measurement without servers.
+    #[command(flatten)]
+    pub apart: IsolatedSettings,
+}
+
+/// What both measurements need to know.
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct CommonSettings {
     /// Bytes of keys.
     #[arg(long, default_value_t = 30)]
     pub key_bytes: usize,
-    /// Megabytes of objects that move, of each size.
-    #[arg(long, default_value_t = 512)]
-    pub megabytes: usize,
-    /// Bytes of a pull.
-    #[arg(long, default_value_t = 20_000)]
-    pub pull_bytes: usize,
-    /// Partitions that are pulled in turn.
-    #[arg(long, default_value_t = 8)]
-    pub partitions: usize,
-    /// Runs; the table shows medians.
-    #[arg(long, default_value_t = 3)]
-    pub runs: usize,
-    /// The core.
-    #[arg(long, default_value_t = 0)]
-    pub cpu: usize,
+    /// Megabytes of keys and values; of each size, if isolated. 5,120, or 512 if isolated, if nothing is said.
+    #[arg(long)]
+    pub megabytes: Option<usize>,
+    /// Runs; the table shows medians. One, or three if isolated, if nothing is said.
+    #[arg(long)]
+    pub runs: Option<usize>,
+    /// Pin the load thread, or the measured one, to this core. Isolated, core 0 if nothing is said.
+    #[arg(long)]
+    pub cpu: Option<usize>,
     /// Folder for lines of JSON and the plot.
     #[arg(long)]
     #[serde(skip)]
     pub out: Option<PathBuf>,
 }
 
+/// How the timeline is made.
+#[derive(Args, Clone, Debug, Serialize)]
+#[command(next_help_heading = "Options of the timeline")]
+pub struct TimelineSettings {
+    /// Ways of moving, which play in this order.
+    #[arg(long, value_delimiter = ',', default_value = "rocksteady,cooperative,source-driven,stop-and-copy")]
+    pub ways: Vec<Way>,
+    /// Bytes of values.
+    #[arg(long, default_value_t = 100)]
+    pub value_bytes: usize,
+    /// The load, as a part of what the source alone can do.
+    #[arg(long, default_value_t = 0.5)]
+    pub load: f64,
+    /// The load in requests a second instead.
+    #[arg(long)]
+    pub rate: Option<f64>,
+    /// Skew of the choice of keys: YCSB's theta, 0 for none.
+    #[arg(long, default_value_t = 0.99)]
+    pub zipf: f64,
+    /// Sessions of the load.
+    #[arg(long, default_value_t = 8)]
+    pub sessions: usize,
+    /// Requests that each session may have outstanding.
+    #[arg(long, default_value_t = 64)]
+    pub outstanding: usize,
+    /// A socket for each session; else all share one and their requests share frames.
+    #[arg(long)]
+    pub sockets: bool,
+    /// Seconds before and after each migration.
+    #[arg(long, default_value_t = 5.0)]
+    pub margin_seconds: f64,
+    /// Pin the whole source to this core.
+    #[arg(long)]
+    pub source_cpu: Option<usize>,
+    /// Pin the whole target to this core.
+    #[arg(long)]
+    pub target_cpu: Option<usize>,
+    /// Seed of all choices.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// The server's program; the one beside this one if nothing is said.
+    #[arg(long)]
+    #[serde(skip)]
+    pub server: Option<PathBuf>,
+    /// The program of etcd.
+    #[arg(long, default_value = "etcd")]
+    #[serde(skip)]
+    pub etcd: String,
+}
+
+/// How the measurement without servers is made.
+#[derive(Args, Clone, Debug, Serialize)]
+#[command(next_help_heading = "Options with --isolated")]
+pub struct IsolatedSettings {
+    /// Bytes of values; 78 are 128 bytes with key and header.
+    #[arg(long, value_delimiter = ',', default_value = "64,78,128,256,512,1024,2048,4096,8192,16384")]
+    pub sizes: Vec<usize>,
+    /// Bytes of a pull.
+    #[arg(long, default_value_t = 20_000)]
+    pub pull_bytes: usize,
+    /// Partitions that are pulled in turn.
+    #[arg(long, default_value_t = 8)]
+    pub partitions: usize,
+}
+
+fn refuse(text: &str) -> Result<(), String> {
+    Err(text.to_string())
+}
+
 impl MigrationSettings {
     fn check(&self) -> Result<(), String> {
-        let refuse = |text: &str| Err(text.to_string());
-        if self.runs == 0 || self.megabytes == 0 || self.value_bytes.is_empty() {
+        let IsolatedSettings { sizes, pull_bytes, partitions } = &self.apart;
+        let TimelineSettings { ways, load, margin_seconds, sessions, outstanding, .. } = &self.timeline;
+        if self.common.runs == Some(0) || self.common.megabytes == Some(0) || sizes.is_empty() {
             return refuse("a measurement has runs, megabytes, and a size of values");
         }
-        if !(1..=1024).contains(&self.partitions) || !(1..=PULL_BYTES_MAX).contains(&self.pull_bytes) {
+        if !(1..=1024).contains(partitions) || !(1..=PULL_BYTES_MAX).contains(pull_bytes) {
             return refuse("there are 1 to 1,024 partitions, and pulls have 1 byte to a megabyte");
+        }
+        if ways.is_empty() || *sessions == 0 || *outstanding == 0 {
+            return refuse("a timeline has a way of moving, sessions, and requests of each");
+        }
+        if !(0.01..=1.0).contains(load) || !(0.5..=600.0).contains(margin_seconds) {
+            return refuse(
+                "the load is a hundredth to all of what is possible, and there is half a second to ten minutes around it",
+            );
         }
         Ok(())
     }
@@ -64,6 +150,14 @@ impl MigrationSettings {
 /// Measures, prints the table, draws the plot.
 pub fn run(settings: &MigrationSettings) -> Result<(), String> {
     settings.check()?;
-    let mut report = Report::open("migration-isolated", settings.out.as_deref())?;
-    isolated::run(settings, &mut report)
+    let MigrationSettings { isolated, common, timeline, apart } = settings.clone();
+    let CommonSettings { key_bytes, megabytes, runs, cpu, out } = common;
+    if isolated {
+        let (megabytes, runs) = (megabytes.unwrap_or(512), runs.unwrap_or(3));
+        let settings = isolated::Settings { key_bytes, megabytes, runs, cpu: cpu.unwrap_or(0), apart };
+        return isolated::run(&settings, &mut Report::open("migration-isolated", out.as_deref())?);
+    }
+    let (megabytes, runs) = (megabytes.unwrap_or(5_120), runs.unwrap_or(1));
+    let settings = timeline::Settings { key_bytes, megabytes, runs, cpu, timeline };
+    timeline::run(&settings, &mut Report::open("migration", out.as_deref())?)
 }

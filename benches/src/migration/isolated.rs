@@ -16,7 +16,7 @@ use store::{
 use crate::dataset::Dataset;
 use crate::in_process::side::touch_all;
 use crate::machine;
-use crate::migration::MigrationSettings;
+use crate::migration::IsolatedSettings;
 use crate::plot::series::{self, Axes, Group};
 use crate::report::{self, Report, Spread};
 
@@ -26,6 +26,22 @@ const TARGETS_MB: (f64, f64) = (800.0, 400.0);
 const HEADER_BYTES: usize = store::OBJECT_HEADER_BYTES;
 /// Memory beside what objects take: log heads, reserve, indexes.
 const ROOM_BYTES: usize = 256 << 20;
+
+/// How it is measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// Bytes of keys.
+    pub key_bytes: usize,
+    /// Megabytes of objects, of each size.
+    pub megabytes: usize,
+    /// Runs.
+    pub runs: usize,
+    /// The core.
+    pub cpu: usize,
+    /// Sizes and pulls.
+    #[serde(flatten)]
+    pub apart: IsolatedSettings,
+}
 
 /// What a side did.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -52,10 +68,10 @@ struct Loaded {
 }
 
 /// Measures all sizes, prints the table, draws the plot.
-pub fn run(settings: &MigrationSettings, report: &mut Report) -> Result<(), String> {
+pub fn run(settings: &Settings, report: &mut Report) -> Result<(), String> {
     machine::pin(settings.cpu)?;
     let mut rows: Vec<Vec<Row>> = Vec::new();
-    for &value_bytes in &settings.value_bytes {
+    for &value_bytes in &settings.apart.sizes {
         let loaded = load(settings, value_bytes)?;
         let mut runs = Vec::new();
         for run in 0..settings.runs {
@@ -73,7 +89,7 @@ pub fn run(settings: &MigrationSettings, report: &mut Report) -> Result<(), Stri
     draw(&rows, report)
 }
 
-fn object_bytes(settings: &MigrationSettings, value_bytes: usize) -> usize {
+fn object_bytes(settings: &Settings, value_bytes: usize) -> usize {
     (HEADER_BYTES + settings.key_bytes + value_bytes).next_multiple_of(8)
 }
 
@@ -85,11 +101,11 @@ fn store(memory_bytes: usize) -> Result<Arc<Store>, String> {
 }
 
 /// As much as objects of that size need.
-fn memory_bytes(settings: &MigrationSettings) -> usize {
+fn memory_bytes(settings: &Settings) -> usize {
     (settings.megabytes << 20) * 5 / 4 + ROOM_BYTES
 }
 
-fn load(settings: &MigrationSettings, value_bytes: usize) -> Result<Loaded, String> {
+fn load(settings: &Settings, value_bytes: usize) -> Result<Loaded, String> {
     let objects = ((settings.megabytes << 20) / object_bytes(settings, value_bytes)) as u64;
     let mut dataset = Dataset::new(objects, settings.key_bytes, value_bytes)?;
     let store = store(memory_bytes(settings))?;
@@ -113,10 +129,10 @@ struct Pulls<'a> {
 }
 
 impl<'a> Pulls<'a> {
-    fn new(settings: &MigrationSettings, loaded: &'a Loaded, partitions: &[HashRange]) -> Self {
+    fn new(settings: &Settings, loaded: &'a Loaded, partitions: &[HashRange]) -> Self {
         let part = |&hashes: &HashRange| (hashes, Some(Cursor::before(hashes.first())));
         let parts = partitions.iter().map(part).collect();
-        Pulls { loaded, bytes_max: settings.pull_bytes, parts, turn: 0 }
+        Pulls { loaded, bytes_max: settings.apart.pull_bytes, parts, turn: 0 }
     }
 
     /// Gathers the next one; `None` where all is gathered.
@@ -135,12 +151,12 @@ impl<'a> Pulls<'a> {
     }
 }
 
-fn measure(settings: &MigrationSettings, value_bytes: usize, loaded: &Loaded) -> Result<Row, String> {
+fn measure(settings: &Settings, value_bytes: usize, loaded: &Loaded) -> Result<Row, String> {
     let objects = loaded.table.objects();
     let store = store(memory_bytes(settings))?;
     let options = TableOptions { objects_expected: objects, ..TableOptions::default() };
     let table = store.table_with(2, options, &Arc::new(Quota::new(1, u64::MAX)));
-    table.expect_arrivals(settings.partitions, loaded.table.version_ceiling());
+    table.expect_arrivals(settings.apart.partitions, loaded.table.version_ceiling());
     let partitions = table.partitions();
     let source = gather_all(settings, loaded, &partitions)?;
     let (core, mut pulls) = (store.core(0), Pulls::new(settings, loaded, &partitions));
@@ -164,13 +180,9 @@ fn measure(settings: &MigrationSettings, value_bytes: usize, loaded: &Loaded) ->
     Ok(Row { value_bytes, object_bytes: object_bytes(settings, value_bytes), objects, source, target })
 }
 
-fn gather_all(
-    settings: &MigrationSettings,
-    loaded: &Loaded,
-    partitions: &[HashRange],
-) -> Result<Rate, String> {
+fn gather_all(settings: &Settings, loaded: &Loaded, partitions: &[HashRange]) -> Result<Rate, String> {
     let mut pulls = Pulls::new(settings, loaded, partitions);
-    let (mut pull, mut bytes) = (Vec::with_capacity(2 * settings.pull_bytes), 0);
+    let (mut pull, mut bytes) = (Vec::with_capacity(2 * settings.apart.pull_bytes), 0);
     let start_ns = machine::own_cpu_ns();
     while pulls.next(&mut pull)?.is_some() {
         bytes += pull.len();
@@ -202,7 +214,7 @@ fn median(runs: &[Row], figure: impl Fn(&Row) -> f64) -> f64 {
     Spread::of(runs.iter().map(figure)).median
 }
 
-fn show(settings: &MigrationSettings, rows: &[Vec<Row>]) {
+fn show(settings: &Settings, rows: &[Vec<Row>]) {
     let line = |runs: &Vec<Row>| {
         let row = &runs[0];
         let is_asked = settings.key_bytes == 30 && row.object_bytes == 128;

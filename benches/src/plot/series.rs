@@ -1,11 +1,14 @@
 //! Lines over a number, and groups of bars: figures that compare a few sides over many points.
 
+use std::ops::Range;
 use std::path::Path;
 
-use plotters::chart::ChartBuilder;
+use plotters::chart::{ChartBuilder, ChartContext};
+use plotters::coord::ranged1d::{Ranged, ValueFormatter};
+use plotters::coord::types::RangedCoordf64;
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
 use plotters::element::{Circle, PathElement, Rectangle};
-use plotters::prelude::{SVGBackend, SeriesLabelPosition};
+use plotters::prelude::{Cartesian2d, IntoLogRange, SVGBackend, SeriesLabelPosition};
 use plotters::series::LineSeries;
 use plotters::style::{BLACK, Color, RGBColor, WHITE};
 
@@ -29,6 +32,25 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
+/// How the height of a line grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// As the value does, from zero.
+    Linear,
+    /// As its logarithm does.
+    Logarithmic,
+}
+
+/// One of several pictures that stand above each other and share what is below them.
+pub struct Panel<'a> {
+    /// What stands around it.
+    pub axes: Axes<'a>,
+    /// Its height.
+    pub scale: Scale,
+    /// Its lines.
+    pub series: Vec<Series>,
+}
+
 /// Bars that stand together, one of each side.
 pub struct Group {
     /// What stands below them.
@@ -43,6 +65,23 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 pub fn lines(path: &Path, axes: &Axes<'_>, series: &[Series]) -> Result<(), String> {
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
     draw_lines(&area, axes, series).and_then(|()| area.present()).map_err(failed(path))
+}
+
+/// Draws panels above each other, all from the same left to the same right; the first one names the lines.
+pub fn panels(path: &Path, panels: &[Panel<'_>]) -> Result<(), String> {
+    let height = SIZE.1 * 3 / 5;
+    let area = SVGBackend::new(path, (SIZE.0, height * panels.len() as u32)).into_drawing_area();
+    let all = || panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
+    let left = all().map(|point| point.0).fold(f64::MAX, f64::min);
+    let right = all().map(|point| point.0).fold(f64::MIN, f64::max);
+    let across = left.min(right)..right.max(left + 1.0);
+    let draw = || {
+        for (at, (area, panel)) in area.split_evenly((panels.len(), 1)).iter().zip(panels).enumerate() {
+            draw_panel(area, panel, across.clone(), at == 0)?;
+        }
+        area.present()
+    };
+    draw().map_err(failed(path))
 }
 
 /// Draws groups of bars; `names` are those of the bars of each group.
@@ -93,6 +132,55 @@ fn draw_lines<'a>(area: &Area<'a>, axes: &Axes<'_>, series: &[Series]) -> Drawn<
     legend(&mut chart, SeriesLabelPosition::LowerLeft)
 }
 
+fn draw_panel<'a>(area: &Area<'a>, panel: &Panel<'_>, across: Range<f64>, names: bool) -> Drawn<'a> {
+    area.fill(&WHITE)?;
+    let heights = || panel.series.iter().flat_map(|series| &series.points).map(|point| point.1);
+    let mut builder = ChartBuilder::on(area);
+    builder.margin(12).margin_right(36).x_label_area_size(44).y_label_area_size(84);
+    if !panel.axes.title.is_empty() {
+        builder.caption(panel.axes.title, (FONT, 20));
+    }
+    match panel.scale {
+        Scale::Linear => {
+            let chart = builder.build_cartesian_2d(across, 0.0..highest(heights()))?;
+            draw_panel_lines(chart, panel, names)
+        }
+        Scale::Logarithmic => {
+            let least = heights().fold(f64::MAX, f64::min).min(highest(heights()));
+            let decades = 10f64.powf(least.log10().floor())..10f64.powf(highest(heights()).log10().ceil());
+            draw_panel_lines(builder.build_cartesian_2d(across, decades.log_scale())?, panel, names)
+        }
+    }
+}
+
+fn draw_panel_lines<'a, Y>(
+    mut chart: ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, Y>>,
+    panel: &Panel<'_>,
+    names: bool,
+) -> Drawn<'a>
+where
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    chart
+        .configure_mesh()
+        .x_desc(panel.axes.x)
+        .y_desc(panel.axes.y)
+        .y_label_formatter(&|value| format!("{value}"))
+        .label_style((FONT, 14))
+        .axis_desc_style((FONT, 15))
+        .light_line_style(WHITE)
+        .bold_line_style(BLACK.mix(0.15))
+        .draw()?;
+    for (series, colour) in panel.series.iter().zip(colours()) {
+        let style = colour.stroke_width(2);
+        chart
+            .draw_series(LineSeries::new(series.points.iter().copied(), style))?
+            .label(series.name.as_str())
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
+    }
+    if names { legend(&mut chart, SeriesLabelPosition::LowerLeft) } else { Ok(()) }
+}
+
 fn draw_groups<'a>(area: &Area<'a>, axes: &Axes<'_>, names: &[&str], groups: &[Group]) -> Drawn<'a> {
     area.fill(&WHITE)?;
     let top = highest(groups.iter().flat_map(|group| group.heights.iter().copied()));
@@ -137,7 +225,7 @@ fn draw_groups<'a>(area: &Area<'a>, axes: &Axes<'_>, names: &[&str], groups: &[G
 
 #[cfg(test)]
 mod tests {
-    use super::{Axes, Group, Series, groups, lines};
+    use super::{Axes, Group, Panel, Scale, Series, groups, lines, panels};
 
     #[test]
     fn lines_and_groups_name_what_they_show() {
@@ -149,6 +237,16 @@ mod tests {
         lines(&path, &axes, &[series]).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(["a line", "Title", "across", "upwards"].iter().all(|name| text.contains(name)), "{text}");
+        let path = folder.join("panels.svg");
+        let panel = |y: &'static str, scale: Scale| Panel {
+            axes: Axes { title: "", x: "across", y },
+            scale,
+            series: vec![Series { name: "one way".into(), points: vec![(-1.0, 20.0), (2.0, 4_000.0)] }],
+        };
+        let both = [panel("upper", Scale::Linear), panel("lower", Scale::Logarithmic)];
+        panels(&path, &both).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(["upper", "lower", "one way", "10000"].iter().all(|name| text.contains(name)), "{text}");
         let group = |name: &str| Group { name: name.into(), heights: vec![1.0, 2.0] };
         groups(&path, &axes, &["ours", "theirs"], &["W1", "W2", "W3"].map(group)).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();

@@ -1,10 +1,8 @@
 //! The servers of a run: ours in a folder of its own, Redis if there is one. Both end with the run.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use client::{Admin, Client, ClientConfig, Condition, Request, Status};
 
@@ -14,36 +12,12 @@ use crate::dataset::Dataset;
 use crate::fleet::Fleet;
 use crate::machine::ServerThreads;
 use crate::options::{Access, secret};
+use crate::process::{Folder, Process, address_in, beside_this, free_address};
 
-/// How long a server may take to come up.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks whether it has.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Puts outstanding while loading.
 const OUTSTANDING: usize = 128;
 /// Memory of our server for each record beyond key and value: object, index, tree, and the room of a log at 50 %.
 const RECORD_OVERHEAD_BYTES: u64 = 150;
-
-/// A process that ends with the run.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // One that has ended by itself is gone too.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A folder that goes with the run.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What cannot be removed now is the system's to clean.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Our server.
 pub(super) struct Ours {
@@ -59,31 +33,28 @@ impl Ours {
             Some(program) => program.clone(),
             None => beside_this("splinter-server")?,
         };
-        let folder = std::env::temp_dir().join(format!("splinter-bench-scan-{}", std::process::id()));
-        std::fs::create_dir(&folder).map_err(|error| format!("no folder {}: {error}", folder.display()))?;
-        let folder = Folder(folder);
-        let (data_folder, ready) = (folder.0.join("data"), folder.0.join("ready"));
+        let folder = Folder::make("scan")?;
+        let (data_folder, ready) = (folder.join("data"), folder.join("ready"));
         let object_bytes = (data.key_bytes() + data.value_bytes()) as u64 + RECORD_OVERHEAD_BYTES;
         let memory_mib = ((2 * data.keys() * object_bytes) >> 20).max(256);
         let mut command = Command::new(&program);
         command.args(["--listen", "127.0.0.1:0", "--cores", "1", "--log", "warn"]);
         command.arg("--memory").arg(format!("{memory_mib}MiB"));
         command.arg("--data").arg(&data_folder).arg("--ready-file").arg(&ready);
-        let child = command.stdout(Stdio::null()).spawn();
-        let mut process =
-            Process(child.map_err(|error| format!("cannot start {}: {error}", program.display()))?);
-        let address = wait_for(&mut process, "our server", || address_in(&ready))?;
+        let process = Process::start("our server", command)?;
+        let mut process = process.ok_or_else(|| format!("there is no {}", program.display()))?;
+        let address = process.wait_for(|| address_in(&ready))?;
         Ok(Self { process, folder, address })
     }
 
     /// Its threads, to see how long they run.
     pub(super) fn threads(&self) -> Option<ServerThreads> {
-        ServerThreads::of(self.process.0.id())
+        ServerThreads::of(self.process.id())
     }
 
     /// Makes a tenant with an ordered table and loads the data; how to open sessions, and the table.
     pub(super) fn load(&self, mut data: Dataset) -> Result<(Access, u32), String> {
-        let path = self.folder.0.join("data/admin.secret");
+        let path = self.folder.join("data/admin.secret");
         let admin_secret = secret(&format!("@{}", path.display()))?;
         let (name, address) = ("bench", self.address.to_string());
         let failed = |what: &str, error: client::Error| format!("{what}: {error}");
@@ -140,67 +111,26 @@ impl Theirs {
         if let Ok(address) = redis.parse() {
             return Ok(Some(Self { process: None, address }));
         }
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let address = free.map_err(|error| format!("no free port: {error}"))?;
+        let address = free_address()?;
         let mut command = Command::new(redis);
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"]);
         command.arg(address.port().to_string());
-        let child = match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
-            Ok(child) => child,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                eprintln!("there is no {redis} on this machine: ours is measured alone");
-                return Ok(None);
-            }
-            Err(error) => return Err(format!("cannot start {redis}: {error}")),
+        command.stderr(Stdio::null());
+        let Some(mut process) = Process::start("redis", command)? else {
+            eprintln!("there is no {redis} on this machine: ours is measured alone");
+            return Ok(None);
         };
-        let mut process = Process(child);
-        wait_for(&mut process, redis, || TcpStream::connect(address).ok())?;
+        process.wait_for(|| TcpStream::connect(address).ok())?;
         Ok(Some(Self { process: Some(process), address }))
     }
 
     /// Its threads, of one that was started here.
     pub(super) fn threads(&self) -> Option<ServerThreads> {
-        self.process.as_ref().and_then(|process| ServerThreads::of(process.0.id()))
+        self.process.as_ref().and_then(|process| ServerThreads::of(process.id()))
     }
 
     /// Where it listens.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
-    }
-}
-
-/// The program of this name in the folder of the one that runs.
-fn beside_this(name: &str) -> Result<PathBuf, String> {
-    let own = std::env::current_exe().map_err(|error| format!("which program is this? {error}"))?;
-    let program = own.with_file_name(name);
-    if program.is_file() {
-        return Ok(program);
-    }
-    Err(format!(
-        "there is no {}: build it (cargo build --release -p db), or name it with --server",
-        program.display()
-    ))
-}
-
-/// The address in the file that our server writes when it is ready.
-fn address_in(ready: &Path) -> Option<SocketAddr> {
-    let text = std::fs::read_to_string(ready).ok()?;
-    text.split_whitespace().find_map(|word| word.strip_prefix("tcp=")?.parse().ok())
-}
-
-/// Looks until there is something, the process has ended, or patience has.
-fn wait_for<T>(process: &mut Process, name: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, String> {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return Ok(found);
-        }
-        if let Ok(Some(status)) = process.0.try_wait() {
-            return Err(format!("{name} ended: {status}"));
-        }
-        if began.elapsed() > PATIENCE {
-            return Err(format!("{name} does not come up"));
-        }
-        thread::sleep(LOOK_EVERY);
     }
 }

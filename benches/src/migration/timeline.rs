@@ -1,0 +1,169 @@
+//! Half of a table moves while clients use it: `splinter-bench migration`.
+//!
+//! ```text
+//!   source   [ the table          ]          [ first half ]
+//!   target                            ───►                [ second half ]
+//!   load     YCSB-B, Zipf 0.99, an open loop at a part of what the source alone can do
+//!            | before | moving ............................. | after |
+//! ```
+//! Each way of moving plays once a run, over the same servers: the half moves under load, then it moves back without
+//! any, which shows how fast it can be. Every answer is checked. Rocksteady (SOSP'17, §4), Fulva (SRDS'19, §4).
+
+mod bins;
+mod play;
+mod stage;
+
+use serde::Serialize;
+
+use self::bins::Bins;
+use self::play::{Row, Scene};
+use self::stage::Stage;
+pub use self::stage::Way;
+use super::TimelineSettings;
+use crate::machine;
+use crate::plot::series::{Axes, Panel, Scale, Series, panels};
+use crate::report::{Report, Spread, print};
+
+/// How it is made.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// Bytes of keys.
+    pub key_bytes: usize,
+    /// Megabytes of keys and values.
+    pub megabytes: usize,
+    /// Runs.
+    pub runs: usize,
+    /// Core of the load.
+    pub cpu: Option<usize>,
+    /// Servers and load.
+    #[serde(flatten)]
+    pub timeline: TimelineSettings,
+}
+
+impl Settings {
+    /// Objects of the table.
+    fn objects(&self) -> u64 {
+        (self.megabytes as u64 * 1_000_000) / (self.key_bytes + self.timeline.value_bytes) as u64
+    }
+}
+
+/// A row with its way's name, as it is written.
+#[derive(Serialize)]
+struct Named<'a> {
+    way: &'static str,
+    #[serde(flatten)]
+    row: &'a Row,
+}
+
+/// The rows of a way, and the timeline of its latest run.
+struct Played {
+    way: Way,
+    rows: Vec<Row>,
+    timeline: Bins,
+    began_ns: u64,
+}
+
+/// Plays all ways, prints the table, draws the picture.
+pub fn run(settings: &Settings, report: &mut Report) -> Result<(), String> {
+    settings.cpu.map_or(Ok(()), machine::pin)?;
+    let stage = Stage::start(settings)?;
+    let mut scene = Scene::open(settings, &stage)?;
+    let mut played: Vec<Played> = Vec::new();
+    for run in 0..settings.runs {
+        for &way in &settings.timeline.ways {
+            let (row, timeline, began_ns) = scene.play(&stage, way, run as u64)?;
+            eprintln!("{}: {}", way.name(), row.line());
+            report.line(Some(run), settings, &Named { way: way.name(), row: &row })?;
+            match played.iter_mut().find(|played| played.way == way) {
+                Some(found) => {
+                    found.rows.push(row);
+                    (found.timeline, found.began_ns) = (timeline, began_ns);
+                }
+                None => played.push(Played { way, rows: vec![row], timeline, began_ns }),
+            }
+        }
+    }
+    show(settings, scene.rate(), &played);
+    let Some(path) = report.plot("migration.svg") else { return Ok(()) };
+    draw(&path, settings, &played)
+}
+
+fn show(settings: &Settings, rate: f64, played: &[Played]) {
+    let title = format!(
+        "Half of {:.1} GB moves under {rate:.0} requests/s (YCSB-B, Zipf {}); medians of {} runs",
+        settings.megabytes as f64 / 1000.0,
+        settings.timeline.zipf,
+        settings.runs
+    );
+    let heads = [
+        "way",
+        "MB/s",
+        "MB/s idle",
+        "seconds",
+        "p50 us",
+        "was",
+        "p99.9 us",
+        "was",
+        "longest ms",
+        "was",
+        "hand-over ms",
+        "failed",
+    ];
+    let rows: Vec<Vec<String>> = played
+        .iter()
+        .map(|Played { way, rows, .. }| {
+            let median = |figure: &dyn Fn(&Row) -> f64| Spread::of(rows.iter().map(figure)).median;
+            vec![
+                way.name().to_string(),
+                format!("{:.0}", median(&|row| row.megabytes_per_second)),
+                format!("{:.0}", median(&|row| row.idle_megabytes_per_second)),
+                format!("{:.1}", median(&|row| row.seconds)),
+                format!("{:.0}", median(&|row| row.moving.latency_us_p50)),
+                format!("{:.0}", median(&|row| row.before.latency_us_p50)),
+                format!("{:.0}", median(&|row| row.moving.latency_us_p999)),
+                format!("{:.0}", median(&|row| row.before.latency_us_p999)),
+                format!("{:.1}", median(&|row| row.moving.latency_us_max / 1e3)),
+                format!("{:.1}", median(&|row| row.before.latency_us_max / 1e3)),
+                format!("{:.1}", median(&|row| row.hand_over.latency_us_max / 1e3)),
+                format!("{:.0}", median(&|row| row.errors.values().sum::<u64>() as f64)),
+            ]
+        })
+        .collect();
+    print(&title, &heads, &rows);
+}
+
+/// Throughput, p50 and p99.9 over time, one above the other, a line for each way.
+fn draw(path: &std::path::Path, settings: &Settings, played: &[Played]) -> Result<(), String> {
+    let title = format!("Half of {:.1} GB moves, YCSB-B", settings.megabytes as f64 / 1000.0);
+    let series = |figure: &dyn Fn(&bins::Seen) -> f64| -> Vec<Series> {
+        let line = |played: &Played| Series {
+            name: played.way.name().to_string(),
+            points: (played.timeline.each())
+                .map(|(at_ns, seen)| ((at_ns as f64 - played.began_ns as f64) / 1e9, figure(&seen)))
+                .filter(|point| point.1 > 0.0)
+                .collect(),
+        };
+        played.iter().map(line).collect()
+    };
+    let x = "seconds since the beginning of the migration";
+    panels(
+        path,
+        &[
+            Panel {
+                axes: Axes { title: &title, x: "", y: "thousand answers/s" },
+                scale: Scale::Linear,
+                series: series(&|seen| seen.answers_per_second / 1e3),
+            },
+            Panel {
+                axes: Axes { title: "", x: "", y: "p50, us" },
+                scale: Scale::Logarithmic,
+                series: series(&|seen| seen.latency_us_p50),
+            },
+            Panel {
+                axes: Axes { title: "", x, y: "p99.9, us" },
+                scale: Scale::Logarithmic,
+                series: series(&|seen| seen.latency_us_p999),
+            },
+        ],
+    )
+}

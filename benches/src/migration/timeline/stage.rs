@@ -1,0 +1,256 @@
+//! etcd, two servers, and a tenant with a table that begins at the first of them.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use client::{Admin, Client, ClientConfig, MigrationMode, MigrationStanding, Status};
+use serde::Serialize;
+
+use super::Settings;
+use crate::fleet;
+use crate::options::{Access, secret};
+use crate::process::{Folder, Process, address_in, beside_this, free_address};
+
+/// Memory of a server for each object beyond key and value: header, index, and the room of a log at two thirds.
+const OBJECT_OVERHEAD_BYTES: u64 = 120;
+/// Who has the table.
+const TENANT: &str = "bench";
+/// Its name.
+const TABLE: &str = "records";
+/// Between two looks at a migration.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// How a tablet moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// The target owns it at once and pulls; what waits for an object is pulled first.
+    Rocksteady,
+    /// Clients read from both sides what may not have arrived.
+    Cooperative,
+    /// A copy is made ahead, then what was written meanwhile follows while nobody is served.
+    SourceDriven,
+    /// Nobody is served until all has moved.
+    StopAndCopy,
+}
+
+impl Way {
+    /// As it is called on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rocksteady => "rocksteady",
+            Self::Cooperative => "cooperative",
+            Self::SourceDriven => "source-driven",
+            Self::StopAndCopy => "stop-and-copy",
+        }
+    }
+
+    fn mode(self) -> MigrationMode {
+        match self {
+            Self::Rocksteady => MigrationMode::Rocksteady,
+            Self::Cooperative => MigrationMode::Cooperative,
+            Self::SourceDriven => MigrationMode::PreCopy,
+            Self::StopAndCopy => MigrationMode::StopAndCopy,
+        }
+    }
+
+    /// Whether the owner changes at the end; else it does at the beginning.
+    pub fn hands_over_last(self) -> bool {
+        self == Self::SourceDriven
+    }
+}
+
+/// From where to where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Move {
+    /// From the source to the target.
+    There,
+    /// And back.
+    Back,
+}
+
+/// A server.
+struct Server {
+    _process: Process,
+    address: SocketAddr,
+    secret: String,
+    /// In the cluster.
+    number: u32,
+}
+
+/// What runs; the servers end first, then etcd, then their files.
+pub(super) struct Stage {
+    servers: [Server; 2],
+    _etcd: Process,
+    _folder: Folder,
+    access: Access,
+}
+
+impl Stage {
+    /// Starts etcd and both servers, and makes the tenant.
+    pub(super) fn start(settings: &Settings) -> Result<Self, String> {
+        let folder = Folder::make("migration")?;
+        let (etcd, client_address) = start_etcd(&settings.timeline.etcd, &folder)?;
+        let metadata = format!("etcd://{client_address}/bench");
+        let source = start_server(settings, &folder, &metadata, ("source", settings.timeline.source_cpu))?;
+        // The first server alone is there when the table is made, so it gets it whole.
+        let failed = |what: &str, error: client::Error| format!("{what}: {error}");
+        let address = source.address.to_string();
+        let secret = Admin::connect(&address, &source.secret, ClientConfig::default())
+            .and_then(|mut admin| admin.tenant_create(TENANT))
+            .map_err(|error| failed("no tenant", error))?;
+        Client::connect(&address, TENANT, &secret)
+            .and_then(|mut client| client.table_create(TABLE))
+            .map_err(|error| failed("no table", error))?;
+        let target = start_server(settings, &folder, &metadata, ("target", settings.timeline.target_cpu))?;
+        let access = Access {
+            address: source.address,
+            tenant: TENANT.to_string(),
+            secret,
+            table: TABLE.to_string(),
+            cpu: settings.cpu,
+        };
+        Ok(Self { servers: [source, target], _etcd: etcd, _folder: folder, access })
+    }
+
+    /// The table's number.
+    pub(super) fn table(&self) -> Result<u32, String> {
+        fleet::table(&self.access)
+    }
+
+    /// Begins to move the upper half of the table.
+    pub(super) fn begin(&self, way: Way, direction: Move) -> Moving {
+        let [source, target] = &self.servers;
+        let target = match direction {
+            Move::There => target.number,
+            Move::Back => source.number,
+        };
+        let (told, over) = channel();
+        let server = (source.address.to_string(), source.secret.clone());
+        // Who does not wait for it any more does not hear of it.
+        thread::spawn(move || drop(told.send(watch(server, way, target))));
+        Moving { over }
+    }
+
+    /// How to open sessions.
+    pub(super) fn access(&self) -> &Access {
+        &self.access
+    }
+}
+
+fn start_etcd(program: &str, folder: &Folder) -> Result<(Process, SocketAddr), String> {
+    let (clients, peers) = (free_address()?, free_address()?);
+    let mut command = Command::new(program);
+    command.args(["--name", "bench", "--log-level", "error", "--data-dir"]).arg(folder.join("etcd"));
+    for (option, address) in [
+        ("--listen-client-urls", clients),
+        ("--advertise-client-urls", clients),
+        ("--listen-peer-urls", peers),
+        ("--initial-advertise-peer-urls", peers),
+    ] {
+        command.arg(option).arg(format!("http://{address}"));
+    }
+    command.arg("--initial-cluster").arg(format!("bench=http://{peers}")).stderr(Stdio::null());
+    let process = Process::start("etcd", command)?;
+    let mut process =
+        process.ok_or_else(|| format!("there is no {program}: scripts/setup installs etcd-server"))?;
+    process.wait_for(|| std::net::TcpStream::connect(clients).ok())?;
+    Ok((process, clients))
+}
+
+fn start_server(
+    settings: &Settings,
+    folder: &Folder,
+    metadata: &str,
+    (name, cpu): (&'static str, Option<usize>),
+) -> Result<Server, String> {
+    let program = match &settings.timeline.server {
+        Some(program) => program.clone(),
+        None => beside_this("splinter-server")?,
+    };
+    let (data, ready) = (folder.join(name), folder.join(&format!("{name}.ready")));
+    let mut command = match cpu {
+        None => Command::new(&program),
+        Some(cpu) => {
+            // The whole server, so that its migration's thread shares the core too.
+            let mut command = Command::new("taskset");
+            command.arg("-c").arg(cpu.to_string()).arg(&program);
+            command
+        }
+    };
+    let object_bytes = (settings.key_bytes + settings.timeline.value_bytes) as u64 + OBJECT_OVERHEAD_BYTES;
+    let memory_mib = ((settings.objects() * object_bytes) >> 20).max(256);
+    command.args(["--listen", "127.0.0.1:0", "--cores", "1", "--log", "warn"]);
+    command.args(["--metadata", metadata, "--memory", &format!("{memory_mib}MiB")]);
+    command.arg("--data").arg(&data).arg("--ready-file").arg(&ready);
+    let process = Process::start(name, command)?;
+    let mut process = process.ok_or_else(|| format!("cannot start {}", program.display()))?;
+    let address = process.wait_for(|| address_in(&ready))?;
+    let secret = admin_secret(&data)?;
+    let mut admin = Admin::connect(&address.to_string(), &secret, ClientConfig::default())
+        .map_err(|error| format!("the administrator is not let in: {error}"))?;
+    let number = process.wait_for(|| {
+        let servers = admin.server_list().ok()?;
+        servers.iter().find(|server| server.is_asked).map(|server| server.id)
+    })?;
+    Ok(Server { _process: process, address, secret, number })
+}
+
+fn admin_secret(data: &Path) -> Result<String, String> {
+    secret(&format!("@{}", data.join("admin.secret").display()))
+}
+
+/// A migration under way.
+pub(super) struct Moving {
+    over: Receiver<Result<(), String>>,
+}
+
+impl Moving {
+    /// Whether it is over.
+    pub(super) fn is_over(&self) -> Result<bool, String> {
+        match self.over.try_recv() {
+            Ok(done) => done.map(|()| true),
+            Err(TryRecvError::Empty) => Ok(false),
+            Err(TryRecvError::Disconnected) => Err("who watches the migration is gone".into()),
+        }
+    }
+
+    /// Waits until it is.
+    pub(super) fn wait(self) -> Result<(), String> {
+        self.over.recv().map_err(|_| "who watches the migration is gone".to_string())?
+    }
+}
+
+/// Moves the upper half of the table and looks until it is over. A thread of its own asks, so that the load goes on.
+fn watch((address, secret): (String, String), way: Way, target: u32) -> Result<(), String> {
+    let failed = |error: client::Error| format!("the migration failed: {error}");
+    let mut admin = Admin::connect(&address, &secret, ClientConfig::default()).map_err(failed)?;
+    let table = format!("{TENANT}/{TABLE}");
+    let half = 1 << 63..=u64::MAX;
+    let begun = loop {
+        match admin.migration_begin(&table, half.clone(), target, way.mode()) {
+            // The one before is not cleared away yet.
+            Err(client::Error::Refused { status: Status::Conflict, .. }) => thread::sleep(LOOK_EVERY),
+            begun => break begun.map_err(failed)?,
+        }
+    };
+    loop {
+        let list = admin.migration_list().map_err(failed)?;
+        match list.iter().find(|entry| entry.id == begun.id).map(|entry| entry.standing) {
+            None | Some(MigrationStanding::Finished) => break,
+            Some(MigrationStanding::Ended) => return Err("the migration was undone".into()),
+            Some(_) => thread::sleep(LOOK_EVERY),
+        }
+    }
+    let tablets = admin.tablet_list().map_err(failed)?;
+    let upper = tablets.iter().find(|tablet| tablet.table == table && tablet.last == u64::MAX);
+    match upper.map(|tablet| tablet.server) {
+        Some(server) if server == target => Ok(()),
+        other => Err(format!("the migration is over, and the half is at {other:?}, not at {target}")),
+    }
+}
