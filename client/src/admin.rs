@@ -120,7 +120,7 @@ impl Admin {
     /// Makes a hash of the table `owner/name` the first one of a tablet; nothing happens where it is one.
     ///
     /// # Errors
-    /// `UnknownTable`, `Conflict` for tablets that do not allow it, `Unavailable` when the server is alone, another
+    /// `UnknownTable`, `WrongTablets` where they do not allow it, `Unavailable` when the server is alone, another
     /// refusal, or no answer.
     pub fn tablet_split(&mut self, table: &str, at: u64) -> Result<(), Error> {
         self.call(&AdminRequest::TabletSplit { table, at })

@@ -152,6 +152,8 @@ statuses! {
     NotOwned = 52,
     /// The table is cut into tablets, and this goes through one as a whole only.
     SeveralTablets = 53,
+    /// The tablets or the servers are not such that this can be done; nothing was changed.
+    WrongTablets = 54,
 }
 
 impl fmt::Display for Status {

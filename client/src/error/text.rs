@@ -96,6 +96,9 @@ fn next_after(status: Status) -> Option<&'static str> {
         Status::Internal => "look into the server's log",
         Status::Unavailable => "repeat it later",
         Status::NotOwned => "repeat it: the object has just gone to another server",
+        Status::WrongTablets => {
+            "see what there is with `splinter cluster tablets`, `servers` and `migrations`"
+        }
         Status::SeveralTablets => {
             "ask for its objects by their keys; tables of one tablet are gone through as a whole"
         }

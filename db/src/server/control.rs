@@ -99,7 +99,8 @@ impl From<MetadataError> for Refusal {
             MetadataError::Standing(StandingError::InUse(_)) => Status::NotPermitted,
             MetadataError::Standing(StandingError::NoSuchVersion(_)) => Status::UnknownExtension,
             MetadataError::Standing(_) => Status::NotFound,
-            MetadataError::Conflict | MetadataError::Tablets(_) => Status::Conflict,
+            MetadataError::Conflict => Status::Conflict,
+            MetadataError::Tablets(_) => Status::WrongTablets,
             MetadataError::Records(RecordsError::StorageFull) => Status::StorageFull,
             MetadataError::Records(RecordsError::TooLarge(_)) => Status::LimitExceeded,
             MetadataError::Records(RecordsError::Unavailable(_) | RecordsError::Uncertain(_)) => {

@@ -235,7 +235,7 @@ fn watch((address, secret): (String, String), way: Way, target: u32) -> Result<(
     let begun = loop {
         match admin.migration_begin(&table, half.clone(), target, way.mode()) {
             // The one before is not cleared away yet.
-            Err(client::Error::Refused { status: Status::Conflict, .. }) => thread::sleep(LOOK_EVERY),
+            Err(client::Error::Refused { status: Status::WrongTablets, .. }) => thread::sleep(LOOK_EVERY),
             begun => break begun.map_err(failed)?,
         }
     };
