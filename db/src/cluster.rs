@@ -2,6 +2,7 @@
 //! them are there; how what they have goes from one to another ([`migration`]), over streams
 //! that both ends have proved themselves on ([`peer`]). With one server that is a file in its data directory.
 
+pub mod coordinator;
 pub mod metadata;
 pub mod migration;
 pub mod peer;

@@ -9,7 +9,8 @@
 //! know of each other by [`neighbours`], help out at each other's [`ports`]
 //! and share invocations ([`sharing`]); tenants' [`homes`] move when the load stays lopsided. [`populate`] backs memory ahead of
 //! its use, [`damage`] tells of memory that fails, [`exposition`] shows metrics over HTTP.
-//! In a cluster its [`membership`] follows what other servers change, tablets move to and from others ([`migrations`]), and [`interim`] is what it goes
+//! In a cluster its [`membership`] follows what other servers change, tablets move to and from others ([`migrations`]), one
+//! of them plans that ([`coordination`]), and [`interim`] is what it goes
 //! by while the metadata does not answer. [`boot`] puts the parts together.
 
 pub mod administration;
@@ -20,6 +21,7 @@ pub mod catalog;
 pub mod change;
 pub mod connection;
 pub mod control;
+pub mod coordination;
 pub mod crowd;
 pub mod damage;
 pub mod dispatch;

@@ -17,6 +17,9 @@ pub struct Hashes {
 /// Behind the last hash.
 const END: u128 = 1 << 64;
 
+/// Tablets begin at multiples of this.
+const TABLET_STEP: u128 = 1 << 32;
+
 impl Hash {
     /// The hash; `None` for the end of all.
     pub fn get(self) -> Option<u64> {
@@ -43,7 +46,8 @@ impl FromStr for Hash {
                 return Err(wrong());
             }
             let millionths: u128 = format!("{whole}{fraction:0<6}").parse().map_err(|_| wrong())?;
-            let hash = millionths * END / 100_000_000;
+            // Rounded down to where a tablet can begin.
+            let hash = millionths * END / 100_000_000 / TABLET_STEP * TABLET_STEP;
             return if hash <= END { Ok(Hash(hash)) } else { Err(wrong()) };
         }
         let digits = text.strip_prefix("0x").unwrap_or(text);
@@ -89,6 +93,7 @@ mod tests {
         assert_eq!(hash("0x00000000000000ff"), Some(255));
         assert_eq!(hash("50%"), Some(1 << 63));
         assert_eq!(hash("12.5%"), Some(1 << 61));
+        assert_eq!(hash("33.3%"), Some(0x553f_7ced << 32));
         assert_eq!(hash("0%"), Some(0));
         assert!("100%".parse::<Hash>().is_ok());
         for wrong in

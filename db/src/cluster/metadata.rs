@@ -9,6 +9,7 @@
 
 mod audit;
 mod catalog;
+mod coordination;
 mod encoding;
 mod error;
 mod extensions;
@@ -19,6 +20,7 @@ mod migrations;
 mod moving;
 mod packages;
 mod placement;
+mod plans;
 mod servers;
 mod standing;
 mod tables;
@@ -29,12 +31,14 @@ mod turn;
 mod upgrade;
 
 pub use catalog::{Catalog, is_followed_by_its_author, tenants_of};
+pub use coordination::{Coordinator, Snapshot, Step};
 pub use error::MetadataError;
 pub use extensions::{ExtensionRow, StoredVersion};
 pub use grants::GrantRow;
 pub use limits::LimitRow;
 pub use members::MemberRow;
 pub use migrations::{MigrationRow, ServerRun, Side};
+pub use plans::{Goal, PlanRow, PlanStanding, PlannedMove, drained};
 pub use servers::ServerRow;
 pub use standing::{Standing, StandingError};
 pub use tables::TableRow;

@@ -3,7 +3,7 @@
 //! It is held until a moment of this server's own clock, whatever happens to the network: from then on other servers
 //! may believe that this one is gone. A lease that was lost is followed by another one.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::metadata::{Metadata, MetadataError, ServerRow};
 use super::records::{Held, RecordsError};
@@ -65,10 +65,10 @@ impl Registration {
         Ok(Kept::Anew)
     }
 
-    /// Until when nobody can believe that this server is gone.
+    /// The lease, and until when nobody can believe that this server is gone.
     #[must_use]
-    pub fn held_until(&self) -> Option<Instant> {
-        self.held.map(|held| held.until)
+    pub fn held(&self) -> Option<Held> {
+        self.held
     }
 
     /// Takes the registration back.

@@ -30,6 +30,18 @@ pub const TABLETS_CHANGED_AT_ONCE: usize = 64;
 /// Migrations that have a record: what one request reads of them stays a page, and each keeps a thread at two servers.
 pub const MIGRATIONS_MAX: usize = 256;
 
+/// Moves that a plan has at a time, some 60 bytes each: what is left after them is planned anew.
+pub const PLAN_MOVES_MAX: usize = 256;
+
+/// Moves of a plan that are on the way at a time: each takes a part of two servers and of the network.
+pub const PLAN_MOVES_AT_ONCE: usize = 2;
+
+/// Plans that are kept, with those that have ended.
+pub const PLANS_KEPT: usize = 16;
+
+/// How often the coordinator looks at the cluster, and others whether there is one, in milliseconds.
+pub const COORDINATION_LOOK_MS: u64 = 250;
+
 /// For how long a server is registered that does not say that it is there, in milliseconds: an etcd that elects a leader
 /// takes some seconds of that.
 pub const REGISTRATION_TTL_MS: u64 = 10_000;

@@ -35,6 +35,7 @@ use super::administrator;
 use super::change::Change;
 use super::connection;
 use super::control::Control;
+use super::coordination;
 use super::damage::Damage;
 use super::exposition;
 use super::homes::Homes;
@@ -207,6 +208,8 @@ impl Server {
         if let Some(run) = self.control.interim.run() {
             let joined = membership::join(&self.control, &self.stopping, reached, run);
             self.control_threads.extend(joined.map_err(no_thread)?);
+            let coordinating = coordination::start(&self.control, &self.stopping, run);
+            self.control_threads.push(coordinating.map_err(no_thread)?);
         }
         Ok(())
     }

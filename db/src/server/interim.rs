@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::cluster::metadata::{ServerRun, TenantRow};
+use crate::cluster::records::{Held, LeaseId};
 use crate::tenant::TenantId;
 
 /// See the file's head.
@@ -19,7 +20,7 @@ pub struct Interim(Mutex<State>);
 struct State {
     /// The server's own number and start.
     run: Option<ServerRun>,
-    held_until: Option<Instant>,
+    held: Option<Held>,
     tenants: BTreeMap<String, TenantRow>,
 }
 
@@ -36,9 +37,15 @@ impl Interim {
         self.state().run
     }
 
-    /// The lease is held until then.
-    pub fn hold(&self, until: Option<Instant>) {
-        self.state().held_until = until;
+    /// This lease is held, or none.
+    pub fn hold(&self, held: Option<Held>) {
+        self.state().held = held;
+    }
+
+    /// The lease, when it is held.
+    #[must_use]
+    pub fn lease(&self, now: Instant) -> Option<LeaseId> {
+        self.state().held.filter(|held| now < held.until).map(|held| held.lease)
     }
 
     /// These are the tenants now, of those that `is_meant` says something about.
@@ -51,14 +58,14 @@ impl Interim {
     /// Whether the lease is held.
     #[must_use]
     pub fn is_held(&self, now: Instant) -> bool {
-        self.state().held_until.is_some_and(|until| now < until)
+        self.lease(now).is_some()
     }
 
     /// The tenant of this name or none, when the lease is held; nothing when it is not.
     #[must_use]
     pub fn tenant(&self, name: &str, now: Instant) -> Option<Option<TenantRow>> {
         let state = self.state();
-        state.held_until.filter(|until| now < *until)?;
+        state.held.filter(|held| now < held.until)?;
         Some(state.tenants.get(name).cloned())
     }
 
@@ -79,6 +86,7 @@ mod tests {
 
     use super::Interim;
     use crate::cluster::metadata::TenantRow;
+    use crate::cluster::records::{Held, LeaseId};
     use crate::tenant::TenantId;
     use crate::tenant::secret::SecretHash;
 
@@ -91,7 +99,8 @@ mod tests {
         };
         interim.see(&[row(1, "ann", 1), row(2, "bob", 1)], |_| true);
         assert_eq!(interim.tenant("ann", now), None, "never registered");
-        interim.hold(Some(now + Duration::from_secs(1)));
+        interim.hold(Some(Held { lease: LeaseId(7), until: now + Duration::from_secs(1) }));
+        assert_eq!(interim.lease(now), Some(LeaseId(7)));
         assert_eq!(interim.tenant("ann", now), Some(Some(row(1, "ann", 1))));
         assert_eq!(interim.tenant("eve", now), Some(None), "who is none is told so like anybody");
         assert_eq!(interim.tenant("ann", now + Duration::from_secs(1)), None);

@@ -66,7 +66,7 @@ fn register(
                     CLUSTER_RETRY_MS
                 }
             };
-            control.interim.hold(registration.held_until());
+            control.interim.hold(registration.held());
             let is_held = control.interim.is_held(Instant::now());
             if was_held && !is_held {
                 tracing::warn!(server = row.id, "other servers may believe by now that this one is gone");

@@ -4,10 +4,60 @@ use store::HashRange;
 
 use super::migrations::{MigrationRow, Side, all, may_follow, numbered};
 use super::tablets::{self, TabletError, overlap};
-use super::{Metadata, MetadataError, members, next_u32};
+use super::{Metadata, MetadataError, Transaction, members, next_u32};
 use crate::cluster::migration::{Mode, Standing};
 use crate::limits::MIGRATIONS_MAX;
 use crate::tenant::TenantId;
+
+/// Begins to move hashes of a table: see [`Metadata::migration_begin`]. Where it is refused nothing is written.
+pub(super) fn begin(
+    transaction: &mut Transaction<'_>,
+    (tenant, table): (TenantId, u32),
+    hashes: HashRange,
+    target: u32,
+    mode: Mode,
+    begun_ms: u64,
+) -> Result<MigrationRow, MetadataError> {
+    let mut row = tablets::find(transaction, tenant, table)?.ok_or(MetadataError::NotFound)?;
+    let others = all(transaction, None)?;
+    let same = |other: &&MigrationRow| {
+        (other.tenant, other.table) == (tenant, table) && overlap(other.hashes, hashes)
+    };
+    if let Some(other) = others.iter().find(same) {
+        return Err(TabletError::OnTheMove(other.id).into());
+    }
+    if others.len() >= MIGRATIONS_MAX {
+        return Err(MetadataError::LimitExceeded);
+    }
+    row.split(hashes.first())?;
+    if let Some(behind) = hashes.last().checked_add(1) {
+        row.split(behind)?;
+    }
+    let source = row.owner_of(hashes)?;
+    if source == target {
+        return Err(TabletError::OwnedAlready(target).into());
+    }
+    let source = members::run_of(transaction, source)?;
+    let target = members::run_of(transaction, target)?;
+    let id = next_u32(transaction, "migration")?;
+    row.store(transaction)?;
+    let row = MigrationRow {
+        id,
+        tenant,
+        table,
+        hashes,
+        source,
+        target,
+        mode,
+        standing: Standing::Preparing,
+        begun_ms,
+        is_aborted: false,
+        is_source_done: false,
+        is_target_done: false,
+    };
+    row.store(transaction)?;
+    Ok(row)
+}
 
 impl Metadata {
     /// Begins to move hashes of a table, all of one owner, to a server that is there: with tablets that begin and end
@@ -23,47 +73,7 @@ impl Metadata {
         mode: Mode,
         begun_ms: u64,
     ) -> Result<MigrationRow, MetadataError> {
-        self.write(|transaction| {
-            let mut row = tablets::find(transaction, tenant, table)?.ok_or(MetadataError::NotFound)?;
-            let others = all(transaction, None)?;
-            let same = |other: &&MigrationRow| {
-                (other.tenant, other.table) == (tenant, table) && overlap(other.hashes, hashes)
-            };
-            if let Some(other) = others.iter().find(same) {
-                return Err(TabletError::OnTheMove(other.id).into());
-            }
-            if others.len() >= MIGRATIONS_MAX {
-                return Err(MetadataError::LimitExceeded);
-            }
-            row.split(hashes.first())?;
-            if let Some(behind) = hashes.last().checked_add(1) {
-                row.split(behind)?;
-            }
-            let source = row.owner_of(hashes)?;
-            if source == target {
-                return Err(TabletError::OwnedAlready(target).into());
-            }
-            let source = members::run_of(transaction, source)?;
-            let target = members::run_of(transaction, target)?;
-            let id = next_u32(transaction, "migration")?;
-            row.store(transaction)?;
-            let row = MigrationRow {
-                id,
-                tenant,
-                table,
-                hashes,
-                source,
-                target,
-                mode,
-                standing: Standing::Preparing,
-                begun_ms,
-                is_aborted: false,
-                is_source_done: false,
-                is_target_done: false,
-            };
-            row.store(transaction)?;
-            Ok(row)
-        })
+        self.write(|transaction| begin(transaction, (tenant, table), hashes, target, mode, begun_ms))
     }
 
     /// Changes how far a migration is, if it is that far, together with the owner of the hashes; and says how far it is

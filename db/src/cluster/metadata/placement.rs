@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wire::TableOptions;
 
 use super::tablets::{Tablet, TabletError, TabletsRow, all, find, overlap};
-use super::{Metadata, MetadataError, Transaction, migrations, tables};
+use super::{Metadata, MetadataError, Snapshot, Transaction, drained, migrations, tables};
 use crate::limits::TABLETS_CHANGED_AT_ONCE;
 use crate::tenant::TenantId;
 
@@ -65,9 +65,15 @@ impl Metadata {
         options: TableOptions,
         (count, asked): (usize, u32),
     ) -> Result<u32, MetadataError> {
-        let mut owned: BTreeMap<u32, usize> = self.servers()?.iter().map(|row| (row.id, 0)).collect();
-        owned.entry(asked).or_default();
-        for tablet in self.tablets()?.iter().flat_map(|row| &row.tablets) {
+        let Snapshot { there, plans, tablets, .. } = self.snapshot()?;
+        let drained = drained(&plans);
+        let (drained, there): (Vec<_>, Vec<_>) = there.into_iter().partition(|run| drained.contains(run));
+        let mut owned: BTreeMap<u32, usize> = there.iter().map(|run| (run.server, 0)).collect();
+        // One that is asked is there, though it may not be registered yet.
+        if there.is_empty() || drained.iter().all(|run| run.server != asked) {
+            owned.entry(asked).or_default();
+        }
+        for tablet in tablets.iter().flat_map(|row| &row.tablets) {
             owned.entry(tablet.server).and_modify(|owned| *owned += 1);
         }
         self.table_create_at(tenant, name, options, &fewest(&mut owned, asked, count))

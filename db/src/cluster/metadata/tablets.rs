@@ -63,6 +63,8 @@ pub enum TabletError {
     NoServer(u32),
     /// The server is there.
     IsThere(u32),
+    /// The plan of this number has not ended.
+    PlanRuns(u32),
 }
 
 impl std::fmt::Display for TabletError {
@@ -76,6 +78,7 @@ impl std::fmt::Display for TabletError {
             Self::OnTheMove(id) => write!(formatter, "migration {id} moves some of these hashes"),
             Self::OwnedAlready(server) => write!(formatter, "server {server} owns these hashes already"),
             Self::IsThere(server) => write!(formatter, "server {server} is there"),
+            Self::PlanRuns(plan) => write!(formatter, "plan {plan} is being carried out"),
             Self::NoServer(server) => write!(formatter, "server {server} is not there"),
         }
     }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use wire::Status;
 
@@ -53,7 +53,7 @@ impl Follower {
             let catalog = tables::placed(control, of)?;
             leave(control, &catalog, of)?;
             // Not behind extensions that take a second to build.
-            tables::follow(control, &changing, &catalog)?;
+            tables_come(control, &changing, &catalog, of)?;
             catalog
         };
         if let (Some(migrations), Some(own)) = (&control.migrations, control.interim.run()) {
@@ -65,9 +65,7 @@ impl Follower {
         let changing = lock(&control.changing);
         let catalog = control.metadata.catalog(of)?;
         leave(control, &catalog, of)?;
-        control.interim.see(&catalog.tenants, |tenant| is_meant(of, tenant));
-        limits::follow(control, &catalog.limits, |tenant| is_meant(of, tenant));
-        tables::follow(control, &changing, &catalog)?;
+        tables_come(control, &changing, &catalog, of)?;
         for row in &catalog.extensions {
             self.settle(control, row)?;
         }
@@ -115,6 +113,18 @@ impl Follower {
         self.behind |= lineage.choice != choice;
         Ok(())
     }
+}
+
+/// Brings tenants, with their limits and tables, to what the metadata says.
+fn tables_come(
+    control: &Control,
+    changing: &MutexGuard<'_, ()>,
+    catalog: &Catalog,
+    of: Option<&Tenants>,
+) -> Result<(), Refusal> {
+    control.interim.see(&catalog.tenants, |tenant| is_meant(of, tenant));
+    limits::follow(control, &catalog.limits, |tenant| is_meant(of, tenant));
+    tables::follow(control, changing, catalog)
 }
 
 /// Puts the grants in force that are not yet.

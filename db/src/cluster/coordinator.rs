@@ -1,0 +1,115 @@
+//! What a coordinator does next: a function of what the records say and of who is there.
+//!
+//! No I/O, no clock, no memory of its own: so a coordinator that dies in the middle is replaced by any other server, which goes
+//! on from the same records, and one seed replays a cluster. A plan is carried out move by move, each noted before it is begun; a
+//! step that was thought of twice is made once ([`Step`]). What a dead server leaves behind is the business of the server
+//! at the other end, and of the coordinator only where both are gone.
+
+mod planning;
+
+use std::collections::BTreeSet;
+
+use self::planning::{moves_of, takers};
+use crate::cluster::metadata::{
+    Goal, MigrationRow, PlanRow, PlanStanding, PlannedMove, ServerRun, Side, Snapshot, Step,
+};
+use crate::cluster::migration::Standing;
+use crate::limits::PLAN_MOVES_AT_ONCE;
+
+/// The steps that are due, in their order.
+#[must_use]
+pub fn steps(snapshot: &Snapshot) -> Vec<Step> {
+    let there: BTreeSet<ServerRun> = snapshot.there.iter().copied().collect();
+    let mut steps: Vec<Step> = Vec::new();
+    for row in &snapshot.migrations {
+        clear(row, &there, &mut steps);
+    }
+    for plan in snapshot.plans.iter().filter(|plan| plan.standing == PlanStanding::Running) {
+        carry_out(snapshot, plan, &mut steps);
+    }
+    steps
+}
+
+/// Does what servers that are gone cannot.
+fn clear(row: &MigrationRow, there: &BTreeSet<ServerRun>, steps: &mut Vec<Step>) {
+    let gone = [(row.source, Side::Source), (row.target, Side::Target)].map(|(run, side)| {
+        let is_done = if side == Side::Source { row.is_source_done } else { row.is_target_done };
+        (!there.contains(&run), is_done, side)
+    });
+    let migration = row.id;
+    if row.is_over() {
+        let left = gone.into_iter().filter(|(is_gone, is_done, _)| *is_gone && !is_done);
+        steps.extend(left.map(|(_, _, side)| Step::Leave { migration, side }));
+    } else if gone.iter().all(|(is_gone, _, _)| *is_gone) {
+        let to = match row.standing {
+            Standing::Moving => Standing::Finished,
+            _ => Standing::Ended,
+        };
+        steps.push(Step::Settle { migration, from: row.standing, to });
+    }
+}
+
+fn is_on_the_way(planned: &PlannedMove) -> bool {
+    planned.migration.is_some() && planned.is_done.is_none()
+}
+
+/// Goes on with a plan.
+fn carry_out(snapshot: &Snapshot, plan: &PlanRow, steps: &mut Vec<Step>) {
+    let known = plan.moves.len();
+    let mut on_the_way = 0;
+    for (index, planned) in plan.moves.iter().enumerate().filter(|(_, planned)| is_on_the_way(planned)) {
+        let row = snapshot.migrations.iter().find(|row| Some(row.id) == planned.migration);
+        if row.is_none_or(MigrationRow::is_over) {
+            steps.push(Step::Conclude { plan: plan.id, index });
+        }
+        on_the_way += 1;
+    }
+    let is_vain = match plan.goal {
+        // It has lost what it had.
+        Goal::Drain(run) => !snapshot.there.contains(&run),
+        Goal::Balance => false,
+    };
+    if is_vain || plan.moves.iter().any(|planned| planned.is_done == Some(false)) {
+        if on_the_way == 0 {
+            steps.push(Step::End { plan: plan.id, known, standing: PlanStanding::Stopped });
+        }
+        return;
+    }
+    let waits = |planned: &PlannedMove| planned.migration.is_none() && planned.is_done.is_none();
+    let waiting = plan.moves.iter().enumerate().filter(|(_, planned)| waits(planned));
+    let ready = waiting.filter(|(_, planned)| !snapshot.is_on_the_move(planned.table, planned.hashes));
+    for (index, planned) in ready.take(PLAN_MOVES_AT_ONCE.saturating_sub(on_the_way)) {
+        let takers = takers(snapshot);
+        let least =
+            takers.iter().min_by_key(|(server, share)| (**share, **server)).map(|(server, _)| *server);
+        let to = takers.contains_key(&planned.to).then_some(planned.to).or(least);
+        steps.extend(to.map(|to| Step::Begin { plan: plan.id, index, to }));
+    }
+    if plan.moves.iter().all(|planned| planned.is_done == Some(true)) {
+        let more = moves_of(plan.goal, snapshot);
+        let is_reached = more.is_empty() && !snapshot.has_left(plan.goal);
+        if !more.is_empty() {
+            steps.push(Step::Plan { plan: plan.id, known, moves: more });
+        } else if is_reached {
+            steps.push(Step::End { plan: plan.id, known, standing: PlanStanding::Done });
+        }
+    }
+}
+
+impl Snapshot {
+    /// Whether some of these hashes are on the move, or the servers are not done with an earlier move of them.
+    fn is_on_the_move(&self, table: u32, hashes: store::HashRange) -> bool {
+        let overlaps =
+            |other: store::HashRange| other.first() <= hashes.last() && hashes.first() <= other.last();
+        self.migrations.iter().any(|row| row.table == table && overlaps(row.hashes))
+    }
+
+    /// Whether a server that is to own nothing owns something.
+    fn has_left(&self, goal: Goal) -> bool {
+        let Goal::Drain(run) = goal else { return false };
+        self.tablets.iter().any(|row| !row.owned_by(run.server).is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests;
