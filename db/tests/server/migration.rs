@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use db::cluster::metadata::{Metadata, MigrationRow};
 use db::cluster::migration::Mode;
 use db::tenant::TenantId;
+use fastrand::Rng;
 use store::HashRange;
 use tempfile::TempDir;
 use wire::{AdminRequest, Body, Condition, Request, Status, TableId, reply};
@@ -157,4 +158,83 @@ fn a_table_that_has_moved_is_served_by_its_target_alone_and_comes_back_whole() {
         table.put(to as u64, b"another value");
     }
     assert_eq!(pair.metadata.migrations().expect("etcd answers"), []);
+}
+
+impl Table {
+    /// One request of some kind for some key, and whether its answer is what it has to be.
+    fn use_it(&mut self, random: &mut Rng, keys: u64) {
+        let (number, table) = (random.u64(0..keys), self.number);
+        let own = key(number);
+        let before = self.model.get(&number).cloned();
+        match random.u8(0..8) {
+            0..3 => assert_eq!(self.get(number), before, "key {number}"),
+            3 => {
+                let value = vec![random.u8(..); random.usize(8..200)];
+                self.put(number, &value);
+            }
+            4 => {
+                let delete = Request::Delete { table, key: &own, condition: Condition::Always };
+                let expected = if before.is_some() { Status::Ok } else { Status::NotFound };
+                assert_eq!(self.call(&delete).0, Ok(expected), "key {number}");
+                self.model.remove(&number);
+            }
+            5 => {
+                let value = [7; 30];
+                let put = Request::Put { table, key: &own, value: &value, condition: Condition::Absent };
+                let expected = if before.is_none() { Status::Ok } else { Status::ConditionFailed };
+                assert_eq!(self.call(&put).0, Ok(expected), "key {number}");
+                self.model.entry(number).or_insert(value.to_vec());
+            }
+            _ => {
+                // Counters have numbers of their own.
+                let counter = key(number | 1 << 40);
+                let increment = Request::Increment { table, key: &counter, delta: 3 };
+                let (status, body) = self.call(&increment);
+                let value = self.model.entry(number | 1 << 40).or_insert_with(|| vec![0; 8]);
+                let sum = i64::from_le_bytes(value.as_slice().try_into().expect("a counter")) + 3;
+                *value = sum.to_le_bytes().to_vec();
+                assert_eq!(status, Ok(Status::Ok));
+                assert_eq!(body[8..16], sum.to_le_bytes(), "counter {number}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_answer_is_right_while_a_table_moves_to_and_fro() {
+    let seed = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
+    let mut random = Rng::with_seed(seed);
+    let pair = Pair::start();
+    let mut table = pair.table();
+    const KEYS: u64 = 4_000;
+    for number in 0..KEYS {
+        table.put(number, &vec![number as u8; 300]);
+    }
+    let moves = if std::env::var_os("SPLINTER_FULL").is_some() { 60 } else { 6 };
+    for round in 0..moves {
+        let hashes = match round % 3 {
+            0 => HashRange::new(1 << 62, (3 << 62) - 1),
+            1 => HashRange::new(1 << 63, u64::MAX),
+            _ => Some(HashRange::ALL),
+        };
+        let hashes = hashes.expect("wide enough");
+        let numbers = pair.numbers();
+        // Of several owners only what one of them has can move: all of it is brought together first.
+        let tablets = pair.metadata.tablets().expect("etcd answers");
+        let tablets = tablets.into_iter().find(|row| row.table == table.number).expect("it is placed").tablets;
+        for tablet in tablets {
+            let common = HashRange::new(
+                tablet.hashes.first().max(hashes.first()),
+                tablet.hashes.last().min(hashes.last()).max(tablet.hashes.first().max(hashes.first())),
+            );
+            let overlaps = tablet.hashes.first() <= hashes.last() && hashes.first() <= tablet.hashes.last();
+            let Some(hashes) = common.filter(|_| overlaps) else { continue };
+            let to = usize::from(tablet.server == numbers[0]);
+            let row = pair.begin(&table, hashes, to);
+            while !pair.is_done(&row) {
+                (0..200).for_each(|_| table.use_it(&mut random, KEYS));
+            }
+        }
+        table.check(0..KEYS);
+    }
 }
