@@ -133,15 +133,15 @@ fn migrate(admin: &mut Admin, options: &MigrateOptions) -> Result<Answer, Failur
     Err(failure.known_as(Status::Conflict).next("the log of both servers says why"))
 }
 
-/// Waits until a migration is over, and says how it ended.
+/// Waits until a migration is over and both servers are done with it, and says how it ended.
 fn wait(admin: &mut Admin, begun: &MigrationEntry) -> Result<MigrationStanding, Failure> {
-    loop {
-        let list = admin.migration_list()?;
-        match list.iter().find(|entry| entry.id == begun.id).map(|entry| entry.standing) {
-            Some(standing @ (MigrationStanding::Finished | MigrationStanding::Ended)) => return Ok(standing),
-            Some(_) => sleep(LOOK_EVERY),
-            None => break,
-        }
+    let mut seen = begun.standing;
+    while let Some(entry) = admin.migration_list()?.iter().find(|entry| entry.id == begun.id) {
+        seen = entry.standing;
+        sleep(LOOK_EVERY);
+    }
+    if matches!(seen, MigrationStanding::Finished | MigrationStanding::Ended) {
+        return Ok(seen);
     }
     // It was over and cleared away between two looks: whoever owns the hashes tells how.
     let tablets = admin.tablet_list()?;

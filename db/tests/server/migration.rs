@@ -221,7 +221,8 @@ fn every_answer_is_right_while_a_table_moves_to_and_fro() {
         let numbers = pair.numbers();
         // Of several owners only what one of them has can move: all of it is brought together first.
         let tablets = pair.metadata.tablets().expect("etcd answers");
-        let tablets = tablets.into_iter().find(|row| row.table == table.number).expect("it is placed").tablets;
+        let tablets =
+            tablets.into_iter().find(|row| row.table == table.number).expect("it is placed").tablets;
         for tablet in tablets {
             let common = HashRange::new(
                 tablet.hashes.first().max(hashes.first()),

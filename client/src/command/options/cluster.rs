@@ -55,7 +55,7 @@ pub struct MigrateOptions {
     /// How it moves.
     #[arg(long, value_enum, default_value = "rocksteady")]
     pub mode: MigrationWay,
-    /// Return when it is done, not when it has begun.
+    /// Return when it is done and the hashes could move again, not when it has begun.
     #[arg(long)]
     pub wait: bool,
 }
