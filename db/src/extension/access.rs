@@ -10,7 +10,7 @@ mod scans;
 use std::ptr::{self, NonNull};
 
 use sandstorm::Error;
-use sandstorm::abi::{Code, OK, RawSlice};
+use sandstorm::abi::{Code, OK, PENDING, RawSlice};
 use wire::limits::REPLY_BYTES_MAX;
 
 use super::allowance::{Allowance, Spending};
@@ -22,6 +22,17 @@ use crate::ops::WorkerEnvironment;
 use crate::ops::transaction::{Transaction, Writing};
 use crate::sched::arena::Arena;
 use crate::tablet::TableEntry;
+
+/// What an invocation lacks, since it has still to arrive here.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lacking {
+    /// The answer of this host call is that it is to be made again.
+    is_pending: bool,
+    /// What the next poll waits for: a part of the store and a hash.
+    awaited: Option<(u32, u64)>,
+    /// It was refused something of a table of which objects have still to arrive.
+    is_refused: bool,
+}
 
 /// Reach and spending of one invocation. Lies still from start to end: the border holds its address.
 #[derive(Debug)]
@@ -40,6 +51,7 @@ pub struct Access {
     log_lines_left: u32,
     panics: u32,
     version_found: u64,
+    lacking: Lacking,
     last_words: *mut u8,
     last_words_bytes: usize,
     /// What is told of host calls; null when the invocation is not traced.
@@ -61,6 +73,7 @@ impl Access {
             log_lines_left: 0,
             panics: 0,
             version_found: 0,
+            lacking: Lacking::default(),
             last_words: ptr::null_mut(),
             last_words_bytes: 0,
             recorder: ptr::null_mut(),
@@ -95,6 +108,7 @@ impl Access {
         self.log_lines_left = EXTENSION_LOG_LINES_MAX;
         self.panics = 0;
         self.version_found = 0;
+        self.lacking = Lacking::default();
         self.last_words = last_words;
         self.last_words_bytes = 0;
     }
@@ -147,6 +161,32 @@ impl Access {
         Spent { reads, read_bytes, writes, write_bytes, ..Spent::default() }
     }
 
+    /// What the invocation that yields waits for, a part of the store and a hash; then it is forgotten.
+    #[inline]
+    pub fn take_awaited(&mut self) -> Option<(u32, u64)> {
+        self.lacking.awaited.take()
+    }
+
+    /// Whether it was refused something that will be there when all objects have arrived.
+    #[must_use]
+    pub fn may_come_again(&self) -> bool {
+        self.lacking.is_refused
+    }
+
+    /// The code of a host call's answer.
+    #[inline]
+    pub fn code_of(&mut self, answer: Result<(), Error>) -> Code {
+        match answer {
+            Ok(()) => OK,
+            Err(error) => self.code_of_error(error),
+        }
+    }
+
+    /// The code of a host call that went wrong, or is to be made again.
+    pub fn code_of_error(&mut self, error: Error) -> Code {
+        if std::mem::take(&mut self.lacking.is_pending) { PENDING } else { error.code() }
+    }
+
     /// The version that the last failed condition met.
     #[must_use]
     pub fn version_found(&self) -> u64 {
@@ -193,15 +233,6 @@ impl Access {
 impl Default for Access {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// The code of a host call's answer.
-#[inline]
-pub fn code_of(answer: Result<(), Error>) -> Code {
-    match answer {
-        Ok(()) => OK,
-        Err(error) => error.code(),
     }
 }
 

@@ -180,6 +180,11 @@ impl Spending {
         }
     }
 
+    /// Reads that were counted were not made, but will be.
+    pub fn take_back_reads(&mut self, count: u64) {
+        self.reads_left = (self.reads_left + count).min(self.allowance.reads);
+    }
+
     /// Counts bytes of a key and the value that was found.
     ///
     /// # Errors

@@ -3,7 +3,8 @@
 //! Each unpacks its arguments and hands on to the [`Access`] of the running invocation. The invocation is
 //! the one that the thread runs, whatever context the caller names. A call runs on the extension's stack,
 //! refuses when too little of that is left, and neither panics on anything that an extension can say nor
-//! keeps anything that it was given. None ever answers "pending" yet: all objects are in memory.
+//! keeps anything that it was given. One answers "pending" that needs an object which has still to arrive from another
+//! server: it does nothing then, and is made again when that is here.
 
 use std::ffi::c_void;
 use std::slice;
@@ -15,7 +16,7 @@ use sandstorm::abi::{
 };
 use store::{Condition, KeyRange};
 
-use super::access::{Access, code_of};
+use super::access::Access;
 use super::trace::CallKind;
 use crate::sched::cycles;
 use crate::sched::running::host_call;
@@ -72,7 +73,8 @@ unsafe extern "C" fn get<const TRACED: bool>(
     // SAFETY: the SDK lends key and record for the call; nothing here owns anything.
     unsafe {
         with_access::<TRACED, _>(CallKind::Get, |access| {
-            code_of(access.get(table, key.as_slice(), &mut *record))
+            let answer = access.get(table, key.as_slice(), &mut *record);
+            access.code_of(answer)
         })
     }
 }
@@ -89,7 +91,8 @@ unsafe extern "C" fn get_many<const TRACED: bool>(
     unsafe {
         with_access::<TRACED, _>(CallKind::GetMany, |access| {
             let keys = slice::from_raw_parts(keys, count);
-            code_of(access.get_many(table, keys, records))
+            let answer = access.get_many(table, keys, records);
+            access.code_of(answer)
         })
     }
 }
@@ -154,7 +157,9 @@ unsafe extern "C" fn put<const TRACED: bool>(
     unsafe {
         with_access::<TRACED, _>(CallKind::Put, |access| {
             let Some(condition) = condition_of(condition) else { return Error::BadArguments.code() };
-            code_of(access.write(table, key.as_slice(), Some((value.as_slice(), ttl_ms)), condition))
+            let value = Some((value.as_slice(), ttl_ms));
+            let answer = access.write(table, key.as_slice(), value, condition);
+            access.code_of(answer)
         })
     }
 }
@@ -170,7 +175,8 @@ unsafe extern "C" fn delete<const TRACED: bool>(
     unsafe {
         with_access::<TRACED, _>(CallKind::Delete, |access| {
             let Some(condition) = condition_of(condition) else { return Error::BadArguments.code() };
-            code_of(access.write(table, key.as_slice(), None, condition))
+            let answer = access.write(table, key.as_slice(), None, condition);
+            access.code_of(answer)
         })
     }
 }
@@ -191,7 +197,7 @@ unsafe extern "C" fn increment<const TRACED: bool>(
                     value.write(sum);
                     OK
                 }
-                Err(error) => error.code(),
+                Err(error) => access.code_of_error(error),
             }
         })
     }
@@ -213,7 +219,7 @@ unsafe extern "C" fn increment_float<const TRACED: bool>(
                     value.write(sum);
                     OK
                 }
-                Err(error) => error.code(),
+                Err(error) => access.code_of_error(error),
             }
         })
     }

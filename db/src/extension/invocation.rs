@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   start ─▶ queue ─▶ poll on a stack ─┬─ pending: keep the pin, to the end of its tenant's queue
+//!                                      ├─ pending for an object that has still to arrive: keep the pin, until it is here
 //!                                      ├─ slice over: keep pin and stack, to the parked ones
 //!                                      ├─ well: commit ─▶ answer          (conflict: from the start again)
 //!                                      └─ error, panic, out of memory or stack, over a limit: answer
@@ -21,6 +22,7 @@ mod ending;
 mod ends;
 mod fair;
 mod holding;
+mod lacking;
 mod offer;
 mod overrun;
 mod plain;
@@ -53,6 +55,7 @@ use crate::sched::stack::StackPool;
 use crate::tenant::limit::TenantLimit;
 use fair::{Fair, PlaceId};
 use holding::Holding;
+use lacking::Awaiting;
 use slot::Slot;
 use slots::Slots;
 use turns::Pace;
@@ -71,6 +74,8 @@ pub struct Refused<O> {
 /// The invocations of one worker. `O` says where the answer of one goes.
 pub struct Invocations<O> {
     queue: Fair<NonNull<Slot<O>>>,
+    /// Those that wait for objects.
+    awaiting: Vec<Awaiting<O>>,
     slots: Slots<O>,
     holding: Holding,
     stacks: StackPool,
@@ -113,6 +118,7 @@ impl<O> Invocations<O> {
     fn paced(budget: Option<Budget>, pace: Budget) -> io::Result<Self> {
         Ok(Self {
             queue: Fair::new(cycles::of_us(pace.slice_us)),
+            awaiting: Vec::new(),
             slots: Slots::new(pace.warm_bytes),
             holding: Holding::new(pace.held_bytes),
             stacks: StackPool::new()?,
@@ -134,6 +140,12 @@ impl<O> Invocations<O> {
     #[inline]
     #[must_use]
     pub fn live(&self) -> usize {
+        self.runnable() + self.awaiting.len()
+    }
+
+    /// How many of them can run.
+    #[inline]
+    fn runnable(&self) -> usize {
         self.queue.ready() + self.queue.parked() + self.plain.as_ref().map_or(0, VecDeque::len)
     }
 
@@ -230,6 +242,7 @@ impl<O> Invocations<O> {
 
 impl<O> Drop for Invocations<O> {
     fn drop(&mut self) {
+        self.go_on_all();
         let waiting = std::iter::from_fn(|| {
             self.queue.take_any().or_else(|| self.plain.as_mut().and_then(VecDeque::pop_front))
         });

@@ -2,6 +2,7 @@
 //!
 //! What only a compiled artefact can show (panics, out of memory, loading) is in `db/tests/artefacts.rs`.
 
+mod arriving;
 mod depth;
 mod effects;
 mod endings;

@@ -13,6 +13,7 @@ pub mod write_set;
 use sandstorm::abi::VERSION_UNAPPLIED;
 use store::{CommitError, Condition, Object, Pinned, RangeCheck, ReadCheck, Table, Write};
 
+use super::read;
 use crate::limits::{TRANSACTION_READS_KEPT, TRANSACTION_READS_MAX, TRANSACTION_WRITES_KEPT};
 use crate::sched::arena::Arena;
 use crate::tablet::Parts;
@@ -35,6 +36,8 @@ pub enum TransactionError {
     Refused,
     /// More objects than a transaction that may write can note as read.
     TooManyReads,
+    /// It depends on an object that has still to arrive here.
+    NotArrived,
     /// There is no room for the write, or for the key that was found absent.
     Full(Full),
 }
@@ -202,7 +205,7 @@ impl Transaction {
     /// Reads an object: the transaction's own write of it if there is one, else what the store has.
     ///
     /// # Errors
-    /// `TooManyReads`, `Full` when one more read cannot be noted.
+    /// `TooManyReads`, `Full` when one more read cannot be noted; `NotArrived`, with nothing noted.
     #[inline(always)]
     pub fn get(&mut self, pin: &Pinned<'_>, place: Place<'_>) -> Result<Option<Found>, TransactionError> {
         if let Some(write) = self.writes.find(place.id, place.hash, place.key) {
@@ -210,11 +213,36 @@ impl Transaction {
             return Ok(write.value.map(|value| Found { value, version: VERSION_UNAPPLIED, expires_ms }));
         }
         let object = pin.get(place.table, place.hash, place.key);
+        if object.is_none() && place.table.is_arrival() {
+            return self.get_arriving(pin, place);
+        }
         let found = object.as_ref().map(Found::of);
         if self.notes_reads {
             self.note(place, object)?;
         }
         Ok(found)
+    }
+
+    /// Looks again, since it may have arrived meanwhile.
+    #[cold]
+    fn get_arriving(
+        &mut self,
+        pin: &Pinned<'_>,
+        place: Place<'_>,
+    ) -> Result<Option<Found>, TransactionError> {
+        let object = read::get_arriving(pin, place.table, place.hash, place.key);
+        let object = object.ok_or(TransactionError::NotArrived)?;
+        let found = object.as_ref().map(Found::of);
+        if self.notes_reads {
+            self.note(place, object)?;
+        }
+        Ok(found)
+    }
+
+    /// Whether it would write, or delete, the object.
+    #[must_use]
+    pub fn has_written(&self, id: u32, hash: u64, key: &[u8]) -> bool {
+        self.writes.find(id, hash, key).is_some()
     }
 
     /// Takes a write of `value` that expires at `expires_ms`, or a deletion, if `condition` holds now.

@@ -199,7 +199,7 @@ impl<P: SharedPort> Worker<P> {
     /// Whether there is something to do besides frames.
     fn has_work(&self, now_us: u64) -> bool {
         let offers = self.neighbours.offers(self.core.index());
-        let is_live = !self.requests.is_empty() || self.invocations.live() > 0 || !offers.is_empty();
+        let is_live = !self.requests.is_empty() || self.invocations.can_run(now_us) || !offers.is_empty();
         is_live || self.parking.is_due(now_us) || (self.stopping && self.parking.requests() > 0)
     }
 
@@ -269,7 +269,10 @@ impl<P: SharedPort> Worker<P> {
         for _ in 0..CHANGES_PER_ROUND {
             let taken = self.changes.take(|change| match change {
                 Change::Request(request) => self.requests.push(request),
-                Change::Wake(wake) => self.parking.wake(&wake),
+                Change::Wake(wake) => {
+                    self.parking.wake(&wake);
+                    self.invocations.wake(wake.part, wake.hashes.as_deref());
+                }
                 Change::Stop => self.stopping = true,
                 change => {
                     self.metrics.count(Counter::Changes);
@@ -278,6 +281,7 @@ impl<P: SharedPort> Worker<P> {
                     if ends_sessions || moves {
                         let is_over = |token| self.catalog.session(token).is_none();
                         self.parking.wake_where(|parked| moves || is_over(parked.session.token));
+                        self.invocations.go_on_all();
                     }
                     if ends_sessions && self.invocations.live() > 0 {
                         let pin = self.core.pin();

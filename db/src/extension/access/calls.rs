@@ -26,7 +26,8 @@ impl Access {
         self.spending.reads(1)?;
         let environment = self.environment();
         let place = self.place(environment, table, key)?;
-        let found = self.transaction.get(environment.pin, place).map_err(|error| self.refuse(error))?;
+        let found = self.transaction.get(environment.pin, place);
+        let found = found.map_err(|error| self.refuse_at(place, error, 1))?;
         self.spending.read_bytes(key.len() + found.map_or(0, |found| found.value.bytes()))?;
         *record = raw_of(found);
         Ok(())
@@ -57,14 +58,21 @@ impl Access {
             pin.prefetch_bucket(part, hash);
             *place = Some((part, hash));
         }
+        let mut arrives = false;
         for (&(part, hash), key) in found_in.iter().flatten().zip(keys) {
             pin.prefetch_key(part, hash, key.bytes);
+            arrives |= part.is_arrival();
+        }
+        if arrives {
+            // SAFETY: as above.
+            let keys = keys.iter().map(|key| unsafe { key.as_slice() });
+            self.want_all(environment, table, found_in.iter().flatten().copied().zip(keys))?;
         }
         for (index, (&(part, hash), key)) in found_in.iter().flatten().zip(keys).enumerate() {
             // SAFETY: as above.
             let key = unsafe { key.as_slice() };
             let place = Place { id: table, table: part, hash, key };
-            let found = self.transaction.get(pin, place).map_err(|error| self.refuse(error))?;
+            let found = self.transaction.get(pin, place).map_err(|error| self.refuse_at(place, error, 0))?;
             self.spending.read_bytes(key.len() + found.map_or(0, |found| found.value.bytes()))?;
             // SAFETY: there is a record for each key.
             unsafe { records.add(index).write(raw_of(found)) };
@@ -93,7 +101,7 @@ impl Access {
         let place = self.place_to_write(environment, table, key)?;
         let value = value.map(|(value, _)| value);
         let taken = self.transaction.write(environment.pin, place, value, expires_ms, condition);
-        taken.map_err(|error| self.refuse(error))
+        taken.map_err(|error| self.refuse_at(place, error, 0))
     }
 
     /// Adds to a number and gives the sum.
@@ -103,7 +111,8 @@ impl Access {
         self.spending.read_bytes(key.len() + size_of::<i64>())?;
         let environment = self.environment();
         let place = self.place_to_write(environment, table, key)?;
-        self.transaction.increment(environment.pin, place, delta).map_err(|error| self.refuse(error))
+        let sum = self.transaction.increment(environment.pin, place, delta);
+        sum.map_err(|error| self.refuse_at(place, error, 1))
     }
 
     /// Adds to a floating point number and gives the sum.
@@ -117,7 +126,7 @@ impl Access {
         let environment = self.environment();
         let place = self.place_to_write(environment, table, key)?;
         let sum = self.transaction.increment_float(environment.pin, place, delta);
-        sum.map_err(|error| self.refuse(error))
+        sum.map_err(|error| self.refuse_at(place, error, 1))
     }
 
     /// The number of the tenant's table of this name, or of one that is granted to it, `owner/name`.
@@ -175,7 +184,55 @@ impl Access {
         environment: &'e WorkerEnvironment<'e>,
         id: u32,
     ) -> Result<&'e Table, Error> {
-        self.entry(environment, id)?.parts.only().ok_or(Error::NotLocal)
+        let part = self.entry(environment, id)?.parts.only().ok_or(Error::NotLocal)?;
+        if part.is_complete() {
+            return Ok(part);
+        }
+        // That may take for much longer than an invocation should keep what it has read.
+        self.lacking.is_refused = true;
+        Err(Error::Unavailable)
+    }
+
+    /// Wants all those objects of a table at once that have still to arrive: the call is made again when the first is here.
+    #[cold]
+    fn want_all<'k>(
+        &mut self,
+        environment: &WorkerEnvironment<'_>,
+        id: u32,
+        keys: impl Iterator<Item = ((&'k Table, u64), &'k [u8])> + Clone,
+    ) -> Result<(), Error> {
+        let count = keys.clone().count() as u64;
+        for ((part, hash), key) in keys {
+            let is_known =
+                self.transaction.has_written(id, hash, key) || environment.pin.knows(part, hash, key);
+            if !is_known {
+                self.lack(part, hash);
+            }
+        }
+        if !self.lacking.is_pending {
+            return Ok(());
+        }
+        self.spending.take_back_reads(count);
+        Err(Error::Unavailable)
+    }
+
+    /// The call lacks the objects of a hash, and is to be made again.
+    fn lack(&mut self, part: &Table, hash: u64) {
+        self.lacking.is_pending = true;
+        // Where too many are wanted it is polled again at its next turn.
+        if part.want(hash) && self.lacking.awaited.is_none() {
+            self.lacking.awaited = Some((part.id(), hash));
+        }
+    }
+
+    /// As [`Access::refuse`], of a place for which so many reads were counted.
+    #[cold]
+    fn refuse_at(&mut self, place: Place<'_>, error: TransactionError, reads: u64) -> Error {
+        if error == TransactionError::NotArrived {
+            self.lack(place.table, place.hash);
+            self.spending.take_back_reads(reads);
+        }
+        self.refuse(error)
     }
 
     #[inline]
@@ -214,6 +271,8 @@ impl Access {
             }
             TransactionError::NotANumber => Error::NotANumber,
             TransactionError::NotOrdered => Error::NotOrdered,
+            // What is told is that the call is to be made again.
+            TransactionError::NotArrived => Error::Unavailable,
             TransactionError::Refused => Error::LimitExceeded,
             TransactionError::Overflow => Error::Overflow,
             TransactionError::TooManyReads => self.spending.too_many_noted(),

@@ -103,6 +103,12 @@ impl Ending {
         Self::of(status)
     }
 
+    /// It has done nothing, and the same request may be made again after so long.
+    #[cold]
+    pub(super) const fn come_again(after_us: u32) -> Self {
+        Self { status: Status::Retry, body: Body::RetryAfter(after_us) }
+    }
+
     /// The commit was refused for good.
     #[cold]
     pub(super) fn refused(refusal: Uncommitted) -> Self {
@@ -110,7 +116,7 @@ impl Ending {
             Uncommitted::Refused(error) => error,
             // It has not run: the same request finds out where it can.
             Uncommitted::Moved => {
-                return Self { status: Status::Retry, body: Body::RetryAfter(RETRY_BUSY_US) };
+                return Self::come_again(RETRY_BUSY_US);
             }
         };
         let status = match error {

@@ -20,6 +20,7 @@ impl<O> Invocations<O> {
         environment: &WorkerEnvironment<'_>,
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
+        self.go_on_all();
         while let Some(slot) = self.queue.take_any().or_else(|| self.take_plain()) {
             self.finish(slot, environment, Ending::of(Status::Unavailable), on_done);
         }
@@ -32,6 +33,7 @@ impl<O> Invocations<O> {
         ends: impl Fn(&O) -> bool,
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
+        self.go_on_all();
         // SAFETY: what waits in a queue is ours alone.
         let ends = |slot: &NonNull<Slot<O>>| unsafe { slot.as_ref() }.origin().is_some_and(&ends);
         let mut over = self.queue.take_all(ends);

@@ -1,6 +1,6 @@
 //! What becomes of an invocation that was polled and has not ended: its charge, its kill, its next slice.
 //!
-//! Whoever yielded goes back to its tenant's queue, whoever used up its slice waits among the parked ones of its
+//! Whoever yielded goes back to its tenant's queue, or waits for what it lacks ([`super::lacking`]); whoever used up its slice waits among the parked ones of its
 //! tenant. When a worker has more parked ones than it may, the newest of the tenant that has most is ended; so is
 //! one that would hold more memory meanwhile than its tenant may ([`super::holding`]).
 
@@ -11,7 +11,7 @@ use wire::Status;
 use super::Invocations;
 use super::budget::Overdrawn;
 use super::ending::Ending;
-use super::slot::Slot;
+use super::slot::{Progress, Slot};
 use crate::extension::allowance::{Exceeded, Limit};
 use crate::limits::PARKED_LOOK_US;
 use crate::metrics::Counter;
@@ -45,7 +45,7 @@ impl<O> Invocations<O> {
         &mut self,
         mut slot: NonNull<Slot<O>>,
         environment: &WorkerEnvironment<'_>,
-        used: u64,
+        (used, progress): (u64, Progress),
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
         // SAFETY: a slot in hand is ours alone.
@@ -54,8 +54,11 @@ impl<O> Invocations<O> {
         let kill = yielding.charge(environment, charged);
         match kill.or_else(|| self.hold(slot, environment.now_us)) {
             Some(kill) => self.finish(slot, environment, Ending::killed(kill), on_done),
-            // SAFETY: as above.
-            None => self.queue.push(unsafe { slot.as_ref() }.place(), slot),
+            None => match progress {
+                Progress::Lacks(lacked) => self.wait_for(lacked, slot, environment.now_us),
+                // SAFETY: as above.
+                _ => self.queue.push(unsafe { slot.as_ref() }.place(), slot),
+            },
         }
     }
 

@@ -75,7 +75,7 @@ impl<O> Invocations<O> {
             // SAFETY: a slot from the queue is begun, and ours alone until it is put back.
             match unsafe { Slot::poll(slot, environment, &mut self.stacks, u64::MAX) } {
                 Progress::Ended(ending) => self.finish(slot, environment, ending, on_done),
-                Progress::Pending | Progress::Parked => {
+                Progress::Pending | Progress::Lacks(_) | Progress::Parked => {
                     // SAFETY: as above.
                     unsafe { slot.as_mut() }.keep_lent(environment);
                     if let Some(queue) = &mut self.plain {

@@ -14,6 +14,7 @@ use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use sandstorm::Error;
 use sandstorm::abi::{Call, OK, PENDING, RawReply, RawSlice};
 use store::{CommitError, HeldPin};
 use wire::Status;
@@ -29,7 +30,7 @@ use crate::extension::native::Run;
 use crate::extension::room::{Room, Touched};
 use crate::extension::trace::Recorder;
 use crate::extension::{Extension, Mode};
-use crate::limits::COMMIT_TRIES_MAX;
+use crate::limits::{COMMIT_TRIES_MAX, RETRY_ARRIVING_US};
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::ops::transaction::Uncommitted;
@@ -42,6 +43,8 @@ use crate::sched::stack::{Entry, Stack, StackPool};
 pub(super) enum Progress {
     /// It is to be polled again.
     Pending,
+    /// It is to be polled again when what this part of the store has of this hash is here.
+    Lacks((u32, u64)),
     /// Its slice is over: it is to be polled again when there is time for it.
     Parked,
     /// It ended.
@@ -251,7 +254,10 @@ impl<O> Slot<O> {
             }
             (None, PENDING) => {
                 this.yields += 1;
-                Progress::Pending
+                this.access.take_awaited().map_or(Progress::Pending, Progress::Lacks)
+            }
+            (None, code) if code == Error::Unavailable.code() && this.access.may_come_again() => {
+                this.end_badly(Ending::come_again(RETRY_ARRIVING_US))
             }
             (None, code) => this.end_badly(Ending::failed(code, this.access.version_found())),
             (Some(cause), _) => this.end_badly(Ending::left(cause)),

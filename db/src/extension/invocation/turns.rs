@@ -28,6 +28,7 @@ impl<O> Invocations<O> {
         if self.live() == 0 {
             return;
         }
+        self.go_on_overdue(environment.now_us);
         if self.plain.is_some() {
             return self.run_plain(environment, on_done);
         }
@@ -58,12 +59,12 @@ impl<O> Invocations<O> {
             let Some(turn) = self.queue.next(may_unpark) else { break };
             if turn.was_parked {
                 may_unpark = false;
-            } else if left == 0 {
+            } else if left > 0 {
+                left -= 1;
+            } else {
                 // What is ready now came back in this turn.
                 self.queue.put_back(turn);
                 break;
-            } else {
-                left -= 1;
             }
             let slot = turn.item;
             // SAFETY: a slot in hand is ours alone.
@@ -95,12 +96,12 @@ impl<O> Invocations<O> {
                     unsafe { slot.as_ref() }.note_short_poll(environment.now_us);
                     self.finish(slot, environment, ending, on_done);
                 }
-                Progress::Pending => {
+                progress @ (Progress::Pending | Progress::Lacks(_)) => {
                     // SAFETY: as above.
                     unsafe { slot.as_ref() }.note_short_poll(environment.now_us);
                     let now = cycles::now();
                     self.charge(environment, &mut place, now - reading);
-                    self.yielded(slot, environment, (now - reading) / u64::from(polls), on_done);
+                    self.yielded(slot, environment, ((now - reading) / u64::from(polls), progress), on_done);
                     (reading, polls) = (now, 0);
                 }
                 Progress::Parked => {
