@@ -7,8 +7,8 @@
 //! ```
 //! Partitions arrive side by side, each in the order of the hashes, so one number says what of it is there. A key of what
 //! has arrived that is absent is absent; of the rest nothing is known but what was written here. A key that is removed
-//! here before its object arrives must stay removed: it is noted, under the lock of its bucket, until its partition
-//! is there. Hashes that somebody waits for are pulled ahead of their partitions.
+//! here before its object arrives must stay removed: it is noted, under the lock of its bucket. So are all that are removed
+//! until it is settled that nothing goes back, since the other store has their objects. Hashes that somebody waits for are pulled ahead of their partitions.
 
 mod pulled;
 mod wanted;
@@ -20,6 +20,7 @@ use std::sync::OnceLock;
 use self::pulled::Pulled;
 use self::wanted::Wanted;
 use crate::hash_range::HashRange;
+use crate::limits::REMOVED_NOTED_MAX;
 use crate::position::Position;
 use crate::sync::{AtomicBool, AtomicU64, Exclusive, Ordering};
 
@@ -63,6 +64,10 @@ impl Partition {
 pub(crate) struct Arrival {
     partitions: Box<[Partition]>,
     complete: AtomicBool,
+    /// Nothing of it goes back any more.
+    settled: AtomicBool,
+    /// Some key that was removed is not noted.
+    forgotten: AtomicBool,
     /// Made when the first is wanted: most parts arrive before anybody asks.
     wanted: OnceLock<Wanted>,
     pulled: OnceLock<Pulled>,
@@ -77,8 +82,8 @@ impl Arrival {
             Partition { hashes, next, complete, removed, has_removed: AtomicBool::new(false) }
         };
         let partitions = hashes.split(count).into_iter().map(partition).collect();
-        let complete = AtomicBool::new(false);
-        Arrival { partitions, complete, wanted: OnceLock::new(), pulled: OnceLock::new() }
+        let [complete, settled, forgotten] = [(); 3].map(|()| AtomicBool::new(false));
+        Arrival { partitions, complete, settled, forgotten, wanted: OnceLock::new(), pulled: OnceLock::new() }
     }
 
     /// The hashes of each partition.
@@ -145,7 +150,6 @@ impl Arrival {
             partition.next.store(last + 1, Ordering::Release);
         } else {
             partition.complete.store(true, Ordering::Release);
-            *partition.removed.lock() = HashSet::default();
             if self.partitions.iter().all(|partition| partition.complete.load(Ordering::Acquire)) {
                 self.complete.store(true, Ordering::Release);
             }
@@ -161,13 +165,45 @@ impl Arrival {
     /// For the owner of the key's bucket, before the key disappears.
     #[cold]
     pub(crate) fn note_removal(&self, key: &[u8]) {
-        let position = Position::of(key);
-        if let Some(partition) = self.partition_of(position.hash)
-            && !partition.has_arrived(position.hash)
-        {
-            partition.removed.lock().insert(position);
-            partition.has_removed.store(true, Ordering::Release);
+        if self.settled.load(Ordering::Acquire) {
+            return;
         }
+        let position = Position::of(key);
+        let Some(partition) = self.partition_of(position.hash) else { return };
+        let mut removed = partition.removed.lock();
+        if partition.has_arrived(position.hash) && removed.len() >= REMOVED_NOTED_MAX {
+            self.forgotten.store(true, Ordering::Release);
+            return;
+        }
+        removed.insert(position);
+        partition.has_removed.store(true, Ordering::Release);
+    }
+
+    /// The same of a key that is not there: what the other store has of it may be on its way.
+    #[cold]
+    pub(crate) fn note_absence(&self, key: &[u8]) {
+        if !self.has_arrived(crate::hash(key)) {
+            self.note_removal(key);
+        }
+    }
+
+    /// Nothing goes back any more: what was removed need not be known.
+    pub(crate) fn settle(&self) {
+        self.settled.store(true, Ordering::Release);
+        self.partitions.iter().for_each(|partition| *partition.removed.lock() = HashSet::default());
+    }
+
+    /// Whether every key that was removed here is known.
+    pub(crate) fn knows_removals(&self) -> bool {
+        !self.forgotten.load(Ordering::Acquire) && !self.settled.load(Ordering::Acquire)
+    }
+
+    /// The keys that were removed here, some of which may be here again.
+    pub(crate) fn removals(&self) -> Vec<Position> {
+        self.partitions
+            .iter()
+            .flat_map(|partition| partition.removed.lock().iter().copied().collect::<Vec<_>>())
+            .collect()
     }
 
     /// For the owner of the key's bucket: whether what arrives of it is of the past, since it has arrived before or was
@@ -229,13 +265,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_is_known_until_its_partition_is_there() {
+    fn what_was_removed_is_known_until_nothing_goes_back() {
         let arrival = Arrival::new(HashRange::ALL, 1);
         arrival.note_removal(b"key");
         assert!(arrival.was_removed(b"key") && !arrival.was_removed(b"other"));
         assert_eq!(arrival.removed(), 1);
         arrival.advance(0, u64::MAX);
+        arrival.note_absence(b"none");
         arrival.note_removal(b"other");
-        assert!(!arrival.was_removed(b"key") && !arrival.was_removed(b"other"));
+        assert_eq!((arrival.removals().len(), arrival.knows_removals()), (2, true));
+        arrival.settle();
+        arrival.note_removal(b"third");
+        assert!(arrival.removals().is_empty() && !arrival.was_removed(b"key") && !arrival.knows_removals());
     }
 }

@@ -171,7 +171,7 @@ impl Pinned<'_> {
             let (lock, bucket) = set.bucket_mut(reads.len() + at);
             let found = bucket.find(write.hash, |location| self.object_of(location, write.key));
             version = version.max(match &found {
-                Some((_, object)) => object.version(),
+                Some((_, object)) => write.table.version_behind(object.version()) - 1,
                 None => write.table.version_of_new() - 1,
             });
             if write.table.quota().is_limited() {
@@ -256,7 +256,7 @@ impl Pinned<'_> {
             self.bury(write.table, location, &object, mark);
         } else if let Some(arrival) = write.table.arrival.get() {
             // Its object may be on its way.
-            arrival.note_removal(write.key);
+            arrival.note_absence(write.key);
         }
     }
 }

@@ -44,6 +44,9 @@ pub const GATHER_BUCKETS_AHEAD: u64 = 4;
 pub const GATHER_AHEAD_BYTES_MAX: usize = 512;
 /// Share (a divisor) of the store's memory that the index of a table may take for objects that are merely expected.
 pub const EXPECTED_INDEX_DIVISOR: u64 = 8;
+/// Keys that are removed from what has arrived of a partition and noted, so that it can still go back: some 24 bytes each. With
+/// more it stays.
+pub const REMOVED_NOTED_MAX: usize = 1 << 18;
 /// Objects that one step removes from a table of which a part is elsewhere now.
 pub const DISCARDED_PER_STEP: usize = 64;
 /// Hashes that may be wanted ahead of their partitions and not taken yet: two of the largest multi-gets. A power of two.

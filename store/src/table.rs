@@ -65,6 +65,8 @@ pub struct Table {
     pub(crate) arrival: OnceLock<Arrival>,
     retired: AtomicBool,
     version_high_water: AtomicU64,
+    /// Whatever is written gets a version above; seldom changes.
+    version_floor: AtomicU64,
     /// Makes its cursors known from those of others.
     cursor_seed: u64,
     /// The earliest expiry of those that were written since somebody last asked.
@@ -106,6 +108,7 @@ impl Table {
             arrival: OnceLock::new(),
             retired: AtomicBool::new(false),
             version_high_water: AtomicU64::new(0),
+            version_floor: AtomicU64::new(0),
             cursor_seed: RandomState::new().hash_one(id),
             earliest_expiry_ms: AtomicU64::new(NEVER_MS),
             expiry_is_due: AtomicBool::new(false),
@@ -278,6 +281,19 @@ impl Table {
     #[inline]
     pub(crate) fn version_of_new(&self) -> u64 {
         self.version_high_water.load(Ordering::Acquire) + 1
+    }
+
+    /// The version of an object that takes the place of one of this version.
+    #[inline]
+    pub(crate) fn version_behind(&self, version: u64) -> u64 {
+        version.max(self.version_floor.load(Ordering::Relaxed)) + 1
+    }
+
+    /// Whatever is written from now on gets a version above this one: of a table whose tablet is or was elsewhere, so that
+    /// what is written here since is told by its version. When nobody writes to it.
+    pub fn begin_above(&self, version: u64) {
+        self.remember_version(version);
+        self.version_floor.fetch_max(version, Ordering::Relaxed);
     }
 
     /// For the owner of the key's bucket, before the key disappears.

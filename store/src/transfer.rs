@@ -13,8 +13,10 @@
 
 mod gather;
 mod replay;
+mod returning;
 
 pub use replay::{ReplayError, Replayed};
+pub use returning::{keep_newer, within};
 
 use crate::arrival::Arrival;
 use crate::cursor::Cursor;
@@ -58,12 +60,12 @@ impl Cursor {
 
 impl Table {
     /// Makes it one whose objects arrive from another store, in so many partitions at most, where no version is above
-    /// `version`. Before anybody uses it.
+    /// `version`: whatever is written here gets a higher one. Before anybody uses it.
     ///
     /// # Panics
     /// When it was called before.
     pub fn expect_arrivals(&self, partitions: usize, version: u64) {
-        self.remember_version(version);
+        self.begin_above(version);
         let expected = self.arrival.set(Arrival::new(self.hashes(), partitions));
         assert!(expected.is_ok(), "a table arrives once");
     }

@@ -333,7 +333,7 @@ impl Pinned<'_> {
 /// The version of what is written in the place of `before`.
 #[inline]
 pub(crate) fn next_version(table: &Table, before: Option<&Object<'_>>) -> u64 {
-    before.map_or_else(|| table.version_of_new(), |object| object.version() + 1)
+    before.map_or_else(|| table.version_of_new(), |object| table.version_behind(object.version()))
 }
 
 /// Refuses `bytes` in the place of `before` where the table may not take them.

@@ -60,3 +60,14 @@ pub const MIGRATION_SLICE_US: u64 = 100;
 pub const DISCARD_STEPS_AT_ONCE: usize = 8;
 /// After what a target tries again to open a stream to the source, in milliseconds.
 pub const PEER_RETRY_MS: u64 = 50;
+/// Bytes of objects after which a piece of what goes back is sent.
+pub const GIVEN_BACK_BYTES: usize = 256 << 10;
+/// Keys that were removed, in one such piece.
+pub const GIVEN_BACK_REMOVALS: usize = 16 << 10;
+/// Pulls of what is gone through for it before something else is looked for.
+pub const GIVING_STEPS_AT_ONCE: usize = 8;
+
+const _: () = assert!(
+    GIVEN_BACK_BYTES + PULL_BYTES + store::VALUE_BYTES_MAX + 16 * GIVEN_BACK_REMOVALS
+        < MIGRATION_MESSAGE_BYTES_MAX / 2
+);

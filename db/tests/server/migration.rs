@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use db::cluster::metadata::{Metadata, MigrationRow};
-use db::cluster::migration::Mode;
+use db::cluster::migration::{Mode, Standing};
 use db::tenant::TenantId;
 use fastrand::Rng;
 use store::HashRange;
@@ -238,4 +238,36 @@ fn every_answer_is_right_while_a_table_moves_to_and_fro() {
         }
         table.check(0..KEYS);
     }
+}
+
+#[test]
+fn an_abort_at_any_moment_leaves_every_object_at_one_owner_as_it_was_written_last() {
+    let mut random = Rng::with_seed(11);
+    let pair = Pair::start();
+    let mut table = pair.table();
+    const KEYS: u64 = 8_000;
+    for number in 0..KEYS {
+        table.put(number, &vec![number as u8; 1_000]);
+    }
+    let half = HashRange::new(1 << 63, u64::MAX).expect("half of them");
+    let mut returned = 0;
+    let rounds = if std::env::var_os("SPLINTER_FULL").is_some() { 60 } else { 8 };
+    for round in 0..rounds {
+        let to = usize::from(pair.owner(&table, u64::MAX) == pair.numbers()[0]);
+        let row = pair.begin(&table, half, to);
+        let find = || pair.metadata.migration_find(row.id).expect("etcd answers");
+        if round % 4 > 0 {
+            comes(|| find().is_none_or(|row| row.standing != Standing::Preparing).then_some(()));
+            (0..random.u32(0..40)).for_each(|_| table.use_it(&mut random, KEYS));
+        }
+        // It may be over already.
+        let _ = pair.metadata.migration_abort(row.id);
+        while !pair.is_done(&row) {
+            (0..50).for_each(|_| table.use_it(&mut random, KEYS));
+        }
+        returned += usize::from(pair.owner(&table, u64::MAX) == row.source.server);
+        table.check((0..KEYS).filter(|number| number % 7 == round % 7));
+    }
+    assert!(returned > 0, "some were in time");
+    table.check(0..KEYS);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{each_seed, settle, steps, store};
 use crate::{
     Condition, Core, Cursor, HashRange, Quota, ReplayError, Replayed, Store, Table, TableOptions, WriteError,
-    hash,
+    hash, keep_newer, within,
 };
 
 const KEYS: u32 = 2_000;
@@ -238,4 +238,66 @@ fn a_transfer_keeps_versions_and_expiries_and_takes_no_heed_of_quotas() {
     let object = pinned.get(&other, hash(b"key"), b"key").expect("it has come");
     assert_eq!((object.version(), object.expires_ms(), object.value()), (5, 77, &b"value"[..]));
     assert!(object.verify(), "sealed anew");
+}
+
+#[test]
+fn what_was_written_and_removed_since_goes_back_and_nothing_else() {
+    let (from, to) = (store(4 << 20, 32 << 10, 1), store(4 << 20, 32 << 10, 1));
+    let [source, target] = [&from, &to].map(|store| (store.core(0), table_of(store, 1, HashRange::ALL)));
+    let put = |(core, table): &(Core, Arc<Table>), key: u32, value: &[u8]| {
+        core.pin()
+            .put(table, hash(&key.to_le_bytes()), &key.to_le_bytes(), value, Condition::Always)
+            .expect("there is memory");
+    };
+    (0..300).for_each(|key| put(&source, key, b"before"));
+    let ceiling = source.1.version_ceiling();
+    target.1.expect_arrivals(PARTITIONS, ceiling);
+    let (pull, next) = pull(&source.0, &source.1, Cursor::START, u64::MAX, 1 << 20);
+    assert_eq!(next, None);
+    replay(&target.0, &target.1, HashRange::ALL, &pull);
+    for (partition, hashes) in target.1.partitions().iter().enumerate() {
+        target.1.arrived(partition, hashes.last());
+    }
+    // Of those that have arrived: some are overwritten, some removed, some removed and written again; one is new.
+    (0..50).for_each(|key| put(&target, key, b"since"));
+    for key in 50..100_u32 {
+        target
+            .0
+            .pin()
+            .delete(&target.1, hash(&key.to_le_bytes()), &key.to_le_bytes(), Condition::Always)
+            .expect("it is there");
+    }
+    (90..100).for_each(|key| put(&target, key, b"again"));
+    put(&target, 1_000, b"new");
+    assert!(target.1.can_return());
+    let mut back = Vec::new();
+    let next = target.0.pin().gather(&target.1, Cursor::START, u64::MAX, 1 << 20, &mut back);
+    assert_eq!(next, Ok(None));
+    keep_newer(&mut back, ceiling);
+    let low = HashRange::new(0, 1 << 63).expect("half of them");
+    let high = HashRange::new((1 << 63) + 1, u64::MAX).expect("the other half");
+    assert_eq!(within(&back, low).len() + within(&back, high).len(), back.len());
+    let mut replayed = Replayed::default();
+    source
+        .0
+        .pin()
+        .take_back(&source.1, HashRange::ALL, &mut &back[..], &mut replayed)
+        .expect("there is memory");
+    assert_eq!((replayed.stored, replayed.late), (50 + 10 + 1, 0));
+    let removals = target.0.pin().removals(&target.1);
+    assert_eq!(removals.len(), 40);
+    for place in removals {
+        source.0.pin().remove_placed(&source.1, place).expect("it is there");
+    }
+    let value = |key: u32| {
+        let key = key.to_le_bytes();
+        source.0.pin().get(&source.1, hash(&key), &key).map(|object| object.value().to_vec())
+    };
+    assert!((0..50).all(|key| value(key).as_deref() == Some(b"since")));
+    assert!((50..90).all(|key| value(key).is_none()));
+    assert!((90..100).all(|key| value(key).as_deref() == Some(b"again")));
+    assert!((100..300).all(|key| value(key).as_deref() == Some(b"before")));
+    assert_eq!(value(1_000).as_deref(), Some(&b"new"[..]));
+    target.1.settle();
+    assert!(!target.1.can_return());
 }

@@ -36,7 +36,32 @@ pub enum ReplayError {
     Refused(WriteError),
 }
 
+/// From which side objects come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Way {
+    /// From the source of a move: what is here may be of later.
+    There,
+    /// From its target, where they were written since.
+    Back,
+}
+
 impl Pinned<'_> {
+    /// Stores objects that were written elsewhere since the table's hashes went there, now that these come back: each
+    /// unless what is here is as new. Otherwise as [`Pinned::replay`]; whether the table itself has once arrived does not
+    /// matter.
+    ///
+    /// # Errors
+    /// [`ReplayError`].
+    pub fn take_back(
+        &self,
+        table: &Table,
+        hashes: HashRange,
+        pull: &mut &[u8],
+        replayed: &mut Replayed,
+    ) -> Result<(), ReplayError> {
+        self.store_all(table, (hashes, Way::Back), pull, replayed)
+    }
+
     /// Stores the objects of a pull ([`Pinned::gather`]) whose hashes should lie in `hashes`, each unless what is here is as
     /// new, the key was removed here, or its hash has arrived. No quota refuses them: they were admitted where they come
     /// from. What is done is taken off `pull` and counted in `replayed`, so that who is refused calls again.
@@ -50,12 +75,22 @@ impl Pinned<'_> {
         pull: &mut &[u8],
         replayed: &mut Replayed,
     ) -> Result<(), ReplayError> {
+        self.store_all(table, (hashes, Way::There), pull, replayed)
+    }
+
+    fn store_all(
+        &self,
+        table: &Table,
+        (hashes, way): (HashRange, Way),
+        pull: &mut &[u8],
+        replayed: &mut Replayed,
+    ) -> Result<(), ReplayError> {
         self.assert_own(table);
         let mut arriving = std::mem::take(&mut self.core.scratch.borrow_mut().arriving);
         arriving.clear();
         let sound = self.look_through(table, hashes, pull, &mut arriving);
         let stored = sound.and_then(|()| {
-            arriving.iter().try_for_each(|&known| self.replay_first(table, known, pull, replayed))
+            arriving.iter().try_for_each(|&known| self.replay_first(table, (known, way), pull, replayed))
         });
         self.core.scratch.borrow_mut().arriving = arriving;
         stored
@@ -90,12 +125,12 @@ impl Pinned<'_> {
     fn replay_first(
         &self,
         table: &Table,
-        known: Option<(u64, u32)>,
+        (known, way): (Option<(u64, u32)>, Way),
         pull: &mut &[u8],
         replayed: &mut Replayed,
     ) -> Result<(), ReplayError> {
         let (carried, rest) = Carried::split(pull).map_err(|Cut| ReplayError::Cut)?;
-        match known.map(|(hash, content)| self.replay_one(table, &carried, hash, content)) {
+        match known.map(|(hash, content)| self.replay_one(table, &carried, (hash, way), content)) {
             None => replayed.corrupted += 1,
             Some(Ok(true)) => replayed.stored += 1,
             Some(Ok(false)) => replayed.late += 1,
@@ -124,7 +159,7 @@ impl Pinned<'_> {
         &self,
         table: &Table,
         carried: &Carried<'_>,
-        hash: u64,
+        (hash, way): (u64, Way),
         content_checksum: u32,
     ) -> Result<bool, WriteError> {
         let (header, key) = (carried.header(), carried.key());
@@ -134,7 +169,8 @@ impl Pinned<'_> {
         let bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
         let is_newer = found.as_ref().is_none_or(|(_, (_, object))| object.version() < header.version);
-        let is_late = table.arrival.get().is_some_and(|arrival| arrival.is_late(key, hash));
+        let is_late =
+            way == Way::There && table.arrival.get().is_some_and(|arrival| arrival.is_late(key, hash));
         if !is_newer || is_late {
             drop(bucket);
             self.unstage(&staged);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::{Core, Cursor, HashRange, Table};
+use store::{Core, Cursor, HashRange, ReplayError, Replayed, Table, WriteError, within};
 
 use crate::cluster::migration::Place;
 use crate::tablet::{Parts, ranges::Range};
@@ -81,6 +81,44 @@ impl Pieces {
         if let Some(Piece { part, .. }) = self.0.iter().find(of) {
             core.pin().gather_hash(part, hash, pull);
         }
+    }
+
+    /// Stores objects that come back, and gives those for which there is no room now.
+    pub(super) fn take_back(&self, core: &Core, objects: &[u8]) -> Vec<u8> {
+        let mut left = Vec::new();
+        for Piece { hashes: (first, last), part } in &self.0 {
+            let Some(hashes) = HashRange::new(*first, *last) else { continue };
+            let own = within(objects, hashes);
+            let (mut rest, mut replayed) = (&own[..], Replayed::default());
+            match core.pin().take_back(part, hashes, &mut rest, &mut replayed) {
+                Ok(()) => {}
+                Err(ReplayError::Refused(WriteError::Retry { .. } | WriteError::OutOfMemory)) => {
+                    left.extend_from_slice(rest);
+                }
+                Err(error) => tracing::error!(%error, "what comes back cannot be stored"),
+            }
+            if replayed.corrupted > 0 {
+                tracing::error!(
+                    objects = replayed.corrupted,
+                    "bytes have changed at the target, or on the way back"
+                );
+            }
+        }
+        left
+    }
+
+    /// Removes a key that was removed at the target.
+    pub(super) fn remove(&self, core: &Core, place: Place) {
+        let of = |piece: &&Piece| (piece.hashes.0..=piece.hashes.1).contains(&place.hash);
+        if let Some(Piece { part, .. }) = self.0.iter().find(of) {
+            // A part that is gone has nothing any more.
+            let _ = core.pin().remove_placed(part, (place.hash, place.second));
+        }
+    }
+
+    /// Whatever is written from now on gets a higher version.
+    pub(super) fn begin_above(&self, version: u64) {
+        self.0.iter().for_each(|piece| piece.part.begin_above(version));
     }
 
     /// Removes some objects; whether any may be left. Of a part that has no other hashes all go with it, at once.

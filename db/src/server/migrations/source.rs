@@ -12,6 +12,9 @@ use crate::limits::{
 };
 use crate::tablet::PartsChange;
 
+/// Steps of the store's background work while there is no room for what comes back.
+const TIDY_STEPS_WITHOUT_ROOM: usize = 16;
+
 /// See the file's head.
 pub(super) struct SourceSide {
     ground: Ground,
@@ -124,12 +127,13 @@ impl SourceSide {
                 Some(SourceEnd::Gathered(self.gather_hashes(number, &hashes)))
             }
             SourceAction::Discard => self.discard(),
-            SourceAction::Serve { .. } => {
-                self.serve()?;
+            SourceAction::TakeBack { objects, removed } => self.take_back(objects, removed),
+            SourceAction::Serve { ceiling } => {
+                self.serve(ceiling)?;
                 Some(SourceEnd::Served)
             }
-            // Done by errands; nothing comes back that was never served elsewhere.
-            SourceAction::LookUp | SourceAction::Commit { .. } | SourceAction::TakeBack { .. } => None,
+            // Done by errands.
+            SourceAction::LookUp | SourceAction::Commit { .. } => None,
         })
     }
 
@@ -187,8 +191,25 @@ impl SourceSide {
         Some(SourceEnd::Discarded)
     }
 
-    /// Workers serve it again, as before the cut.
-    fn serve(&mut self) -> Result<(), Way> {
+    /// Stores what comes back; where there is no room just now the rest a little later.
+    fn take_back(&mut self, objects: Vec<u8>, removed: Vec<Place>) -> Option<SourceEnd> {
+        let core = &self.ground.core;
+        if let Some(pieces) = &self.pieces {
+            let objects = pieces.take_back(core, &objects);
+            if !objects.is_empty() {
+                self.ground.tidy(TIDY_STEPS_WITHOUT_ROOM);
+                self.todo.push_front(SourceAction::TakeBack { objects, removed });
+                return None;
+            }
+            removed.iter().for_each(|place| pieces.remove(core, *place));
+        }
+        self.ground.tidy(1);
+        Some(SourceEnd::TakenBack)
+    }
+
+    /// Workers serve it again, with versions above those that the target gave.
+    fn serve(&mut self, ceiling: u64) -> Result<(), Way> {
+        self.pieces.iter().for_each(|pieces| pieces.begin_above(ceiling));
         let change = PartsChange { take: vec![self.bounds()], ..PartsChange::default() };
         self.ground.alter(&change).ok_or(Way::Gone)
     }

@@ -1,5 +1,6 @@
 //! The target of a migration: drives it by its machine, stores what comes, and hands what workers wait for to the front.
 
+mod giving;
 mod storing;
 
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use store::{HashRange, Table};
 
+use self::giving::Giving;
 use self::storing::Storing;
 use super::mail::Mail;
 use super::pace::Pace;
@@ -27,6 +29,10 @@ pub(super) struct TargetSide {
     partitions: Vec<HashRange>,
     /// What is being stored, as far as it has come.
     storing: Storing,
+    /// What goes back, as far as it has come.
+    giving: Giving,
+    /// No object at the source has or had a higher version.
+    ceiling: u64,
     /// Whether the part knows what it waits for, so that it can be served from.
     expects: bool,
     /// What has not arrived never will.
@@ -51,6 +57,8 @@ impl TargetSide {
             part: None,
             partitions,
             storing: Storing::default(),
+            giving: Giving::default(),
+            ceiling: 0,
             expects: false,
             is_given_up: false,
             wanted: Vec::new(),
@@ -96,6 +104,7 @@ impl TargetSide {
             self.tick();
             if self.machine.is_over() {
                 self.ground.progress.set(Figure::EndedUs, self.ground.now_us());
+                self.part.iter().for_each(|part| part.settle());
                 return Way::Over;
             }
             self.ground.look_after_peer();
@@ -126,12 +135,12 @@ impl TargetSide {
         None
     }
 
-    /// Gives up what has not begun; what has changed hands already goes on.
+    /// Lets everything be as it was, unless more was removed here than could be noted.
     fn abort(&mut self) {
-        if self.expects {
-            tracing::warn!(migration = self.ground.row.id, "it is too late to abort: the hashes have moved");
-        } else {
+        if self.part.as_ref().is_none_or(|part| !self.expects || part.can_return()) {
             self.step(TargetInput::Abort);
+        } else {
+            tracing::warn!(migration = self.ground.row.id, "too much was removed here: the hashes stay");
         }
     }
 
@@ -232,12 +241,13 @@ impl TargetSide {
                 None
             }
             TargetAction::Cut => Some(TargetEnd::Cut(self.cut()?)),
+            TargetAction::GatherBack => self.gather_back(),
             TargetAction::DropPart => {
                 self.drop_part();
                 None
             }
-            // Commits are done by errands; nothing is given back that was never served.
-            TargetAction::Commit { .. } | TargetAction::GatherBack => None,
+            // Done by errands.
+            TargetAction::Commit { .. } => None,
         })
     }
 
@@ -258,6 +268,7 @@ impl TargetSide {
         let Some(part) = self.part.clone() else { return Err(Way::Gone) };
         if !std::mem::replace(&mut self.expects, true) {
             part.expect_arrivals(MIGRATION_PARTITIONS, ceiling);
+            self.ceiling = ceiling;
             let waker = self.ground.errands.post.waker();
             part.on_want(Box::new(move || waker.wake()));
             if self.is_given_up {
@@ -305,7 +316,23 @@ impl TargetSide {
         let hashes = self.ground.row.hashes;
         let change = PartsChange { leave: vec![(hashes.first(), hashes.last())], ..PartsChange::default() };
         self.ground.alter(&change).ok_or(Way::Gone)?;
-        Ok(self.part.as_ref().map_or(0, |part| part.version_ceiling()))
+        let Some(part) = &self.part else { return Ok(0) };
+        // What waits finds that it is to go elsewhere.
+        self.ground.control.wake(part, None);
+        Ok(part.version_ceiling())
+    }
+
+    /// The next piece of what goes back; the rest of a long way to it later.
+    fn gather_back(&mut self) -> Option<TargetEnd> {
+        let Some(part) = self.part.clone() else {
+            let (objects, removed) = (Vec::new(), Vec::new());
+            return Some(TargetEnd::GatheredBack { is_last: true, objects, removed });
+        };
+        let end = self.giving.next(&self.ground.core, &part, self.ceiling);
+        if end.is_none() {
+            self.todo.push_back(TargetAction::GatherBack);
+        }
+        end
     }
 
     fn drop_part(&mut self) {

@@ -1,0 +1,48 @@
+//! Giving back what was written and removed at a target whose migration is aborted: a piece at a time, the objects first.
+
+use store::{Core, Cursor, Table, keep_newer};
+
+use crate::cluster::migration::{Place, TargetEnd};
+use crate::limits::{GIVEN_BACK_BYTES, GIVEN_BACK_REMOVALS, GIVING_STEPS_AT_ONCE, PULL_BYTES};
+
+/// How far it has come.
+#[derive(Default)]
+pub(super) struct Giving {
+    /// What has been gathered for the next piece.
+    gathered: Vec<u8>,
+    /// Where the part is gone through next; `None` at its end.
+    from: Option<Cursor>,
+    is_begun: bool,
+    /// Keys that were removed, still to be said.
+    removed: Vec<Place>,
+}
+
+impl Giving {
+    /// The next piece of what was written above that version; `None` where it takes longer than a turn.
+    pub(super) fn next(&mut self, core: &Core, part: &Table, ceiling: u64) -> Option<TargetEnd> {
+        let last = part.hashes().last();
+        if !std::mem::replace(&mut self.is_begun, true) {
+            self.from = Some(Cursor::before(part.hashes().first()));
+            let place = |(hash, second)| Place { hash, second };
+            self.removed = core.pin().removals(part).into_iter().map(place).collect();
+        }
+        for _ in 0..GIVING_STEPS_AT_ONCE {
+            let Some(from) = self.from.filter(|_| self.gathered.len() < GIVEN_BACK_BYTES) else {
+                return Some(self.piece());
+            };
+            let mut pull = Vec::with_capacity(PULL_BYTES);
+            // A part that is gone has nothing any more: its table was dropped.
+            self.from = core.pin().gather(part, from, last, PULL_BYTES, &mut pull).unwrap_or(None);
+            keep_newer(&mut pull, ceiling);
+            self.gathered.append(&mut pull);
+        }
+        None
+    }
+
+    fn piece(&mut self) -> TargetEnd {
+        let left = self.removed.len().saturating_sub(GIVEN_BACK_REMOVALS);
+        let removed = self.removed.split_off(left);
+        let is_last = self.from.is_none() && self.removed.is_empty();
+        TargetEnd::GatheredBack { is_last, objects: std::mem::take(&mut self.gathered), removed }
+    }
+}

@@ -1,0 +1,89 @@
+//! What goes back when a move is taken back: objects that were written at the target since, told by their versions, and the
+//! keys that were removed there, told by their places.
+
+use crate::carried::Carried;
+use crate::enumerate::Gone;
+use crate::hash_range::HashRange;
+use crate::pinned::Pinned;
+use crate::position::Position;
+use crate::table::Table;
+
+/// Keeps of objects that were gathered here those whose version is above `version`.
+pub fn keep_newer(pull: &mut Vec<u8>, version: u64) {
+    let (mut from, mut kept) = (0, 0);
+    while from < pull.len() {
+        let Ok((carried, rest)) = Carried::split(&pull[from..]) else { break };
+        let (bytes, is_newer) = (pull.len() - from - rest.len(), carried.is_newer_than(version));
+        if is_newer {
+            pull.copy_within(from..from + bytes, kept);
+            kept += bytes;
+        }
+        from += bytes;
+    }
+    pull.truncate(kept);
+}
+
+/// Those objects of a pull whose keys have these hashes.
+#[must_use]
+pub fn within(mut pull: &[u8], hashes: HashRange) -> Vec<u8> {
+    let mut kept = Vec::new();
+    while let Ok((carried, rest)) = Carried::split(pull) {
+        if hashes.contains(crate::hash(carried.key())) {
+            kept.extend_from_slice(&pull[..pull.len() - rest.len()]);
+        }
+        pull = rest;
+    }
+    kept
+}
+
+impl Table {
+    /// Whether what was written and removed here since it began to arrive is known, so that it can go back.
+    #[must_use]
+    pub fn can_return(&self) -> bool {
+        self.arrival.get().is_some_and(|arrival| arrival.knows_removals())
+    }
+
+    /// It stays: nothing has to be noted any more for a return.
+    pub fn settle(&self) {
+        self.arrival.get().inspect(|arrival| arrival.settle());
+    }
+}
+
+impl Pinned<'_> {
+    /// The keys that were removed here since the table began to arrive and are not here again, by their two hashes. When
+    /// nobody writes to it.
+    #[must_use]
+    pub fn removals(&self, table: &Table) -> Vec<(u64, u64)> {
+        let Some(arrival) = table.arrival.get() else { return Vec::new() };
+        let mut removals = arrival.removals();
+        removals.retain(|position| !self.has_position(table, *position));
+        removals.into_iter().map(|position| (position.hash, position.second)).collect()
+    }
+
+    fn has_position(&self, table: &Table, position: Position) -> bool {
+        let is_it = |location| {
+            let object = self.core.store.log.object_within(location, &self.pin)?;
+            (Position::of(object.key()) == position).then_some(())
+        };
+        table.index.find(&self.pin, position.hash, is_it).is_some()
+    }
+
+    /// Removes the key with these two hashes, if it is there.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn remove_placed(&self, table: &Table, (hash, second): (u64, u64)) -> Result<(), Gone> {
+        self.assert_own(table);
+        let position = Position { hash, second };
+        let bucket = table.index.lock(&self.pin, hash).ok_or(Gone)?;
+        let found = bucket.find(hash, |location| {
+            let object = self.core.store.log.object_within(location, &self.pin)?;
+            (Position::of(object.key()) == position).then_some(location)
+        });
+        if let Some((place, location)) = found {
+            let object = self.core.store.log.object(location, &self.pin);
+            self.take_out(table, bucket, place, location, &object);
+        }
+        Ok(())
+    }
+}
