@@ -3,8 +3,9 @@
 use std::ops::RangeInclusive;
 
 use wire::{
-    AdminRequest, AuditEntry, Body, LimitChange, MigrationEntry, MigrationMode, OpenRequest, ServerEntry,
-    SessionEntry, Statistic, TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry,
+    AdminRequest, Adopted, AuditEntry, Body, ClusterStatus, LimitChange, MigrationEntry, MigrationMode,
+    OpenRequest, PlanEntry, ServerEntry, SessionEntry, Statistic, TabletEntry, TenantCreated, TenantEntry,
+    TenantLimitEntry,
 };
 
 use crate::client::{only_reads, read_answer};
@@ -163,6 +164,47 @@ impl Admin {
     /// `NotFound` when it was cleared away, another refusal, or no answer.
     pub fn migration_abort(&mut self, id: u32) -> Result<MigrationEntry, Error> {
         self.call(&AdminRequest::MigrationAbort { id })
+    }
+
+    /// The servers of the cluster, there or not, and its plans; none when the server is alone.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn cluster_status(&mut self) -> Result<ClusterStatus, Error> {
+        self.call(&AdminRequest::ClusterStatus)
+    }
+
+    /// Begins to move all that a server owns to others, migration by migration.
+    ///
+    /// # Errors
+    /// `WrongTablets` when it is not there, no other one is, or another plan runs; `Unavailable` when the server is alone,
+    /// another refusal, or no answer.
+    pub fn cluster_drain(&mut self, server: u32) -> Result<PlanEntry, Error> {
+        self.call(&AdminRequest::ClusterDrain { server })
+    }
+
+    /// Begins to move tablets until all servers own the same.
+    ///
+    /// # Errors
+    /// As [`Admin::cluster_drain`].
+    pub fn cluster_balance(&mut self) -> Result<PlanEntry, Error> {
+        self.call(&AdminRequest::ClusterBalance)
+    }
+
+    /// Stops a plan: nothing more is begun, and what is on the move goes on.
+    ///
+    /// # Errors
+    /// `NotFound`, another refusal, or no answer.
+    pub fn cluster_stop(&mut self, plan: u32) -> Result<PlanEntry, Error> {
+        self.call(&AdminRequest::ClusterStop { plan })
+    }
+
+    /// Gives to others, empty, what a server owned that is gone for good.
+    ///
+    /// # Errors
+    /// `WrongTablets` when it is there, or no other one is; `Unavailable`, another refusal, or no answer.
+    pub fn cluster_adopt(&mut self, server: u32) -> Result<Adopted, Error> {
+        self.call(&AdminRequest::ClusterAdopt { server })
     }
 
     /// Lists the open sessions of all tenants.

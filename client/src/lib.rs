@@ -45,10 +45,11 @@ pub use statistics::SessionStatistics;
 pub use wire::KeyRange;
 pub use wire::limits::TTL_MS_MAX;
 pub use wire::{
-    Actor, AuditEntry, Completion, CompletionError, Condition, ExtensionDescription, ExtensionEntry,
-    ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, Keys, LimitChange,
-    LogEntry, LogLines, Measured, MigrationEntry, MigrationMode, MigrationStanding, PackageFile, Placement,
-    Request, Right, ServerEntry, SessionEntry, SessionLimits, Standing, Statistic, Status, Subject,
-    TableEntry, TableOptions, TableStatistics, TabletEntry, TenantEntry, TenantLimitEntry, TraceEntry,
-    TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry, reply,
+    Actor, Adopted, AuditEntry, ClusterStatus, Completion, CompletionError, Condition, ExtensionDescription,
+    ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, Keys,
+    LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationStanding,
+    PackageFile, Placement, PlanEntry, PlanProgress, Request, Right, ServerEntry, SessionEntry,
+    SessionLimits, Standing, Statistic, Status, Subject, TableEntry, TableOptions, TableStatistics,
+    TabletEntry, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces,
+    VersionDescription, VersionEntry, reply,
 };

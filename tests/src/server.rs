@@ -39,13 +39,16 @@ pub struct Settings {
     pub memory: String,
     /// Size of a segment, as the command line takes it.
     pub segment: String,
+    /// Where its metadata is, as the command line takes it.
+    pub metadata: String,
     /// A command that the server is started through, such as `prlimit --fsize=...`; empty for none.
     pub wrapper: Vec<String>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { cores: 1, memory: "256MiB".into(), segment: "8MiB".into(), wrapper: Vec::new() }
+        let [memory, segment, metadata] = ["256MiB", "8MiB", "file"].map(String::from);
+        Self { cores: 1, memory, segment, metadata, wrapper: Vec::new() }
     }
 }
 
@@ -213,7 +216,7 @@ fn spawn(directory: &Path, settings: &Settings, listen: SocketAddr) -> io::Resul
     };
     command
         .args(["--listen", &listen.to_string(), "--memory", &settings.memory, "--segment", &settings.segment])
-        .args(["--cores", &settings.cores.to_string(), "--log", "info"])
+        .args(["--cores", &settings.cores.to_string(), "--log", "info", "--metadata", &settings.metadata])
         .arg("--data")
         .arg(directory)
         .arg("--ready-file")

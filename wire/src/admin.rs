@@ -6,6 +6,7 @@
 //! sessions, tenants need the administrator's.
 
 mod audit;
+mod cluster;
 mod description;
 mod extension;
 mod grant;
@@ -21,6 +22,7 @@ mod tenant;
 mod trace;
 
 pub use audit::{Actor, AuditEntry};
+pub use cluster::{Adopted, ClusterStatus, MemberEntry, PlanEntry, PlanProgress};
 pub use description::{ExtensionDescription, Measured, VersionDescription};
 pub use extension::{ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode};
 pub use grant::{GrantEntry, Right, Subject};

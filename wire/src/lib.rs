@@ -28,12 +28,12 @@ mod stream;
 mod tablets;
 
 pub use admin::{
-    Actor, AdminRequest, AuditEntry, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
-    ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured,
-    MigrationEntry, MigrationMode, MigrationStanding, PackageFile, Placement, Right, ServerEntry,
-    SessionEntry, Standing, Statistic, Subject, TableEntry, TableId, TableOptions, TableStatistics,
-    TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces,
-    VersionDescription, VersionEntry,
+    Actor, AdminRequest, Adopted, AuditEntry, ClusterStatus, ExtensionDescription, ExtensionEntry,
+    ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry,
+    LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationStanding, PackageFile,
+    Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry, Standing, Statistic, Subject,
+    TableEntry, TableId, TableOptions, TableStatistics, TabletEntry, TenantCreated, TenantEntry,
+    TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry,
 };
 pub use body::{Body, BodyReader, BodyWriter};
 pub use condition::Condition;

@@ -69,6 +69,8 @@ pub const TABLE_DROP: u8 = 74;
 pub const TABLE_STAT: u8 = 75;
 /// Finds the id of a table.
 pub const TABLE_OPEN: u8 = 76;
+/// Creates a table of several tablets.
+pub const TABLE_CREATE_SPREAD: u8 = 77;
 /// Compiles and installs an extension from source.
 pub const EXTENSION_INSTALL: u8 = 80;
 /// Lists the extensions.
@@ -119,3 +121,13 @@ pub const MIGRATION_LIST: u8 = 116;
 pub const MIGRATION_BEGIN: u8 = 117;
 /// Asks for a migration to be undone.
 pub const MIGRATION_ABORT: u8 = 118;
+/// Asks for the servers of the cluster, there or not, and for its plans.
+pub const CLUSTER_STATUS: u8 = 119;
+/// Begins to move all that a server owns to others.
+pub const CLUSTER_DRAIN: u8 = 120;
+/// Begins to move tablets until all servers own the same.
+pub const CLUSTER_BALANCE: u8 = 121;
+/// Stops a plan.
+pub const CLUSTER_STOP: u8 = 122;
+/// Gives to others, empty, what a server owned that is gone.
+pub const CLUSTER_ADOPT: u8 = 123;

@@ -36,6 +36,21 @@ impl Client {
         administer::<TableId>(&mut self.session, &request).map(|table| table.id)
     }
 
+    /// Creates a table of so many tablets of the same width, each at the server of the cluster that owns fewest; returns
+    /// its id.
+    ///
+    /// # Errors
+    /// As [`Client::table_create_with`]; `Unavailable` for more than one where the server is alone.
+    pub fn table_create_spread(
+        &mut self,
+        name: &str,
+        options: TableOptions,
+        tablets: u16,
+    ) -> Result<u32, Error> {
+        let request = AdminRequest::TableCreateSpread { name, options, tablets };
+        administer::<TableId>(&mut self.session, &request).map(|table| table.id)
+    }
+
     /// Finds a table, or one that another tenant has granted, called `owner/table`; returns its id.
     ///
     /// # Errors

@@ -1,5 +1,8 @@
 //! `splinter cluster`: the servers that share their metadata, as the one that is asked knows them, and what they own.
 
+mod plans;
+mod status;
+
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -17,6 +20,20 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub fn run(settings: &Settings, command: ClusterCommand) -> Result<Answer, Failure> {
     let mut admin = settings.connect_admin()?;
     match command {
+        ClusterCommand::Status => {
+            let (status, tablets) = (admin.cluster_status()?, admin.tablet_list()?);
+            Ok(status::answer(&status, &tablets, &admin.migration_list()?))
+        }
+        ClusterCommand::Drain { server, wait } => {
+            let plan = admin.cluster_drain(server)?;
+            plans::begun(&mut admin, plan, wait)
+        }
+        ClusterCommand::Balance { wait } => {
+            let plan = admin.cluster_balance()?;
+            plans::begun(&mut admin, plan, wait)
+        }
+        ClusterCommand::Stop { plan } => plans::stop(&mut admin, plan),
+        ClusterCommand::Adopt { server, it_is_off } => plans::adopt(&mut admin, server, it_is_off),
         ClusterCommand::Servers => Ok(servers(&admin.server_list()?)),
         ClusterCommand::Tablets { table } => tablets(&mut admin, table.as_deref()),
         ClusterCommand::Split { table, at } => {
@@ -87,14 +104,7 @@ fn tablets(admin: &mut Admin, table: Option<&str>) -> Result<Answer, Failure> {
             return Err(failure.known_as(Status::UnknownTable).next("tables are named OWNER/NAME"));
         }
     }
-    let value = |tablet: &TabletEntry| {
-        json!({
-            "table": tablet.table, "number": tablet.id, "first": text_of(tablet.first),
-            "last": text_of(tablet.last), "server": tablet.server,
-            "emptied_ms": (tablet.emptied_ms != 0).then_some(tablet.emptied_ms),
-        })
-    };
-    let json = tablets.iter().map(value).collect();
+    let json = tablets.iter().map(value_of_tablet).collect();
     if tablets.is_empty() {
         return Ok(Answer::new("there is no table that several servers could share", json));
     }
@@ -178,6 +188,14 @@ fn migrations(migrations: &[MigrationEntry]) -> Result<Answer, Failure> {
         ]
     }));
     Ok(Answer::new(columns(&rows), json))
+}
+
+fn value_of_tablet(tablet: &TabletEntry) -> Value {
+    json!({
+        "table": tablet.table, "number": tablet.id, "first": text_of(tablet.first),
+        "last": text_of(tablet.last), "server": tablet.server,
+        "emptied_ms": (tablet.emptied_ms != 0).then_some(tablet.emptied_ms),
+    })
 }
 
 fn value_of(entry: &MigrationEntry) -> Value {

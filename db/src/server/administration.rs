@@ -12,6 +12,7 @@ mod grants;
 mod installation;
 mod limits;
 mod logs;
+mod plans;
 mod servers;
 mod sessions;
 mod statistics;
@@ -125,6 +126,11 @@ fn serve_role(
             tablets::migrate(control, table, (*first, *last), *target, *mode)
         }
         (AdminRequest::MigrationAbort { id }, Role::Administrator) => tablets::abort(control, *id),
+        (AdminRequest::ClusterStatus, Role::Administrator) => plans::status(control),
+        (AdminRequest::ClusterDrain { server }, Role::Administrator) => plans::drain(control, *server),
+        (AdminRequest::ClusterBalance, Role::Administrator) => plans::balance(control),
+        (AdminRequest::ClusterStop { plan }, Role::Administrator) => plans::stop(control, *plan),
+        (AdminRequest::ClusterAdopt { server }, Role::Administrator) => plans::adopt(control, *server),
         (AdminRequest::SessionList, role) => sessions::list(control, role),
         (AdminRequest::SessionRevoke { client_id }, role) => sessions::revoke(control, role, *client_id),
         (AdminRequest::AuditRead { after, count }, role) => audit::read(control, role, *after, *count),
@@ -141,7 +147,10 @@ fn serve_tenant(
 ) -> Result<Vec<u8>, Refusal> {
     let tenant = session.tenant;
     match request {
-        AdminRequest::TableCreate { name, options } => tables::create(control, session, name, *options),
+        AdminRequest::TableCreate { name, options } => tables::create(control, session, name, (*options, 1)),
+        AdminRequest::TableCreateSpread { name, options, tablets } => {
+            tables::create(control, session, name, (*options, usize::from(*tablets)))
+        }
         AdminRequest::TableList => Ok(tables::list(control, tenant)),
         AdminRequest::TableDrop { name } => tables::drop(control, tenant, name),
         AdminRequest::TableStat { name } => tables::count(control, tenant, name),

@@ -48,6 +48,15 @@ pub enum AdminRequest<'a> {
         /// How it is made.
         options: TableOptions,
     },
+    /// Creates a table of several tablets, each at the server that owns fewest: [`crate::TableId`].
+    TableCreateSpread {
+        /// Its name.
+        name: &'a str,
+        /// How it is made.
+        options: TableOptions,
+        /// How many.
+        tablets: u16,
+    },
     /// Lists the tables: a `Vec` of [`crate::TableEntry`].
     TableList,
     /// Drops a table with its objects: empty.
@@ -179,6 +188,25 @@ pub enum AdminRequest<'a> {
         /// In which way.
         mode: MigrationMode,
     },
+    /// Asks for the servers of the cluster, there or not, and for its plans: [`crate::ClusterStatus`].
+    ClusterStatus,
+    /// Begins to move all that a server owns to others: [`crate::PlanEntry`].
+    ClusterDrain {
+        /// Number of the server.
+        server: u32,
+    },
+    /// Begins to move tablets until all servers own the same: [`crate::PlanEntry`].
+    ClusterBalance,
+    /// Stops a plan; what is on the move goes on: [`crate::PlanEntry`].
+    ClusterStop {
+        /// Number of the plan.
+        plan: u32,
+    },
+    /// Gives to others, empty, what a server owned that is gone: [`crate::Adopted`].
+    ClusterAdopt {
+        /// Number of the server.
+        server: u32,
+    },
     /// Asks for a migration to be undone: [`crate::MigrationEntry`] as it is at that moment.
     MigrationAbort {
         /// Its number.
@@ -231,6 +259,7 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::TenantLimitsSet { .. } => opcode::TENANT_LIMITS_SET,
             AdminRequest::TenantRotate { .. } => opcode::TENANT_ROTATE,
             AdminRequest::TableCreate { .. } => opcode::TABLE_CREATE,
+            AdminRequest::TableCreateSpread { .. } => opcode::TABLE_CREATE_SPREAD,
             AdminRequest::TableList => opcode::TABLE_LIST,
             AdminRequest::TableDrop { .. } => opcode::TABLE_DROP,
             AdminRequest::TableStat { .. } => opcode::TABLE_STAT,
@@ -260,6 +289,11 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::MigrationList => opcode::MIGRATION_LIST,
             AdminRequest::MigrationBegin { .. } => opcode::MIGRATION_BEGIN,
             AdminRequest::MigrationAbort { .. } => opcode::MIGRATION_ABORT,
+            AdminRequest::ClusterStatus => opcode::CLUSTER_STATUS,
+            AdminRequest::ClusterDrain { .. } => opcode::CLUSTER_DRAIN,
+            AdminRequest::ClusterBalance => opcode::CLUSTER_BALANCE,
+            AdminRequest::ClusterStop { .. } => opcode::CLUSTER_STOP,
+            AdminRequest::ClusterAdopt { .. } => opcode::CLUSTER_ADOPT,
         }
     }
 }

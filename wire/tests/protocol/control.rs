@@ -2,15 +2,43 @@
 
 use wire::limits::{LIMIT_CHANGES_MAX, PACKAGE_FILES_MAX};
 use wire::{
-    Actor, AdminRequest, AuditEntry, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
-    ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured,
-    MigrationEntry, MigrationMode, MigrationStanding, OpenRequest, Opened, PackageFile, Placement, Right,
-    ServerEntry, SessionEntry, SessionLimits, Standing, Statistic, Status, Subject, TableEntry, TableId,
-    TableOptions, TableStatistics, TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry,
-    VersionDescription, VersionEntry, VersionRange, opcode,
+    Actor, AdminRequest, Adopted, AuditEntry, Body, ClusterStatus, ExtensionDescription, ExtensionEntry,
+    ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry,
+    LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationStanding, OpenRequest, Opened,
+    PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry, SessionLimits,
+    Standing, Statistic, Status, Subject, TableEntry, TableId, TableOptions, TableStatistics, TabletEntry,
+    TenantCreated, TenantEntry, TenantLimitEntry, VersionDescription, VersionEntry, VersionRange, opcode,
 };
 
+/// About servers, tablets, migrations and plans.
+fn cluster_requests() -> Vec<AdminRequest<'static>> {
+    vec![
+        AdminRequest::ServerList,
+        AdminRequest::TabletList,
+        AdminRequest::TabletSplit { table: "acme/users", at: 1 << 63 },
+        AdminRequest::TabletMerge { table: "acme/users", at: u64::MAX },
+        AdminRequest::MigrationList,
+        AdminRequest::MigrationBegin {
+            table: "acme/users",
+            first: 7,
+            last: u64::MAX,
+            target: 3,
+            mode: MigrationMode::StopAndCopy,
+        },
+        AdminRequest::MigrationAbort { id: 9 },
+        AdminRequest::ClusterStatus,
+        AdminRequest::ClusterDrain { server: 4 },
+        AdminRequest::ClusterBalance,
+        AdminRequest::ClusterStop { plan: 5 },
+        AdminRequest::ClusterAdopt { server: 6 },
+    ]
+}
+
 pub fn admin_requests() -> Vec<AdminRequest<'static>> {
+    [requests_about_tenants(), cluster_requests()].concat()
+}
+
+fn requests_about_tenants() -> Vec<AdminRequest<'static>> {
     let name = "tao-2.1";
     let files = vec![
         PackageFile { path: "Cargo.toml", bytes: b"[package]" },
@@ -33,6 +61,7 @@ pub fn admin_requests() -> Vec<AdminRequest<'static>> {
         AdminRequest::TenantRotate { name },
         AdminRequest::TableCreate { name, options: TableOptions::default() },
         AdminRequest::TableCreate { name, options: TableOptions { ordered: true, cache_bytes: Some(0) } },
+        AdminRequest::TableCreateSpread { name, options: TableOptions::default(), tablets: 9 },
         AdminRequest::TableList,
         AdminRequest::TableDrop { name },
         AdminRequest::TableStat { name },
@@ -54,19 +83,6 @@ pub fn admin_requests() -> Vec<AdminRequest<'static>> {
         AdminRequest::Statistics { tenant: None },
         AdminRequest::Statistics { tenant: Some(name) },
         AdminRequest::SessionList,
-        AdminRequest::ServerList,
-        AdminRequest::TabletList,
-        AdminRequest::TabletSplit { table: "acme/users", at: 1 << 63 },
-        AdminRequest::TabletMerge { table: "acme/users", at: u64::MAX },
-        AdminRequest::MigrationList,
-        AdminRequest::MigrationBegin {
-            table: "acme/users",
-            first: 7,
-            last: u64::MAX,
-            target: 3,
-            mode: MigrationMode::StopAndCopy,
-        },
-        AdminRequest::MigrationAbort { id: 9 },
         AdminRequest::SessionRevoke { client_id: u64::MAX - 1 },
         AdminRequest::AuditRead { after: 7, count: 100 },
         AdminRequest::TableOpen { name: "acme/users" },
@@ -258,6 +274,15 @@ fn every_answer_survives_the_wire() {
 fn every_answer_about_tablets_survives_the_wire() {
     let table = String::from("acme/users");
     let (first, last) = (1 << 63, u64::MAX);
+    survives(Adopted { tablets: 3, are_left: true });
+    let member =
+        MemberEntry { id: 1, tcp: "10.0.0.1:7".into(), starts: 4, is_there: true, is_drained: false };
+    let plan = |progress| {
+        let (id, drains, begun_ms, moves, on_the_way, done, failed) = (6, 2, 9, 7, 2, 4, 1);
+        PlanEntry { id, drains, progress, begun_ms, moves, on_the_way, done, failed }
+    };
+    let plans = [PlanProgress::Running, PlanProgress::Done, PlanProgress::Stopped].map(plan).to_vec();
+    survives(ClusterStatus { asked: 1, coordinator: 2, members: vec![member; 2], plans });
     survives(vec![TabletEntry { table: table.clone(), id: 4, first, last, server: 2, emptied_ms: 8 }]);
     for (mode, standing, is_aborted) in [
         (MigrationMode::Rocksteady, MigrationStanding::Preparing, false),

@@ -9,6 +9,36 @@ use super::super::hashes::{Hash, Hashes};
 /// What to do with the cluster.
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
+    /// Draw the cluster: its servers, there or not, what each owns, what is on the move, and the last plan.
+    Status,
+    /// Move all that a server owns to others, migration by migration; it gets nothing more until it is started again or a
+    /// balance is asked for.
+    Drain {
+        /// Number of the server.
+        server: u32,
+        /// Return when it is done, not when it has begun.
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Move tablets, or parts of them, until all servers own about the same; each table counts as much as any other.
+    Balance {
+        /// Return when it is done, not when it has begun.
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Stop draining or balancing: nothing more is begun, and what is on the move goes on.
+    Stop {
+        /// Number of the plan, as `splinter cluster status` shows it.
+        plan: u32,
+    },
+    /// Give to others, empty, what a server owned that is gone for good; its objects are lost.
+    Adopt {
+        /// Number of the server.
+        server: u32,
+        /// It does not run any more: nobody can see that from here.
+        #[arg(long)]
+        it_is_off: bool,
+    },
     /// List the servers that are there; the one that was asked has a star.
     Servers,
     /// List the tablets: which server owns which hashes of which table.

@@ -25,6 +25,9 @@ pub enum TableCommand {
         /// Keep its objects within so many bytes, by evicting those that are used least (S3-FIFO): for instance 256MiB.
         #[arg(long, value_name = "SIZE", value_parser = size)]
         cache: Option<u64>,
+        /// Spread it over the servers of the cluster in so many tablets, each at the one that owns fewest.
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+        tablets: u16,
     },
     /// List the tables with what they hold.
     List,

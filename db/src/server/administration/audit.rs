@@ -4,7 +4,7 @@
 //! when it has ended and before the client hears of it. Names stand in the record and statuses, never a secret,
 //! a token or a source. An act that cannot be recorded stays done: the server's own log says so.
 
-use wire::{Actor, AdminRequest, Body, ExtensionInstalled, Placement, Right, Status, Subject};
+use wire::{Actor, AdminRequest, Body, ExtensionInstalled, Placement, Right, Status, Subject, TableOptions};
 
 use super::limits;
 use crate::limits::{AUDIT_ACT_BYTES_MAX, AUDIT_ENTRIES_READ_MAX};
@@ -37,9 +37,9 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
         AdminRequest::TenantDrop { name } => format!("tenant drop {name}"),
         AdminRequest::TenantRotate { name } => format!("tenant rotate {name}"),
         AdminRequest::TenantLimitsSet { name, changes } => limits::act_of(name, changes),
-        AdminRequest::TableCreate { name, options } => {
-            let cache = options.cache_bytes.map_or_else(String::new, |bytes| format!(" --cache {bytes}"));
-            format!("table create {name}{}{cache}", if options.ordered { " --ordered" } else { "" })
+        AdminRequest::TableCreate { name, options } => creation(name, *options),
+        AdminRequest::TableCreateSpread { name, options, tablets } => {
+            format!("{} --tablets {tablets}", creation(name, *options))
         }
         AdminRequest::TableDrop { name } => format!("table drop {name}"),
         AdminRequest::ExtensionInstall { name, placement, .. } => match placement {
@@ -73,6 +73,10 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
             format!("cluster migrate {table} {first:016x}..{last:016x} to {target}, {}", mode.name())
         }
         AdminRequest::MigrationAbort { id } => format!("cluster abort {id}"),
+        AdminRequest::ClusterDrain { server } => format!("cluster drain {server}"),
+        AdminRequest::ClusterBalance => "cluster balance".to_owned(),
+        AdminRequest::ClusterStop { plan } => format!("cluster stop {plan}"),
+        AdminRequest::ClusterAdopt { server } => format!("cluster adopt {server}"),
         AdminRequest::SessionRevoke { client_id } => format!("session revoke {client_id}"),
         AdminRequest::TenantList
         | AdminRequest::TenantLimits { .. }
@@ -91,8 +95,14 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
         | AdminRequest::ServerList
         | AdminRequest::TabletList
         | AdminRequest::MigrationList
+        | AdminRequest::ClusterStatus
         | AdminRequest::AuditRead { .. } => return None,
     })
+}
+
+fn creation(name: &str, options: TableOptions) -> String {
+    let cache = options.cache_bytes.map_or_else(String::new, |bytes| format!(" --cache {bytes}"));
+    format!("table create {name}{}{cache}", if options.ordered { " --ordered" } else { "" })
 }
 
 /// Records an act and how it ended.

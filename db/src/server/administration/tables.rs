@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
 
 use store::{CACHE_BUDGET_BYTES_MIN, Eviction};
+use wire::limits::TABLETS_PER_TABLE_MAX;
 use wire::{Body, Status, Subject, TableEntry, TableId, TableOptions, TableStatistics};
 
 use super::{Tenants, grants};
@@ -20,7 +21,7 @@ pub(super) fn create(
     control: &Control,
     session: &Session,
     name: &str,
-    options: TableOptions,
+    (options, tablets): (TableOptions, usize),
 ) -> Result<Vec<u8>, Refusal> {
     let tenant = session.tenant;
     let changing = lock(&control.changing);
@@ -31,12 +32,20 @@ pub(super) fn create(
     if let Some(bytes) = options.cache_bytes {
         admit_budget(control, tenant, bytes)?;
     }
+    if !(1..=TABLETS_PER_TABLE_MAX).contains(&tablets) {
+        let text = format!("a table has 1 to {TABLETS_PER_TABLE_MAX} tablets, not {tablets}");
+        return Err(Refusal::new(Status::OutOfRange, text));
+    }
     let Some(own) = control.interim.run() else {
+        if tablets > 1 {
+            let text = "this server is alone: a table is one tablet, since nobody could own another one";
+            return Err(Refusal::new(Status::Unavailable, text));
+        }
         let id = control.metadata.table_create(tenant, name, options)?;
         control.publish_table(id, tenant, name, options)?;
         return Ok(TableId { id }.encode());
     };
-    let id = control.metadata.table_create_spread(tenant, name, options, (1, own.server))?;
+    let id = control.metadata.table_create_spread(tenant, name, options, (tablets, own.server))?;
     follow(control, &changing, &control.metadata.catalog(Some(&[tenant].into()))?)?;
     Ok(TableId { id }.encode())
 }

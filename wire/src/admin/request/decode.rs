@@ -30,6 +30,11 @@ impl<'a> AdminRequest<'a> {
             opcode::TABLE_CREATE => {
                 AdminRequest::TableCreate { name: reader.name()?, options: TableOptions::read(&mut reader)? }
             }
+            opcode::TABLE_CREATE_SPREAD => AdminRequest::TableCreateSpread {
+                name: reader.name()?,
+                options: TableOptions::read(&mut reader)?,
+                tablets: reader.u16()?,
+            },
             opcode::TABLE_LIST => AdminRequest::TableList,
             opcode::TABLE_DROP => AdminRequest::TableDrop { name: reader.name()? },
             opcode::TABLE_STAT => AdminRequest::TableStat { name: reader.name()? },
@@ -64,7 +69,7 @@ impl<'a> AdminRequest<'a> {
             opcode::STATISTICS if reader.bytes_left() == 0 => AdminRequest::Statistics { tenant: None },
             opcode::STATISTICS => AdminRequest::Statistics { tenant: Some(reader.name()?) },
             opcode::SESSION_LIST => AdminRequest::SessionList,
-            opcode::SERVER_LIST..=opcode::MIGRATION_ABORT => read_of_cluster(number, &mut reader)?,
+            opcode::SERVER_LIST..=opcode::CLUSTER_ADOPT => read_of_cluster(number, &mut reader)?,
             opcode::SESSION_REVOKE => AdminRequest::SessionRevoke { client_id: reader.u64()? },
             opcode::AUDIT_READ => AdminRequest::AuditRead { after: reader.u64()?, count: reader.u32()? },
             opcode::GRANT_CREATE => {
@@ -103,6 +108,11 @@ fn read_of_cluster<'a>(number: u8, reader: &mut BodyReader<'a>) -> Result<AdminR
             mode: MigrationMode::read(reader)?,
         },
         opcode::MIGRATION_ABORT => AdminRequest::MigrationAbort { id: reader.u32()? },
+        opcode::CLUSTER_STATUS => AdminRequest::ClusterStatus,
+        opcode::CLUSTER_DRAIN => AdminRequest::ClusterDrain { server: reader.u32()? },
+        opcode::CLUSTER_BALANCE => AdminRequest::ClusterBalance,
+        opcode::CLUSTER_STOP => AdminRequest::ClusterStop { plan: reader.u32()? },
+        opcode::CLUSTER_ADOPT => AdminRequest::ClusterAdopt { server: reader.u32()? },
         _ => return Err(Status::UnknownOpcode),
     })
 }

@@ -24,6 +24,8 @@ impl AdminRequest<'_> {
             | AdminRequest::ServerList
             | AdminRequest::TabletList
             | AdminRequest::MigrationList
+            | AdminRequest::ClusterStatus
+            | AdminRequest::ClusterBalance
             | AdminRequest::GrantList => {}
             AdminRequest::Statistics { tenant: Some(name) }
             | AdminRequest::TenantCreate { name }
@@ -36,9 +38,8 @@ impl AdminRequest<'_> {
             | AdminRequest::ExtensionPromote { name }
             | AdminRequest::ExtensionTracesEnd { name }
             | AdminRequest::ExtensionResolve { name } => writer.text(name),
-            AdminRequest::TableCreate { name, options } => {
-                writer.text(name);
-                options.write(&mut writer);
+            AdminRequest::TableCreate { .. } | AdminRequest::TableCreateSpread { .. } => {
+                self.write_of_creation(&mut writer);
             }
             AdminRequest::TenantLimits { name } => writer.text(name.unwrap_or_default()),
             AdminRequest::TenantLimitsSet { name, changes } => {
@@ -57,7 +58,10 @@ impl AdminRequest<'_> {
             AdminRequest::TabletSplit { .. }
             | AdminRequest::TabletMerge { .. }
             | AdminRequest::MigrationBegin { .. }
-            | AdminRequest::MigrationAbort { .. } => self.write_of_cluster(&mut writer),
+            | AdminRequest::MigrationAbort { .. }
+            | AdminRequest::ClusterDrain { .. }
+            | AdminRequest::ClusterStop { .. }
+            | AdminRequest::ClusterAdopt { .. } => self.write_of_cluster(&mut writer),
             AdminRequest::SessionRevoke { client_id } => writer.u64(*client_id),
             AdminRequest::ExtensionTraces { .. } | AdminRequest::ExtensionLogs { .. } => {
                 self.write_of_watching(&mut writer);
@@ -78,6 +82,18 @@ impl AdminRequest<'_> {
             }
         }
         Ok(writer.into_bytes())
+    }
+
+    fn write_of_creation(&self, writer: &mut BodyWriter) {
+        if let AdminRequest::TableCreate { name, options }
+        | AdminRequest::TableCreateSpread { name, options, .. } = self
+        {
+            writer.text(name);
+            options.write(writer);
+        }
+        if let AdminRequest::TableCreateSpread { tablets, .. } = self {
+            writer.u16(*tablets);
+        }
     }
 
     fn write_of_watching(&self, writer: &mut BodyWriter) {
@@ -112,7 +128,10 @@ impl AdminRequest<'_> {
                 writer.u32(*target);
                 mode.write(writer);
             }
-            AdminRequest::MigrationAbort { id } => writer.u32(*id),
+            AdminRequest::MigrationAbort { id: number }
+            | AdminRequest::ClusterDrain { server: number }
+            | AdminRequest::ClusterStop { plan: number }
+            | AdminRequest::ClusterAdopt { server: number } => writer.u32(*number),
             _ => {}
         }
     }

@@ -1,0 +1,196 @@
+//! `splinter cluster status`: the servers, what each owns, and what is on its way, drawn.
+//!
+//! ```text
+//!   demo/visits   |111111111111111111111111222222222222222222222222|   each column a part of all hashes, by its owner
+//!                 |                        <<<<<<<<<<<<            |   migration 7, 1 to 2: moving
+//! ```
+
+use client::{ClusterStatus, MigrationEntry, PlanEntry, TabletEntry};
+use serde_json::{Value, json};
+
+use super::super::output::{Answer, columns, moment};
+use super::{value_of, value_of_tablet};
+
+/// Columns of a table's hashes.
+const COLUMNS: u32 = 48;
+
+/// Everything, drawn.
+pub fn answer(status: &ClusterStatus, tablets: &[TabletEntry], migrations: &[MigrationEntry]) -> Answer {
+    let json = json!({
+        "asked": status.asked, "coordinator": (status.coordinator != 0).then_some(status.coordinator),
+        "servers": status.members.iter().map(|member| json!({
+            "server": member.id, "address": member.tcp, "there": member.is_there,
+            "drained": member.is_drained, "starts": member.starts,
+            "tablets": owned(tablets, member.id).count(), "tables_owned": share(tablets, member.id),
+        })).collect::<Value>(),
+        "tablets": tablets.iter().map(value_of_tablet).collect::<Value>(),
+        "migrations": migrations.iter().map(value_of).collect::<Value>(),
+        "plans": status.plans.iter().map(plan_value).collect::<Value>(),
+    });
+    if status.asked == 0 {
+        return Answer::new("this server is alone and owns everything", json);
+    }
+    let mut text = servers(status, tablets);
+    if !tablets.is_empty() {
+        text += "\n";
+        text += &tables(tablets, migrations);
+    }
+    for plan in status.plans.iter().rev().take(1) {
+        text += &format!("\n{}\n", plan_text(plan));
+    }
+    for warning in warnings(status, tablets) {
+        text += &format!("\n{warning}\n");
+    }
+    Answer::new(text, json)
+}
+
+fn owned(tablets: &[TabletEntry], server: u32) -> impl Iterator<Item = &TabletEntry> {
+    tablets.iter().filter(move |tablet| tablet.server == server)
+}
+
+/// How many whole tables its tablets would be.
+fn share(tablets: &[TabletEntry], server: u32) -> f64 {
+    owned(tablets, server).map(|tablet| (tablet.last - tablet.first) as f64 / 2f64.powi(64)).sum()
+}
+
+fn servers(status: &ClusterStatus, tablets: &[TabletEntry]) -> String {
+    let heads = ["server", "address", "state", "tablets", "tables"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    rows.extend(status.members.iter().map(|member| {
+        let asked = if member.id == status.asked { "*" } else { "" };
+        let state = match (member.is_there, member.is_drained) {
+            (false, _) => "gone",
+            (true, true) => "drained",
+            (true, false) if member.id == status.coordinator => "there, coordinates",
+            (true, false) => "there",
+        };
+        vec![
+            format!("{}{asked}", member.id),
+            member.tcp.clone(),
+            state.to_owned(),
+            owned(tablets, member.id).count().to_string(),
+            format!("{:.2}", share(tablets, member.id)),
+        ]
+    }));
+    columns(&rows)
+}
+
+/// The column of a hash.
+fn column(hash: u64) -> usize {
+    ((u128::from(hash) * u128::from(COLUMNS)) >> 64) as usize
+}
+
+/// A server in one character.
+fn mark(server: u32) -> char {
+    char::from_digit(server, 36).unwrap_or('#')
+}
+
+fn tables(tablets: &[TabletEntry], migrations: &[MigrationEntry]) -> String {
+    let mut names: Vec<&str> = tablets.iter().map(|tablet| tablet.table.as_str()).collect();
+    names.dedup();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for name in names {
+        let mut drawn = vec![' '; COLUMNS as usize];
+        for tablet in tablets.iter().filter(|tablet| tablet.table == name) {
+            drawn[column(tablet.first)..=column(tablet.last)].fill(mark(tablet.server));
+        }
+        rows.push(vec![name.to_owned(), format!("|{}|", drawn.iter().collect::<String>())]);
+        for entry in migrations.iter().filter(|entry| entry.table == name) {
+            let arrow = if entry.source < entry.target { '>' } else { '<' };
+            let mut drawn = vec![' '; COLUMNS as usize];
+            drawn[column(entry.first)..=column(entry.last)].fill(arrow);
+            let aborted = if entry.is_aborted { ", aborted" } else { "" };
+            let standing = entry.standing.name();
+            let what =
+                format!("migration {}, {} to {}: {standing}{aborted}", entry.id, entry.source, entry.target);
+            rows.push(vec![String::new(), format!("|{}|  {what}", drawn.iter().collect::<String>())]);
+        }
+    }
+    let width = rows.iter().map(|row| row[0].chars().count()).max().unwrap_or(0);
+    rows.iter().map(|row| format!("{:width$}  {}\n", row[0], row[1])).collect()
+}
+
+/// What somebody has to do something about.
+fn warnings(status: &ClusterStatus, tablets: &[TabletEntry]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for member in status.members.iter().filter(|member| !member.is_there) {
+        let count = owned(tablets, member.id).count();
+        if count > 0 {
+            let id = member.id;
+            warnings.push(format!(
+                "server {id} is gone with {count} tablets, which nobody serves and whose objects are lost: start it again, \
+                 or `splinter cluster adopt {id}`"
+            ));
+        }
+    }
+    for tablet in tablets.iter().filter(|tablet| tablet.emptied_ms > 0) {
+        let (table, at) = (&tablet.table, moment(tablet.emptied_ms));
+        let hashes = format!("{:016x}..{:016x}", tablet.first, tablet.last);
+        warnings.push(format!("{table} {hashes}, of server {}, has lost its objects at {at}", tablet.server));
+    }
+    warnings
+}
+
+/// A plan in a line.
+pub fn plan_text(plan: &PlanEntry) -> String {
+    let goal = match plan.drains {
+        0 => "balances the servers".to_owned(),
+        server => format!("drains server {server}"),
+    };
+    let failed = if plan.failed > 0 { format!(", {} came to nothing", plan.failed) } else { String::new() };
+    format!(
+        "plan {} {goal}: {}, {} of {} moves are there, {} on the way{failed}",
+        plan.id,
+        plan.progress.name(),
+        plan.done,
+        plan.moves,
+        plan.on_the_way
+    )
+}
+
+/// A plan for programs.
+pub fn plan_value(plan: &PlanEntry) -> Value {
+    json!({
+        "plan": plan.id, "goal": if plan.drains == 0 { "balance" } else { "drain" },
+        "server": (plan.drains != 0).then_some(plan.drains), "progress": plan.progress.name(),
+        "begun_ms": plan.begun_ms, "moves": plan.moves, "on_the_way": plan.on_the_way,
+        "done": plan.done, "failed": plan.failed,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use client::{MigrationEntry, MigrationMode, MigrationStanding, TabletEntry};
+
+    use super::{column, mark, tables};
+
+    #[test]
+    fn tables_are_drawn_by_their_owners_with_what_moves_below() {
+        let tablet = |first, last, server| TabletEntry {
+            table: "ann/t".into(),
+            id: 1,
+            first,
+            last,
+            server,
+            emptied_ms: 0,
+        };
+        let (half, end) = (1 << 63, u64::MAX);
+        let migration = MigrationEntry {
+            id: 7,
+            table: "ann/t".into(),
+            first: half,
+            last: end,
+            source: 12,
+            target: 1,
+            mode: MigrationMode::Rocksteady,
+            standing: MigrationStanding::Moving,
+            is_aborted: false,
+            begun_ms: 5,
+        };
+        let drawn = tables(&[tablet(0, half - 1, 1), tablet(half, end, 12)], &[migration]);
+        let (ones, twelves) = ("1".repeat(24), "c".repeat(24));
+        let below = format!("|{}{}|  migration 7, 12 to 1: moving", " ".repeat(24), "<".repeat(24));
+        assert_eq!(drawn, format!("ann/t  |{ones}{twelves}|\n       {below}\n"));
+        assert_eq!((column(0), column(end), mark(36)), (0, 47, '#'));
+    }
+}

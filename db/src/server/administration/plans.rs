@@ -1,0 +1,124 @@
+//! The cluster as a whole, as the administrator asks for it: its servers, there or not, and plans, which the coordinator
+//! carries out.
+
+use std::time::Instant;
+
+use wire::{Adopted, Body, ClusterStatus, MemberEntry, PlanEntry, PlanProgress, Status};
+
+use crate::cluster::metadata::{Goal, MetadataError, PlanRow, PlanStanding, Snapshot, TabletError, drained};
+use crate::server::control::{Control, Refusal};
+
+pub(super) fn status(control: &Control) -> Result<Vec<u8>, Refusal> {
+    let Some(own) = control.interim.run() else {
+        let (members, plans) = (Vec::new(), Vec::new());
+        return Ok(ClusterStatus { asked: 0, coordinator: 0, members, plans }.encode());
+    };
+    let Snapshot { there, plans, .. } = control.metadata.snapshot()?;
+    let drained = drained(&plans);
+    let members = control.metadata.members()?.into_iter().map(|row| MemberEntry {
+        id: row.run.server,
+        tcp: row.tcp.to_string(),
+        starts: row.run.start,
+        is_there: there.contains(&row.run),
+        is_drained: drained.contains(&row.run),
+    });
+    let status = ClusterStatus {
+        asked: own.server,
+        coordinator: control.metadata.coordinator()?.map_or(0, |elected| elected.server),
+        members: members.collect(),
+        plans: plans.iter().map(entry_of).collect(),
+    };
+    Ok(status.encode())
+}
+
+pub(super) fn drain(control: &Control, server: u32) -> Result<Vec<u8>, Refusal> {
+    check_shared(control)?;
+    let Snapshot { there, plans, .. } = control.metadata.snapshot()?;
+    let run = there.iter().find(|run| run.server == server).copied();
+    let run = run.ok_or_else(|| {
+        let text = format!(
+            "server {server} is not there, and what it owned is lost; `splinter cluster adopt {server}` gives it to others"
+        );
+        Refusal::new(Status::WrongTablets, text)
+    })?;
+    let drained = drained(&plans);
+    if !there.iter().any(|other| *other != run && !drained.contains(other)) {
+        return Err(Refusal::new(Status::WrongTablets, "there is no other server that could own it"));
+    }
+    begin(control, Goal::Drain(run))
+}
+
+pub(super) fn balance(control: &Control) -> Result<Vec<u8>, Refusal> {
+    check_shared(control)?;
+    begin(control, Goal::Balance)
+}
+
+fn begin(control: &Control, goal: Goal) -> Result<Vec<u8>, Refusal> {
+    let row = control.metadata.plan_begin(goal, control.clock.wall_ms()).map_err(|error| match error {
+        MetadataError::Tablets(TabletError::PlanRuns(plan)) => {
+            let text =
+                format!("plan {plan} is being carried out; wait for it, or `splinter cluster stop {plan}`");
+            Refusal::new(Status::WrongTablets, text)
+        }
+        error => error.into(),
+    })?;
+    Ok(entry_of(&row).encode())
+}
+
+pub(super) fn stop(control: &Control, plan: u32) -> Result<Vec<u8>, Refusal> {
+    let row = control.metadata.plan_stop(plan).map_err(|error| match error {
+        MetadataError::NotFound => Refusal::new(Status::NotFound, format!("there is no plan {plan}")),
+        error => error.into(),
+    })?;
+    Ok(entry_of(&row).encode())
+}
+
+/// Gives to others what a server owned that is gone for good. Refused while it could come back with its lease.
+pub(super) fn adopt(control: &Control, server: u32) -> Result<Vec<u8>, Refusal> {
+    check_shared(control)?;
+    if !control.interim.is_held(Instant::now()) {
+        let text = "this server is not registered at present: ask another one, or wait";
+        return Err(Refusal::new(Status::Unavailable, text));
+    }
+    let adopted = control.metadata.tablets_adopt(server, control.clock.wall_ms());
+    let (tablets, are_left) = adopted.map_err(|error| match error {
+        MetadataError::Tablets(TabletError::IsThere(_)) => {
+            let text =
+                format!("server {server} is there; `splinter cluster drain {server}` moves what it owns");
+            Refusal::new(Status::WrongTablets, text)
+        }
+        error => error.into(),
+    })?;
+    Ok(Adopted { tablets: u32::try_from(tablets).unwrap_or(u32::MAX), are_left }.encode())
+}
+
+fn check_shared(control: &Control) -> Result<(), Refusal> {
+    if control.interim.run().is_some() {
+        return Ok(());
+    }
+    let text = "this server is alone and owns everything: a cluster keeps its metadata in etcd";
+    Err(Refusal::new(Status::Unavailable, text))
+}
+
+fn entry_of(row: &PlanRow) -> PlanEntry {
+    let count = |is_such: &dyn Fn(Option<u32>, Option<bool>) -> bool| {
+        row.moves.iter().filter(|planned| is_such(planned.migration, planned.is_done)).count() as u32
+    };
+    PlanEntry {
+        id: row.id,
+        drains: match row.goal {
+            Goal::Drain(run) => run.server,
+            Goal::Balance => 0,
+        },
+        progress: match row.standing {
+            PlanStanding::Running => PlanProgress::Running,
+            PlanStanding::Done => PlanProgress::Done,
+            PlanStanding::Stopped => PlanProgress::Stopped,
+        },
+        begun_ms: row.begun_ms,
+        moves: row.moves.len() as u32,
+        on_the_way: count(&|migration, outcome| migration.is_some() && outcome.is_none()),
+        done: count(&|_, outcome| outcome == Some(true)),
+        failed: count(&|_, outcome| outcome == Some(false)),
+    }
+}
