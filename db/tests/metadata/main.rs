@@ -1,10 +1,12 @@
-//! The metadata and the records below it, over a file and over a real etcd: the same claims hold for both. What only
+//! The metadata and the records below it, over a file, over a real etcd and in memory: the same claims hold for all. What only
 //! etcd can do to a server, dying, standing still, losing an answer, has claims of its own.
 //!
 //! Each test that needs an etcd starts its own, in a directory of its own, and ends it.
 
 #[path = "../support/etcd_process.rs"]
 mod etcd_process;
+#[path = "../support/memory_records.rs"]
+mod memory_records;
 mod moving;
 mod outage;
 mod place;
@@ -12,7 +14,7 @@ mod proxy;
 mod rules;
 mod suite;
 
-macro_rules! on_both {
+macro_rules! on_all {
     ($suite:ident: $($claim:ident),+ $(,)?) => {
         mod $suite {
             mod over_a_file {
@@ -27,12 +29,18 @@ macro_rules! on_both {
                     crate::$suite::$claim(&crate::place::Place::etcd());
                 })+
             }
+            mod in_memory {
+                $(#[test]
+                fn $claim() {
+                    crate::$suite::$claim(&crate::place::Place::memory());
+                })+
+            }
         }
     };
 }
 
 mod claims {
-    on_both!(suite:
+    on_all!(suite:
         a_commit_happens_when_all_conditions_hold_and_else_not_at_all,
         a_span_is_the_same_until_somebody_writes_in_it,
         queries_are_answered_as_of_one_commit,
@@ -42,7 +50,7 @@ mod claims {
         a_lease_that_is_revoked_takes_its_records_along,
         large_values_are_stored_whole,
     );
-    on_both!(rules:
+    on_all!(rules:
         numbers_of_two_who_change_at_once_are_given_once,
         a_limit_holds_against_two_who_change_at_once,
         a_tenant_that_another_one_dropped_gets_nothing_more,
@@ -50,7 +58,7 @@ mod claims {
         grants_to_a_tenant_that_is_gone_are_swept_however_many,
         acts_are_read_by_all_and_by_their_tenant,
     );
-    on_both!(moving:
+    on_all!(moving:
         tablets_have_all_hashes_once_however_they_are_cut,
         the_owner_changes_in_the_commit_that_changes_the_standing,
         hashes_are_in_one_migration_whoever_begins_it,

@@ -1,7 +1,7 @@
 //! Where records are kept in a test, and what opens them: several at once, as several servers do, where that is allowed.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use db::cluster::metadata::Metadata;
 use db::cluster::records::{
@@ -11,6 +11,7 @@ use db::cluster::records::{
 use tempfile::TempDir;
 
 use super::etcd_process::EtcdProcess;
+use super::memory_records::MemoryRecords;
 
 pub enum Place {
     /// One server alone has it open: both clients are the same.
@@ -19,6 +20,7 @@ pub enum Place {
         _directory: TempDir,
     },
     Etcd(Box<EtcdProcess>),
+    Memory(Arc<MemoryRecords>),
 }
 
 impl Place {
@@ -34,11 +36,16 @@ impl Place {
         Self::Etcd(Box::new(EtcdProcess::start()))
     }
 
+    pub fn memory() -> Self {
+        Self::Memory(Arc::new(MemoryRecords::new(Box::new(Instant::now))))
+    }
+
     /// What one server has.
     pub fn client(&self) -> Arc<dyn Records> {
         match self {
             Self::File { file, .. } => Arc::clone(file) as Arc<dyn Records>,
             Self::Etcd(etcd) => Arc::new(etcd.client()),
+            Self::Memory(records) => Arc::clone(records) as Arc<dyn Records>,
         }
     }
 

@@ -301,3 +301,50 @@ fn what_was_written_and_removed_since_goes_back_and_nothing_else() {
     target.1.settle();
     assert!(!target.1.can_return());
 }
+
+#[test]
+fn what_is_written_where_objects_arrive_has_versions_above_the_ceiling_also_over_what_came() {
+    let (from, to) = (store(1 << 20, 32 << 10, 1), store(1 << 20, 32 << 10, 1));
+    let (source, table) = (from.core(0), from.table(1));
+    let (target, other) = (to.core(0), table_of(&to, 1, HashRange::ALL));
+    let keys: [&[u8]; 4] = [b"newest", b"put", b"incremented", b"committed"];
+    for (at, key) in keys.into_iter().enumerate() {
+        for _ in at..keys.len() {
+            let put = source.pin().put(&table, hash(key), key, &7_i64.to_le_bytes(), Condition::Always);
+            put.expect("there is memory");
+        }
+    }
+    let ceiling = table.version_ceiling();
+    assert_eq!(ceiling, 4);
+    other.expect_arrivals(1, ceiling);
+    let (pull, _) = pull(&source, &table, Cursor::START, u64::MAX, 20_000);
+    assert_eq!(replay(&target, &other, HashRange::ALL, &pull).stored, 4);
+    let pin = target.pin();
+    let put = pin.put(&other, hash(keys[1]), keys[1], b"new", Condition::Always).expect("there is memory");
+    let (added, _) = pin.increment(&other, hash(keys[2]), keys[2], 1).expect("a number");
+    let (value, expires_ms) = (Some(&b"new"[..]), crate::NEVER_MS);
+    let write = crate::Write { table: &other, hash: hash(keys[3]), key: keys[3], value, expires_ms };
+    pin.commit(&[], &[write]).expect("nothing was read");
+    let committed = pin.get(&other, hash(keys[3]), keys[3]).expect("it was written").version();
+    assert_eq!([put, added, committed], [ceiling + 1; 3]);
+}
+
+#[test]
+fn what_comes_back_is_stored_though_the_table_itself_has_once_arrived() {
+    let (from, to) = (store(1 << 20, 32 << 10, 1), store(1 << 20, 32 << 10, 1));
+    let (one, there) = (from.core(0), table_of(&from, 1, HashRange::ALL));
+    let (other, here) = (to.core(0), table_of(&to, 1, HashRange::ALL));
+    here.expect_arrivals(1, 0);
+    here.arrived(0, u64::MAX);
+    other.pin().put(&here, hash(b"key"), b"key", b"old", Condition::Always).expect("there is memory");
+    there.expect_arrivals(1, here.version_ceiling());
+    one.pin().put(&there, hash(b"key"), b"key", b"new", Condition::Always).expect("there is memory");
+    let (pull, _) = pull(&one, &there, Cursor::START, u64::MAX, 20_000);
+    assert_eq!(replay(&other, &here, HashRange::ALL, &pull).stored, 0, "nothing arrives any more");
+    let mut replayed = Replayed::default();
+    for _ in 0..2 {
+        other.pin().take_back(&here, HashRange::ALL, &mut &pull[..], &mut replayed).expect("sound objects");
+    }
+    assert_eq!(replayed, Replayed { stored: 1, late: 1, corrupted: 0 });
+    assert_eq!(other.pin().get(&here, hash(b"key"), b"key").map(|object| object.version()), Some(2));
+}

@@ -1,0 +1,144 @@
+//! Clusters from seeds: 3 to 200 servers with the real store, sessions, views, dispatcher, requesters, metadata and machines of
+//! migrations, in virtual time, over a network that loses, doubles, delays and reorders, while tablets are split, merged,
+//! moved and moved back, servers die and return, and the records do not answer. What clients were told is checked for
+//! linearizability; one seed replays exactly.
+//!
+//! `SPLINTER_SEED` runs one seed, `SPLINTER_FULL=1` thousands.
+
+#[path = "cluster_simulation/caller.rs"]
+mod caller;
+#[path = "../../db/tests/support/memory_records.rs"]
+mod memory_records;
+#[path = "cluster_simulation/mover.rs"]
+mod mover;
+#[path = "cluster_simulation/node.rs"]
+mod node;
+#[path = "cluster_simulation/world.rs"]
+mod world;
+
+use fastrand::Rng;
+use mover::Fault;
+use tests::effort::rounds;
+use tests::history::{Verdict, check, to_text};
+use world::{Plan, World};
+
+/// A cluster of three servers as the seed has it.
+fn three(seed: u64) -> Plan {
+    let mut random = Rng::with_seed(!seed);
+    Plan {
+        servers: 3,
+        workers: random.usize(1..4),
+        clients: random.u32(2..8),
+        keys: random.u64(4..24),
+        tablets: random.usize(1..5),
+        fill_objects: *random.choice(&[0, 30, 100]).expect("there are some"),
+        active_us: random.u64(1_000_000..5_000_000),
+        loss_percent: *random.choice(&[0, 5, 20]).expect("there are some"),
+        act_every_us: random.u64(20_000..200_000),
+        crashes: random.bool(),
+        outages: random.bool(),
+        fault: Fault::None,
+        hasty: false,
+    }
+}
+
+/// Runs a seed. Whether the history is linearizable, and the world.
+fn run(seed: u64, plan: Plan) -> (Verdict, World) {
+    let mut world = World::new(seed, plan);
+    world.run();
+    (check(&world.history), world)
+}
+
+fn seeds(usual: usize, full: usize) -> Vec<u64> {
+    let given = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
+    given.map_or_else(|| (0..rounds(usual, full) as u64).collect(), |seed| vec![seed])
+}
+
+/// Runs all seeds, prints what they had in them, and fails with the first history that is not linearizable.
+fn each_seed(seeds: &[u64], plan: impl Fn(u64) -> Plan) {
+    let (mut operations, mut migrations, mut aborts, mut crashes) = (0, 0, 0, 0);
+    for &seed in seeds {
+        println!("SPLINTER_SEED={seed}");
+        let (verdict, world) = run(seed, plan(seed));
+        match verdict {
+            Verdict::Linearizable => {}
+            Verdict::Violated(key, history) => {
+                panic!("seed {seed}, key {key}, {:?}\n{}", world.tally, to_text(&history))
+            }
+            Verdict::Undecided(key) => panic!("seed {seed}: no verdict on key {key}"),
+        }
+        operations += world.history.len();
+        migrations += world.tally.migrations;
+        aborts += world.tally.aborts;
+        crashes += world.tally.crashes;
+    }
+    println!(
+        "{} histories of {operations} operations over {migrations} migrations ({aborts} aborted) and {crashes} \
+         crashes: all linearizable",
+        seeds.len()
+    );
+}
+
+#[test]
+fn histories_are_linearizable_while_three_servers_move_tablets_and_die() {
+    each_seed(&seeds(50, 10_000), three);
+}
+
+/// A cluster of many servers as the seed has it.
+fn many(seed: u64) -> Plan {
+    let mut random = Rng::with_seed(!seed);
+    let servers = random.u32(8..=200);
+    Plan {
+        servers,
+        workers: 1,
+        clients: random.u32(4..16),
+        keys: random.u64(40..200),
+        tablets: random.usize(20..200),
+        fill_objects: 0,
+        active_us: random.u64(300_000..1_500_000),
+        act_every_us: random.u64(5_000..40_000),
+        ..three(seed)
+    }
+}
+
+#[test]
+fn histories_are_linearizable_with_up_to_two_hundred_servers() {
+    each_seed(&seeds(2, 500), many);
+}
+
+/// How many of these seeds have a history that the checker refuses.
+fn caught(seeds: u64, plan: impl Fn(Plan) -> Plan) -> u64 {
+    let is_caught = |&seed: &u64| {
+        let quiet = Plan { crashes: false, loss_percent: 5, ..three(seed) };
+        matches!(run(seed, plan(quiet)).0, Verdict::Violated(..))
+    };
+    let caught = (0..seeds).filter(is_caught).count() as u64;
+    println!("{caught} of {seeds} seeds");
+    caught
+}
+
+#[test]
+fn a_source_that_says_it_has_cut_before_its_workers_have_passed_is_caught() {
+    assert!(caught(40, |plan| Plan { fault: Fault::ServesAfterTheCut, workers: 3, ..plan }) > 0);
+}
+
+#[test]
+fn a_target_that_forgets_the_version_ceiling_is_caught() {
+    assert!(caught(12, |plan| Plan { fault: Fault::ForgetsTheCeiling, ..plan }) > 0);
+}
+
+#[test]
+fn a_client_that_asks_another_server_too_early_is_caught() {
+    assert!(caught(12, |plan| Plan { hasty: true, ..plan }) > 0);
+}
+
+#[test]
+fn a_seed_replays_exactly() {
+    for seed in seeds(3, 30) {
+        let digests = [(); 2].map(|()| {
+            let (_, world) = run(seed, three(seed));
+            (world.digest, world.now_us, world.history)
+        });
+        assert!(digests[0] == digests[1], "seed {seed}");
+    }
+}

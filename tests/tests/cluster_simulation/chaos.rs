@@ -1,0 +1,197 @@
+//! What operators and bad luck do to the simulated cluster, what its coordinator does about it, and what clients ask for.
+
+use db::cluster::metadata::{ServerRun, Side};
+use db::cluster::migration::{Mode, Standing};
+use store::HashRange;
+use tests::history::{Action, Condition, Operation, Outcome};
+
+use super::following::LEASE_US;
+use super::{Event, World, server_address};
+use crate::memory_records::Fault;
+use crate::node::{TENANT, joined};
+
+/// How often the coordinator looks.
+const COORDINATE_US: u64 = 200_000;
+/// Migrations that an operator lets run at a time.
+const MIGRATIONS_AT_ONCE: usize = 4;
+
+impl World {
+    /// An act of an operator, or of bad luck.
+    pub fn operate(&mut self) {
+        if !self.is_active() {
+            return;
+        }
+        let next_us = self.now_us + self.random.u64(1..2 * self.plan.act_every_us);
+        self.at(next_us, Event::Operator);
+        match self.random.u8(0..16) {
+            0..=1 => {
+                let at = self.hash_to_cut_at();
+                self.tally.splits += u64::from(self.metadata.tablet_split(TENANT, self.table, at).is_ok());
+            }
+            2 => self.merge(),
+            3..=9 => self.migrate(),
+            10..=11 => self.abort(),
+            12 if self.plan.crashes => self.crash(),
+            13 if self.plan.outages => {
+                self.tally.outages += 1;
+                self.outage(true);
+                let end_us = self.now_us + self.random.u64(50_000..1_500_000);
+                self.at(end_us, Event::Outage(false));
+            }
+            _ => {}
+        }
+    }
+
+    /// Anywhere, or right at a key.
+    fn hash_to_cut_at(&mut self) -> u64 {
+        let at_key = store::hash(self.random.choice(&self.keys).expect("there are keys"));
+        match self.random.u8(0..4) {
+            0 => at_key,
+            1 => at_key.saturating_add(1),
+            _ => self.random.u64(..),
+        }
+    }
+
+    fn merge(&mut self) {
+        let Ok(rows) = self.metadata.tablets() else { return };
+        let edges: Vec<u64> = rows[0].tablets.iter().skip(1).map(|tablet| tablet.hashes.first()).collect();
+        if let Some(&at) = self.random.choice(&edges) {
+            self.tally.merges += u64::from(self.metadata.tablet_merge(TENANT, self.table, at).is_ok());
+        }
+    }
+
+    fn migrate(&mut self) {
+        let (Ok(rows), Ok(running)) = (self.metadata.tablets(), self.metadata.migrations()) else { return };
+        if running.len() >= MIGRATIONS_AT_ONCE {
+            return;
+        }
+        let tablet = *self.random.choice(&rows[0].tablets).expect("there are tablets");
+        let living: Vec<u32> =
+            self.places.values().filter(|it| it.node.is_some()).map(|it| it.run.server).collect();
+        let Some(&target) = self.random.choice(&living) else { return };
+        let (first, last) = (tablet.hashes.first(), tablet.hashes.last());
+        let middle = first + (last - first) / 2;
+        let hashes = match self.random.u8(0..4) {
+            0 => HashRange::new(first, middle),
+            1 => HashRange::new(middle, last),
+            _ => Some(tablet.hashes),
+        };
+        // Wide enough that a range has as many partitions as ever.
+        let Some(hashes) = hashes.filter(|hashes| hashes.width() >= 1 << 40) else { return };
+        let (of, begun_ms) = ((TENANT, self.table), self.now_us / 1000);
+        let begun = self.metadata.migration_begin(of, hashes, target, Mode::Rocksteady, begun_ms);
+        self.tally.migrations += u64::from(begun.is_ok());
+    }
+
+    fn abort(&mut self) {
+        let Ok(running) = self.metadata.migrations() else { return };
+        if let Some(row) = self.random.choice(&running) {
+            self.tally.aborts += u64::from(self.metadata.migration_abort(row.id).is_ok());
+        }
+    }
+
+    /// A server dies with all it has.
+    fn crash(&mut self) {
+        let living: Vec<ServerRun> =
+            self.places.values().filter(|it| it.node.is_some()).map(|it| it.run).collect();
+        // So that somebody is left.
+        let Some(&run) = self.random.choice(&living).filter(|_| living.len() > 1) else { return };
+        self.lose(run);
+        self.tally.crashes += 1;
+        let place = self.places.get_mut(&run.server).expect("it is there");
+        place.node = None;
+        place.movings.clear();
+        self.dead.insert(run, self.now_us);
+        let back_us = self.now_us + self.random.u64(LEASE_US + 1..3 * LEASE_US);
+        self.at(back_us, Event::Return(run.server));
+    }
+
+    /// Notes which keys may have lost what was written: those of the server's own ranges, and of what it moves.
+    fn lose(&mut self, run: ServerRun) {
+        self.records.fail(Fault::None);
+        let (row, moving) = (self.row(), self.metadata.migrations().expect("records answer"));
+        self.records.fail(self.failing);
+        let own = row.tablets.iter().filter(|it| it.server == run.server).map(|it| it.hashes);
+        let moved = moving.iter().filter(|it| it.side_of(run).is_some()).map(|it| it.hashes);
+        let node = self.places[&run.server].node.as_ref().expect("it lives");
+        // What it owns by itself, where that is not yet what the records say.
+        let held = node.owned.iter().map(|piece| piece.0);
+        let bounds = |range: HashRange| (range.first(), range.last());
+        let ranges: Vec<(u64, u64)> = own.chain(moved).map(bounds).chain(held).collect();
+        for (key, name) in self.keys.iter().enumerate() {
+            if ranges.iter().any(|range| (range.0..=range.1).contains(&store::hash(name))) {
+                let (key, call) = (key as u64, self.now_us);
+                let (action, outcome) = (Action::Lose, Outcome::Unknown);
+                self.history.push(Operation { client: u32::MAX, key, call, end: None, action, outcome });
+            }
+        }
+    }
+
+    /// A server that died is started again.
+    pub fn come_back(&mut self, server: u32) {
+        match self.metadata.member_start(server, server_address(server)) {
+            Ok(run) => self.boot(run),
+            Err(_) => self.within(LEASE_US, Event::Return(server)),
+        }
+    }
+
+    pub fn outage(&mut self, begins: bool) {
+        let fault = if self.random.bool() { Fault::Unavailable } else { Fault::Uncertain };
+        self.failing = if begins { fault } else { Fault::None };
+        self.records.fail(self.failing);
+    }
+
+    /// What a coordinator does for those who cannot any more.
+    pub fn coordinate(&mut self) {
+        self.within(COORDINATE_US, Event::Coordinator);
+        let Ok(rows) = self.metadata.migrations() else { return };
+        for row in rows {
+            let dead = [row.source, row.target].map(|run| self.is_known_dead(run));
+            let to = match row.standing {
+                Standing::Preparing | Standing::Returning => Standing::Ended,
+                Standing::Moving => Standing::Finished,
+                Standing::Finished | Standing::Ended => {
+                    for (side, _) in [Side::Source, Side::Target].into_iter().zip(dead).filter(|it| it.1) {
+                        let _ = self.metadata.migration_leave(row.id, side);
+                    }
+                    continue;
+                }
+            };
+            if dead == [true, true] {
+                let _ = self.metadata.migration_advance(row.id, row.standing, to);
+            }
+        }
+    }
+
+    /// What a client asks for.
+    pub fn draw(&mut self, key: u64) -> Action {
+        self.next_value += 1;
+        let value = self.next_value << 16;
+        let newest = self.history.iter().rev().take(30).find_map(|operation| match operation.outcome {
+            Outcome::Found(version, _) | Outcome::Done(version) if operation.key == key => Some(version),
+            _ => None,
+        });
+        let condition = match self.random.u8(0..6) {
+            0 => Condition::Absent,
+            1 => Condition::Present,
+            2 => newest.map_or(Condition::Present, Condition::Version),
+            _ => Condition::Always,
+        };
+        match self.random.u8(0..10) {
+            0..=3 => Action::Get,
+            4..=5 => Action::Put(value, condition),
+            6 => Action::Delete(if self.random.bool() { Condition::Always } else { condition }),
+            _ => Action::Add(1),
+        }
+    }
+
+    /// Whether every hash is owned by whom the records say, and by nobody else.
+    pub fn is_owned_as_recorded(&self) -> bool {
+        let row = self.row();
+        self.places.iter().all(|(&number, place)| {
+            let Some(node) = &place.node else { return false };
+            let said = row.owned_by(number);
+            joined(&node.owned).into_iter().eq(said.iter().map(|it| (it.first(), it.last())))
+        })
+    }
+}

@@ -1,0 +1,74 @@
+//! The clients of the simulated cluster: what they wish, the sessions that they open, and what they ask for.
+
+use tests::history::{Action, Operation, Outcome};
+
+use super::{Event, World, client_address, server_address};
+use crate::caller::{Caller, Wish};
+
+impl World {
+    /// Does something with a client, and what it wishes then.
+    pub fn drive(&mut self, client: u32, act: impl FnOnce(&mut Caller, u64, &mut Vec<Wish>)) {
+        let (now_us, mut wishes) = (self.now_us, Vec::new());
+        let caller = &mut self.callers[client as usize];
+        act(caller, now_us, &mut wishes);
+        let frames = caller.go_on(now_us, &mut self.random, &mut wishes);
+        for (server, frame) in frames {
+            self.send_frame(client_address(client), server_address(server), &frame);
+        }
+        let mut wake_us = u64::MAX;
+        for wish in wishes {
+            match wish {
+                Wish::Open(server) => self.within(5_000, Event::Open { client, server }),
+                Wish::Map(server) => self.within(5_000, Event::Map { client, server }),
+                Wish::Wake(due_us) => wake_us = wake_us.min(due_us.max(now_us + 1)),
+                Wish::Over(operation) => {
+                    self.history.push(operation);
+                    self.within(20_000, Event::Begin(client));
+                }
+                Wish::Refused => self.within(20_000, Event::Begin(client)),
+            }
+        }
+        if wake_us < u64::MAX {
+            self.at(wake_us, Event::Caller(client));
+        }
+    }
+
+    pub fn open(&mut self, client: u32, server: u32) {
+        let known: Vec<u32> = self.places.keys().copied().collect();
+        let any = *self.random.choice(&known).expect("there are servers");
+        let server = if server == u32::MAX { any } else { server };
+        let (token, now_us) = (self.next_token, self.now_us);
+        self.next_token += 1;
+        let place = self.places.get_mut(&server).expect("it has been there");
+        match place.node.as_mut().map(|node| node.open(token, now_us)) {
+            Some(view) => self.within(5_000, Event::Opened { client, server, token, view }),
+            None => self.within(20_000, Event::NotOpened(client)),
+        }
+    }
+
+    pub fn begin_operation(&mut self, client: u32) {
+        if !self.is_active() || !self.callers[client as usize].is_idle() {
+            return;
+        }
+        let key = self.random.u64(0..self.plan.keys);
+        let action = self.draw(key);
+        self.begin(client, key, action);
+    }
+
+    fn begin(&mut self, client: u32, key: u64, action: Action) {
+        let (call, name) = (self.now_us, self.keys[key as usize].clone());
+        let operation = Operation { client, key, call, end: None, action, outcome: Outcome::Unknown };
+        self.drive(client, |caller, _, _| caller.begin(operation, name));
+    }
+
+    /// Every key once more, when nothing changes any more. Whether all have been asked for.
+    pub fn read_more(&mut self) -> bool {
+        for client in 0..self.plan.clients {
+            if self.next_read < self.plan.keys {
+                self.begin(client, self.next_read, Action::Get);
+                self.next_read += 1;
+            }
+        }
+        self.next_read == self.plan.keys
+    }
+}

@@ -1,0 +1,233 @@
+//! How servers of the simulated cluster begin, follow the records, and own by them.
+
+use std::collections::BTreeMap;
+
+use db::cluster::metadata::{MigrationRow, ServerRun, Side, TabletsRow};
+use db::cluster::migration::{Source, SourceInput, TargetInput};
+use db::cluster::records::{Query, Records, Revision, Span};
+use db::tenant::secret::SecretHash;
+use store::HashRange;
+use wire::{ServerPlace, Tablet, TabletMap};
+
+use super::{Event, Place, World, server_address};
+use crate::mover::{Machine, Moving};
+use crate::node::{Node, Owning, TENANT, within};
+
+/// After so long without being kept a server's lease is over, and others take it for dead.
+pub const LEASE_US: u64 = 600_000;
+/// How often the records are looked at.
+const FOLLOW_US: u64 = 60_000;
+/// How often a target is told that time has passed.
+const TICK_US: u64 = 12_000;
+
+pub fn overlap(one: HashRange, other: HashRange) -> bool {
+    one.first() <= other.last() && other.first() <= one.last()
+}
+
+impl World {
+    /// The table with its tablets, and all servers.
+    pub fn boot_cluster(&mut self) {
+        let servers = self.plan.servers;
+        for server in 1..=servers {
+            self.metadata.member_start(server, server_address(server)).expect("room");
+        }
+        let secret = SecretHash { salt: [1; 16], digest: [2; 32] };
+        let tenant = self.metadata.tenant_create("ann", secret).expect("room");
+        assert_eq!(tenant, TENANT);
+        let owners: Vec<u32> = (0..self.plan.tablets).map(|_| self.random.u32(1..=servers)).collect();
+        let options = wire::TableOptions::default();
+        self.table = self.metadata.table_create_at(tenant, "t", options, &owners).expect("room");
+        for server in 1..=servers {
+            self.boot(ServerRun { server, start: 1 });
+        }
+        self.fill();
+        let act_us = self.plan.act_every_us;
+        self.within(act_us, Event::Operator);
+        self.within(100_000, Event::Coordinator);
+    }
+
+    /// Objects beside those of the clients.
+    fn fill(&mut self) {
+        for number in 0..self.plan.fill_objects {
+            let key = format!("fill {number}");
+            let hash = store::hash(key.as_bytes());
+            for node in self.places.values().filter_map(|place| place.node.as_ref()) {
+                if let Some((_, part)) =
+                    node.owned.iter().find(|piece| (piece.0.0..=piece.0.1).contains(&hash))
+                {
+                    let (value, pin) = (vec![number as u8; 3_000], node.mover.pin());
+                    let always = store::Condition::Always;
+                    pin.put(part, hash, key.as_bytes(), &value, always).expect("there is room");
+                }
+            }
+        }
+    }
+
+    /// A server begins, with what the records say is its own.
+    pub fn boot(&mut self, run: ServerRun) {
+        let row = self.row();
+        // Higher than any view of the life before.
+        let view = u64::from(run.start) << 32;
+        let node = Node::new(view, self.plan.workers, map_of(&row, self.revision()));
+        let place = Place { run, node: Some(node), movings: BTreeMap::new(), followed: Revision(0) };
+        self.places.insert(run.server, place);
+        let migrations = self.metadata.migrations().expect("records answer");
+        self.own_by_rows(run, &row, &migrations);
+        self.within(FOLLOW_US, Event::Follow(run));
+        self.within(TICK_US, Event::Tick(run));
+    }
+
+    pub fn row(&self) -> TabletsRow {
+        let rows = self.metadata.tablets().expect("records answer");
+        rows.into_iter().next().expect("the table's tablets")
+    }
+
+    /// The last commit; 0 when the records do not answer.
+    fn revision(&self) -> u64 {
+        let nothing = [Query { span: Span::one("none"), limit: 1, from_last: false }];
+        self.records.read(&nothing, None).map_or(0, |reading| reading.revision.0)
+    }
+
+    pub fn is_alive(&self, run: ServerRun) -> bool {
+        self.places.get(&run.server).is_some_and(|place| place.run == run && place.node.is_some())
+    }
+
+    /// Whether everybody knows that it is dead.
+    pub fn is_known_dead(&self, run: ServerRun) -> bool {
+        let is_before = self.places.get(&run.server).is_some_and(|place| place.run.start > run.start);
+        let is_over = self.dead.get(&run).is_some_and(|&since_us| since_us + LEASE_US < self.now_us);
+        is_before || is_over
+    }
+
+    /// What is the server's by the records and has never been here is owned without objects.
+    fn own_by_rows(&mut self, run: ServerRun, row: &TabletsRow, migrations: &[MigrationRow]) {
+        let mut begins = false;
+        let place = self.places.get_mut(&run.server).expect("it is there");
+        let node = place.node.as_mut().expect("it lives");
+        for range in row.tablets.iter().filter(|it| it.server == run.server).map(|it| it.hashes) {
+            let is_mine = !within(&node.owned, range).is_empty();
+            let moves = migrations.iter().any(|row| overlap(row.hashes, range))
+                || place.movings.values().any(|moving| !moving.is_over() && overlap(moving.range, range));
+            if is_mine || moves {
+                continue;
+            }
+            let part = node.make_part(range);
+            begins |= node.own(Owning {
+                add: vec![((range.first(), range.last()), part)],
+                remove: None,
+                then: None,
+            });
+        }
+        if begins {
+            self.pass_soon(run);
+        }
+    }
+
+    /// Lets each worker of a server pass at some moment.
+    pub fn pass_soon(&mut self, run: ServerRun) {
+        for worker in 0..self.plan.workers {
+            let most_us = if self.random.u8(0..10) == 0 { 40_000 } else { 1_500 };
+            self.within(most_us, Event::Pass { run, worker });
+        }
+    }
+
+    /// A worker passes.
+    pub fn pass(&mut self, run: ServerRun, worker: usize) {
+        if !self.is_alive(run) {
+            return;
+        }
+        let place = self.places.get_mut(&run.server).expect("it is there");
+        let Some(node) = place.node.as_mut() else { return };
+        let Some((then, begins)) = node.pass(worker) else { return };
+        if begins {
+            self.pass_soon(run);
+        }
+        if let Some(id) = then {
+            self.owned(run, id);
+        }
+    }
+
+    /// A server looks at the records.
+    pub fn follow(&mut self, run: ServerRun) {
+        if !self.is_alive(run) {
+            return;
+        }
+        self.within(FOLLOW_US, Event::Follow(run));
+        let revision = Revision(self.revision());
+        if revision.0 == 0 {
+            return;
+        }
+        let migrations = self.metadata.migrations().expect("records answer");
+        let row = self.row();
+        let place = self.places.get_mut(&run.server).expect("it is there");
+        if place.followed < revision {
+            place.followed = revision;
+            let node = place.node.as_mut().expect("it lives");
+            let map = map_of(&row, revision.0);
+            if map.tablets() != node.map().tablets() || map.servers() != node.map().servers() {
+                node.set_map(map);
+                if node.own(Owning::default()) {
+                    self.pass_soon(run);
+                }
+            }
+        }
+        self.own_by_rows(run, &row, &migrations);
+        for row in &migrations {
+            self.follow_migration(run, row);
+        }
+        self.leave_what_is_over(run);
+    }
+
+    fn follow_migration(&mut self, run: ServerRun, row: &MigrationRow) {
+        let Some(side) = row.side_of(run) else { return };
+        let (is_done, peer) = match side {
+            Side::Source => (row.is_source_done, row.target),
+            Side::Target => (row.is_target_done, row.source),
+        };
+        if is_done {
+            return;
+        }
+        let place = self.places.get_mut(&run.server).expect("it is there");
+        place.movings.entry(row.id).or_insert_with(|| {
+            let machine = match side {
+                Side::Source => Machine::Source(Source::default()),
+                Side::Target => Machine::Target(Box::default()),
+            };
+            Moving::new(row.id, row.hashes, peer, machine)
+        });
+        match side {
+            Side::Source => self.tell_source(run, row.id, SourceInput::Standing(row.standing)),
+            Side::Target => self.tell_target(run, row.id, TargetInput::Standing(row.standing)),
+        }
+        let is_dead = self.is_known_dead(peer);
+        let place = self.places.get_mut(&run.server).expect("it is there");
+        let Some(moving) = place.movings.get_mut(&row.id) else { return };
+        let dies = is_dead && !moving.is_told_of_end;
+        let can_return =
+            moving.part.as_ref().is_none_or(|part| part.partitions().is_empty() || part.can_return());
+        let aborts = row.is_aborted && side == Side::Target && !moving.is_told_to_abort && can_return;
+        moving.is_told_of_end |= dies;
+        moving.is_told_to_abort |= aborts;
+        match side {
+            Side::Source if dies => self.tell_source(run, row.id, SourceInput::TargetGone),
+            Side::Target if dies => self.tell_target(run, row.id, TargetInput::SourceGone),
+            _ => {}
+        }
+        if aborts {
+            self.tell_target(run, row.id, TargetInput::Abort);
+        }
+    }
+}
+
+fn map_of(row: &TabletsRow, version: u64) -> TabletMap {
+    let mut numbers: Vec<u32> = row.tablets.iter().map(|tablet| tablet.server).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let tablet = |tablet: &db::cluster::metadata::Tablet| Tablet {
+        last: tablet.hashes.last(),
+        server: numbers.iter().position(|&number| number == tablet.server).expect("it is listed") as u16,
+    };
+    let tablets = row.tablets.iter().map(tablet).collect();
+    let place = |&number: &u32| ServerPlace { number, address: server_address(number).to_string() };
+    TabletMap::new(version, numbers.iter().map(place).collect(), tablets).expect("a map")
+}

@@ -1,0 +1,230 @@
+//! Machines of migrations in the simulated cluster: what they are told, what they say to each other, what is done for them.
+
+use db::cluster::metadata::{MetadataError, ServerRun, Side};
+use db::cluster::migration::{
+    Message, SourceAction, SourceEnd, SourceInput, SourceOutput, Standing, TargetAction, TargetEnd,
+    TargetInput, TargetOutput,
+};
+
+use super::{Event, World};
+use crate::mover::{Acted, Action, End, Fault, Machine, Moving};
+
+/// How often targets hear of time.
+const TICK_US: u64 = 12_000;
+/// When records are asked again that did not answer.
+const AGAIN_US: u64 = 60_000;
+
+impl World {
+    fn moving(&mut self, run: ServerRun, id: u32) -> Option<&mut Moving> {
+        let is_alive = self.is_alive(run);
+        self.places.get_mut(&run.server).filter(|_| is_alive)?.movings.get_mut(&id)
+    }
+
+    pub fn tell_source(&mut self, run: ServerRun, id: u32, input: SourceInput) {
+        let Some(moving) = self.moving(run, id) else { return };
+        let peer = moving.peer;
+        let Machine::Source(machine) = &mut moving.machine else { return };
+        let mut out = Vec::new();
+        machine.step(input, &mut out);
+        for output in out {
+            match output {
+                SourceOutput::Send(message) => self.send_message(peer, id, &message),
+                SourceOutput::Do(action) => self.plan_action(run, id, Action::Source(action)),
+            }
+        }
+    }
+
+    pub fn tell_target(&mut self, run: ServerRun, id: u32, input: TargetInput) {
+        let now_us = self.now_us;
+        let Some(moving) = self.moving(run, id) else { return };
+        let peer = moving.peer;
+        let Machine::Target(machine) = &mut moving.machine else { return };
+        let mut out = Vec::new();
+        machine.step(now_us, input, &mut out);
+        for output in out {
+            match output {
+                TargetOutput::Send(message) => self.send_message(peer, id, &message),
+                TargetOutput::Do(TargetAction::Wake { hashes }) => {
+                    let part = self.moving(run, id).and_then(|moving| moving.part.clone());
+                    if let Some(part) = part {
+                        part.not_pulled(&hashes);
+                        self.wake(run, &part, Some(&hashes));
+                    }
+                }
+                TargetOutput::Do(action) => self.plan_action(run, id, Action::Target(action)),
+            }
+        }
+    }
+
+    fn send_message(&mut self, to: ServerRun, id: u32, message: &Message) {
+        for due_us in self.travel() {
+            self.at(due_us, Event::Message { run: to, id, bytes: message.encode() });
+        }
+    }
+
+    pub fn message(&mut self, run: ServerRun, id: u32, bytes: &[u8]) {
+        let message = Message::decode(bytes).expect("as it was sent");
+        self.tell_source(run, id, SourceInput::Message(message.clone()));
+        self.tell_target(run, id, TargetInput::Message(message));
+    }
+
+    /// Lets what waits at a server's workers for objects of a part go on.
+    fn wake(&mut self, run: ServerRun, part: &store::Table, hashes: Option<&[u64]>) {
+        let place = self.places.get_mut(&run.server).expect("it is there");
+        if let Some(node) = &mut place.node {
+            node.wake(part, hashes);
+        }
+    }
+
+    /// Time passes for the workers of a server and for its targets.
+    pub fn tick(&mut self, run: ServerRun) {
+        if !self.is_alive(run) {
+            return;
+        }
+        self.within(TICK_US, Event::Tick(run));
+        for worker in 0..self.plan.workers {
+            let node = self.places[&run.server].node.as_ref().expect("it lives");
+            if node.is_due(worker, self.now_us) {
+                self.round(run.server, worker, None);
+            }
+        }
+        let ids: Vec<u32> = self.places[&run.server].movings.keys().copied().collect();
+        for id in ids {
+            let Some(moving) = self.moving(run, id).filter(|moving| !moving.is_over()) else { continue };
+            let mut wanted = Vec::new();
+            if let (Machine::Target(machine), Some(part)) = (&moving.machine, &moving.part) {
+                part.take_wanted(machine.wants_free(), &mut wanted);
+            }
+            wanted.into_iter().for_each(|hash| self.tell_target(run, id, TargetInput::Want(hash)));
+            let allowance_bytes = self.random.u64(0..60_000);
+            self.tell_target(run, id, TargetInput::Tick { allowance_bytes });
+        }
+    }
+
+    /// Records are read and changed beside; what is done on the store is done one after the other.
+    fn plan_action(&mut self, run: ServerRun, id: u32, action: Action) {
+        let is_of_records = matches!(
+            action,
+            Action::Source(SourceAction::LookUp | SourceAction::Commit { .. })
+                | Action::Target(TargetAction::Commit { .. })
+        );
+        if is_of_records {
+            return self.within(8_000, Event::Act { run, id, action });
+        }
+        if let Some(moving) = self.moving(run, id) {
+            moving.queue.push_back(action);
+            self.do_next(run, id);
+        }
+    }
+
+    fn do_next(&mut self, run: ServerRun, id: u32) {
+        let Some(moving) = self.moving(run, id).filter(|moving| moving.doing.is_none()) else { return };
+        if let Some(action) = moving.queue.pop_front() {
+            moving.doing = Some(action.clone());
+            self.within(3_000, Event::Act { run, id, action });
+        }
+    }
+
+    pub fn act(&mut self, run: ServerRun, id: u32, action: Action) {
+        if self.moving(run, id).is_none() {
+            return;
+        }
+        let end = match action {
+            Action::Source(SourceAction::LookUp) => {
+                match self.metadata.migration_find(id) {
+                    Ok(Some(row)) => self.tell_source(run, id, SourceInput::Standing(row.standing)),
+                    Ok(None) => {}
+                    Err(_) => self.within(AGAIN_US, Event::Act { run, id, action }),
+                }
+                return;
+            }
+            Action::Source(SourceAction::Commit { from, to }) => {
+                self.advance(id, from, to).map(|standing| End::Source(SourceEnd::Committed(standing)))
+            }
+            Action::Target(TargetAction::Commit { from, to }) => {
+                self.advance(id, from, to).map(|standing| End::Target(TargetEnd::Committed(standing)))
+            }
+            action => return self.act_on_store(run, id, &action),
+        };
+        match end {
+            Some(end) => self.within(5_000, Event::Said { run, id, end }),
+            None => self.within(AGAIN_US, Event::Act { run, id, action }),
+        }
+    }
+
+    /// What the records say then; `None` when they do not answer.
+    fn advance(&mut self, id: u32, from: Standing, to: Standing) -> Option<Standing> {
+        match self.metadata.migration_advance(id, from, to) {
+            Ok(row) => Some(row.standing),
+            // Made before, and its answer lost: it has led to an end since, and both sides have left it.
+            Err(MetadataError::NotFound) => Some(to),
+            Err(_) => None,
+        }
+    }
+
+    fn act_on_store(&mut self, run: ServerRun, id: u32, action: &Action) {
+        let fault = self.plan.fault;
+        let place = self.places.get_mut(&run.server).expect("it is there");
+        let (Some(node), Some(moving)) = (place.node.as_mut(), place.movings.get_mut(&id)) else { return };
+        match moving.act(node, action, fault) {
+            Acted::Ended(end) => {
+                let part = moving.part.clone();
+                let gives_up =
+                    matches!(action, Action::Target(TargetAction::GiveUpRest | TargetAction::DropPart));
+                if let Some(part) = part.filter(|_| gives_up) {
+                    self.wake(run, &part, None);
+                }
+                self.ended(run, id, end);
+            }
+            Acted::Owns(owning) => {
+                let is_early = owning.then.is_none();
+                let early = if is_early { moving.end_of(action) } else { None };
+                if node.own(owning) {
+                    self.pass_soon(run);
+                }
+                if is_early {
+                    assert_eq!(fault, Fault::ServesAfterTheCut);
+                    self.ended(run, id, early);
+                }
+            }
+        }
+    }
+
+    /// A change of what is owned that a machine has asked for has gone through.
+    pub fn owned(&mut self, run: ServerRun, id: u32) {
+        let Some(moving) = self.moving(run, id) else { return };
+        let action = moving.doing.as_ref().expect("it is being done");
+        let end = moving.end_of(action);
+        self.ended(run, id, end);
+    }
+
+    fn ended(&mut self, run: ServerRun, id: u32, end: Option<End>) {
+        if let Some(moving) = self.moving(run, id) {
+            moving.doing = None;
+        }
+        if let Some(end) = end {
+            self.within(1_000, Event::Said { run, id, end });
+        }
+        self.do_next(run, id);
+    }
+
+    pub fn said(&mut self, run: ServerRun, id: u32, end: End) {
+        match end {
+            End::Source(end) => self.tell_source(run, id, SourceInput::End(end)),
+            End::Target(end) => self.tell_target(run, id, TargetInput::End(end)),
+        }
+    }
+
+    /// Machines that are over leave their records.
+    pub fn leave_what_is_over(&mut self, run: ServerRun) {
+        let place = self.places.get_mut(&run.server).expect("it is there");
+        for moving in place.movings.values_mut().filter(|moving| moving.is_over() && !moving.is_left) {
+            let side = match moving.machine {
+                Machine::Source(_) => Side::Source,
+                Machine::Target(_) => Side::Target,
+            };
+            moving.part.iter().for_each(|part| part.settle());
+            moving.is_left = self.metadata.migration_leave(moving.id, side).is_ok();
+        }
+    }
+}
