@@ -46,11 +46,6 @@ impl<'a> Carried<'a> {
         (header.sealed(content).checksum == header.checksum).then_some(content)
     }
 
-    /// Whether it has a higher version, as its header says.
-    pub(crate) fn is_newer_than(&self, version: u64) -> bool {
-        self.header.is_some_and(|header| header.version > version)
-    }
-
     /// Its key.
     #[inline]
     pub(crate) fn key(&self) -> &'a [u8] {

@@ -77,7 +77,7 @@ pub use crate::store::cleaning::CleanerStatistics;
 pub use crate::store::core::Core;
 pub use crate::store::{Config, Statistics, Store};
 pub use crate::table::{Table, TableKind, TableOptions};
-pub use crate::transfer::{ReplayError, Replayed, keep_newer, within};
+pub use crate::transfer::{ReplayError, Replayed, within};
 
 /// The hash of a key (xxh3, 64 bits): its high bits choose the bucket, its low 16 bits are the tag.
 #[inline]

@@ -9,6 +9,7 @@ mod enumerate;
 mod eviction;
 mod expiry;
 mod full_store;
+mod give_back;
 mod hash_ranges;
 mod hit_ratio;
 mod model;

@@ -16,7 +16,7 @@ mod replay;
 mod returning;
 
 pub use replay::{ReplayError, Replayed};
-pub use returning::{keep_newer, within};
+pub use returning::within;
 
 use crate::arrival::Arrival;
 use crate::cursor::Cursor;

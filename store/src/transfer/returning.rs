@@ -2,26 +2,12 @@
 //! keys that were removed there, told by their places.
 
 use crate::carried::Carried;
+use crate::cursor::Cursor;
 use crate::enumerate::Gone;
 use crate::hash_range::HashRange;
 use crate::pinned::Pinned;
 use crate::position::Position;
 use crate::table::Table;
-
-/// Keeps of objects that were gathered here those whose version is above `version`.
-pub fn keep_newer(pull: &mut Vec<u8>, version: u64) {
-    let (mut from, mut kept) = (0, 0);
-    while from < pull.len() {
-        let Ok((carried, rest)) = Carried::split(&pull[from..]) else { break };
-        let (bytes, is_newer) = (pull.len() - from - rest.len(), carried.is_newer_than(version));
-        if is_newer {
-            pull.copy_within(from..from + bytes, kept);
-            kept += bytes;
-        }
-        from += bytes;
-    }
-    pull.truncate(kept);
-}
 
 /// Those objects of a pull whose keys have these hashes.
 #[must_use]
@@ -50,6 +36,37 @@ impl Table {
 }
 
 impl Pinned<'_> {
+    /// Appends objects behind `from` whose version is above `version` to `pull`, in the order of their hashes, until it has
+    /// `bytes_max` or a bounded number of buckets was read; the first ones come whatever they have. What has expired comes
+    /// too: left out, what it took the place of would come to life where it goes back to. Returns where to go on; `None` where
+    /// that was all.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn gather_since(
+        &self,
+        table: &Table,
+        from: Cursor,
+        version: u64,
+        bytes_max: usize,
+        pull: &mut Vec<u8>,
+    ) -> Result<Option<Cursor>, Gone> {
+        let log = &self.core.store.log;
+        self.walk(table, from, |group| {
+            let before = pull.len();
+            for location in group.iter().filter_map(|placed| placed.location) {
+                if log.object(location, &self.pin).version() > version {
+                    pull.extend_from_slice(log.bytes_of(location, &self.pin).unwrap_or_default());
+                }
+            }
+            let is_full = before > 0 && pull.len() > bytes_max;
+            if is_full {
+                pull.truncate(before);
+            }
+            !is_full
+        })
+    }
+
     /// The keys that were removed here since the table began to arrive and are not here again, by their two hashes. When
     /// nobody writes to it.
     #[must_use]

@@ -1,6 +1,6 @@
 //! Giving back what was written and removed at a target whose migration is aborted: a piece at a time, the objects first.
 
-use store::{Core, Cursor, Table, keep_newer};
+use store::{Core, Cursor, Table};
 
 use crate::cluster::migration::{Place, TargetEnd};
 use crate::limits::{GIVEN_BACK_BYTES, GIVEN_BACK_REMOVALS, GIVING_STEPS_AT_ONCE, PULL_BYTES};
@@ -20,7 +20,6 @@ pub(super) struct Giving {
 impl Giving {
     /// The next piece of what was written above that version; `None` where it takes longer than a turn.
     pub(super) fn next(&mut self, core: &Core, part: &Table, ceiling: u64) -> Option<TargetEnd> {
-        let last = part.hashes().last();
         if !std::mem::replace(&mut self.is_begun, true) {
             self.from = Some(Cursor::before(part.hashes().first()));
             let place = |(hash, second)| Place { hash, second };
@@ -30,11 +29,10 @@ impl Giving {
             let Some(from) = self.from.filter(|_| self.gathered.len() < GIVEN_BACK_BYTES) else {
                 return Some(self.piece());
             };
-            let mut pull = Vec::with_capacity(PULL_BYTES);
+            let bytes_max = self.gathered.len() + PULL_BYTES;
+            let gathered = core.pin().gather_since(part, from, ceiling, bytes_max, &mut self.gathered);
             // A part that is gone has nothing any more: its table was dropped.
-            self.from = core.pin().gather(part, from, last, PULL_BYTES, &mut pull).unwrap_or(None);
-            keep_newer(&mut pull, ceiling);
-            self.gathered.append(&mut pull);
+            self.from = gathered.unwrap_or(None);
         }
         None
     }
