@@ -45,8 +45,17 @@ impl Default for ClientConfig {
 #[derive(Clone)]
 pub(crate) struct Identity {
     pub(crate) server: SocketAddr,
+    /// The same as it was named.
+    pub(crate) address: String,
     pub(crate) tenant: String,
     pub(crate) secret: String,
+}
+
+impl Identity {
+    pub(crate) fn new(address: &str, tenant: &str, secret: &str) -> Result<Identity, Error> {
+        let (tenant, secret) = (tenant.to_owned(), secret.to_owned());
+        Ok(Identity { server: resolve(address)?, address: address.to_owned(), tenant, secret })
+    }
 }
 
 /// The first address that a name stands for.

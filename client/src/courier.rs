@@ -18,6 +18,7 @@ use net::Waker;
 use wire::{RecordHeader, Status};
 
 use crate::Error;
+use crate::kept::Journey;
 use crate::lane::{Door, Lane};
 
 /// A data request for the stream.
@@ -25,6 +26,7 @@ pub(crate) struct Job {
     /// The session it belongs to; an answer for a session that is over is not taken for the next one.
     pub(crate) token: u64,
     pub(crate) tag: u64,
+    pub(crate) journey: Journey,
     pub(crate) sequence: u64,
     pub(crate) first_unacknowledged: u64,
     /// No earlier transmission was under a later one.

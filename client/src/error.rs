@@ -66,6 +66,12 @@ pub enum Error {
         /// What the system says.
         error: io::Error,
     },
+    /// There is no way to the server of the cluster that has what the request is for: it was not executed. Requests for
+    /// other servers go on.
+    ServerAway {
+        /// The server's number; 0 for the one that was named, where its number is not known.
+        server: u32,
+    },
     /// As many requests are outstanding as the session may have.
     Full,
     /// The answer makes no sense.
@@ -164,6 +170,7 @@ impl From<CompletionError> for Error {
             CompletionError::Overloaded => Error::Overloaded,
             CompletionError::Throttled => Error::Throttled { limit: None },
             CompletionError::Closed => Error::SessionLost,
+            CompletionError::Away { server } => Error::ServerAway { server },
         }
     }
 }

@@ -17,14 +17,16 @@ use net::Waker;
 use wire::limits::LISTING_IN_PARTS_BYTES;
 use wire::{
     AdminRequest, Completion, FrameError, FrameWriter, Group, OpenRequest, Opened, Request, Requester,
-    RequesterConfig, SessionLimits, Status, SubmitError,
+    RequesterConfig, SessionLimits, SubmitError,
 };
 
 use self::lost::{Again, Standing};
+pub(crate) use self::second_step::Moved;
+use self::second_step::{Trouble, sift};
 use crate::config::Identity;
 use crate::connection::Connection;
 use crate::courier::{Courier, Job};
-use crate::kept::Kept;
+use crate::kept::{Journey, Kept};
 use crate::lane::{Door, Lane};
 use crate::{ClientConfig, Error, SessionStatistics};
 
@@ -47,9 +49,13 @@ pub(crate) struct Exchange {
     /// How many of them are of earlier sessions.
     orphans: usize,
     /// Answers that ask for a second step, until the batch that brought them is through.
-    troubles: Vec<(u64, Status)>,
+    troubles: Vec<Trouble>,
     again: VecDeque<Again>,
+    /// Requests for another server.
+    moved: Vec<Moved>,
     standing: Standing,
+    /// A lost session is opened anew here and now, by whoever polls.
+    is_patient: bool,
 }
 
 impl Exchange {
@@ -61,10 +67,21 @@ impl Exchange {
         waker: Waker,
     ) -> Result<Exchange, Error> {
         let (connection, opened) = open(&identity, &config)?;
+        Ok(Exchange::over((connection, opened), identity, config, frame_bytes_max, waker))
+    }
+
+    /// The exchange of a session that was opened.
+    pub(crate) fn over(
+        (connection, opened): (Connection, Opened),
+        identity: Identity,
+        config: ClientConfig,
+        frame_bytes_max: usize,
+        waker: Waker,
+    ) -> Exchange {
         let settings = requester_config(&config, frame_bytes_max);
         let door = Door::Session { token: opened.token };
         let lane = Lane::new(connection, identity.server, door, config.clone());
-        Ok(Exchange {
+        Exchange {
             view: opened.view,
             home: core_address(&identity, &config, &opened, opened.home_core),
             home_core: opened.home_core,
@@ -77,18 +94,20 @@ impl Exchange {
             orphans: 0,
             troubles: Vec::new(),
             again: VecDeque::new(),
+            moved: Vec::new(),
             standing: Standing::Open,
+            is_patient: true,
             identity,
             config,
             opened,
-        })
+        }
     }
 
     /// Accepts a request; its completion will carry `tag`.
     #[inline]
     pub(crate) fn submit(
         &mut self,
-        now_us: u64,
+        (now_us, journey): (u64, Journey),
         tag: u64,
         request: &Request<'_>,
         statistics: &mut SessionStatistics,
@@ -103,14 +122,11 @@ impl Exchange {
             // Saves the server a page that does not fit parts.
             let mut body = vec![0; request.body_bytes()];
             request.encode(&mut body);
-            self.submit_to_stream(tag, request.opcode(), body, statistics)?;
-            statistics.requests += 1;
-            return Ok(());
+            return self.submit_to_stream((tag, journey), request.opcode(), body, statistics);
         }
         match self.requester.submit(now_us, tag, request) {
             Ok(sequence) => {
-                self.kept.keep(sequence, now_us, tag, request);
-                statistics.requests += 1;
+                self.kept.keep(sequence, (now_us, journey), tag, request);
                 Ok(())
             }
             Err(SubmitError::Full) => Err(Error::Full),
@@ -118,9 +134,7 @@ impl Exchange {
             Err(SubmitError::TooLarge) => {
                 let mut body = vec![0; request.body_bytes()];
                 request.encode(&mut body);
-                self.submit_to_stream(tag, request.opcode(), body, statistics)?;
-                statistics.requests += 1;
-                Ok(())
+                self.submit_to_stream((tag, journey), request.opcode(), body, statistics)
             }
         }
     }
@@ -128,20 +142,20 @@ impl Exchange {
     #[cold]
     fn submit_to_stream(
         &mut self,
-        tag: u64,
+        request: (u64, Journey),
         code: u8,
         body: Vec<u8>,
         statistics: &mut SessionStatistics,
     ) -> Result<(), Error> {
         let sequence = self.requester.reserve_sequence().ok_or(Error::Full)?;
-        self.send_over_stream(sequence, tag, code, body, statistics);
+        self.send_over_stream(sequence, request, code, body, statistics);
         Ok(())
     }
 
     fn send_over_stream(
         &mut self,
         sequence: u64,
-        tag: u64,
+        (tag, journey): (u64, Journey),
         code: u8,
         body: Vec<u8>,
         statistics: &mut SessionStatistics,
@@ -151,7 +165,7 @@ impl Exchange {
         self.on_stream += 1;
         let first_unacknowledged = self.requester.first_unacknowledged();
         let (token, view) = (self.opened.token, self.view);
-        self.courier.send(Job { token, tag, sequence, first_unacknowledged, view, code, body });
+        self.courier.send(Job { token, tag, journey, sequence, first_unacknowledged, view, code, body });
     }
 
     /// Closes the stream until it is needed again.
@@ -308,21 +322,6 @@ impl Drop for Exchange {
         if let Ok(body) = leaving.encode() {
             self.courier.send_last(leaving.opcode(), &body);
         }
-    }
-}
-
-/// Passes a completion on, or keeps it for a second step.
-#[inline]
-fn sift(
-    troubles: &mut Vec<(u64, Status)>,
-    completion: Completion<'_>,
-    complete: &mut impl FnMut(Completion<'_>),
-) {
-    match completion.status {
-        Ok(status @ (Status::UseStream | Status::BadToken)) => {
-            troubles.push((completion.sequence, status));
-        }
-        _ => complete(completion),
     }
 }
 

@@ -13,6 +13,7 @@ use wire::{Completion, FrameError, FrameReader, FrameWriter, Request};
 
 use crate::config::{Identity, resolve};
 use crate::exchange::Exchange;
+use crate::router::{HOME, Router, Server};
 use crate::{ClientConfig, Error, SessionStatistics};
 
 /// Frames that one poll sends at most before it looks at what has arrived.
@@ -21,10 +22,9 @@ const OUTBOX_FRAMES: usize = 64;
 const TIMERS_EVERY_US: u64 = 1_000;
 
 struct Member {
-    exchange: Exchange,
-    token: u64,
-    /// It stands in the list of those that have something to send.
-    is_ready: bool,
+    router: Router,
+    /// Of its session with each server, 0 where there is none.
+    tokens: Vec<u64>,
 }
 
 /// Sessions that share a port. They may be of different tenants and servers.
@@ -32,9 +32,10 @@ pub struct SessionGroup {
     port: Box<dyn Port>,
     config: ClientConfig,
     members: Vec<Member>,
-    by_token: HashMap<u64, usize>,
-    /// Members with something to send, in order of submission.
-    ready: Vec<usize>,
+    /// Member and server of a session.
+    by_token: HashMap<u64, (usize, usize)>,
+    /// Members and servers for which they have something to send, in order of submission.
+    ready: Vec<(usize, usize)>,
     batch: Batch,
     outbox: Outbox,
     statistics: SessionStatistics,
@@ -88,13 +89,13 @@ impl SessionGroup {
     /// # Errors
     /// [`Error::Unreachable`], or the server's refusal.
     pub fn open(&mut self, address: &str, tenant: &str, secret: &str) -> Result<usize, Error> {
-        let identity =
-            Identity { server: resolve(address)?, tenant: tenant.to_owned(), secret: secret.to_owned() };
-        let exchange =
-            Exchange::open(identity, self.config.clone(), self.port.frame_bytes_max(), self.port.waker())?;
+        let identity = Identity::new(address, tenant, secret)?;
+        let (frame_bytes_max, waker) = (self.port.frame_bytes_max(), self.port.waker());
+        let exchange = Exchange::open(identity.clone(), self.config.clone(), frame_bytes_max, waker.clone())?;
         let (index, token) = (self.members.len(), exchange.token());
-        self.by_token.insert(token, index);
-        self.members.push(Member { exchange, token, is_ready: false });
+        self.by_token.insert(token, (index, HOME));
+        let router = Router::new(exchange, identity, frame_bytes_max, waker);
+        self.members.push(Member { router, tokens: vec![token] });
         Ok(index)
     }
 
@@ -110,14 +111,14 @@ impl SessionGroup {
         self.members.is_empty()
     }
 
-    /// Closes the stream of a member, which is opened again when something needs it: a server takes many more
+    /// Closes the streams of a member, each of which is opened again when something needs it: a server takes many more
     /// sessions than streams. Without a stream a session ends when nothing is asked for a minute, and is then
     /// opened anew by itself.
     ///
     /// # Panics
     /// When there is no such member.
     pub fn rest_stream(&self, member: usize) {
-        self.members[member].exchange.rest_stream();
+        self.members[member].router.rest_streams();
     }
 
     /// Queues a request of a member. See [`crate::Session::submit`].
@@ -133,11 +134,13 @@ impl SessionGroup {
             self.read_clock();
             self.clock_is_fresh = true;
         }
-        let place = &mut self.members[member];
-        place.exchange.submit(self.now_us, tag, request, &mut self.statistics)?;
-        if !place.is_ready {
-            place.is_ready = true;
-            self.ready.push(member);
+        let router = &mut self.members[member].router;
+        if let Some(index) = router.submit(self.now_us, tag, request, &mut self.statistics)?
+            && let Some(server) = router.server(index)
+            && !server.is_ready
+        {
+            server.is_ready = true;
+            self.ready.push((member, index));
         }
         Ok(())
     }
@@ -148,7 +151,7 @@ impl SessionGroup {
     /// When there is no such member.
     #[must_use]
     pub fn outstanding(&self, member: usize) -> usize {
-        self.members[member].exchange.outstanding()
+        self.members[member].router.outstanding()
     }
 
     /// Sends, receives and completes for all members; `complete` gets the member with each completion.
@@ -183,7 +186,7 @@ impl SessionGroup {
     /// # Errors
     /// The port failed.
     pub fn wait(&mut self, timeout: Duration) -> Result<(), Error> {
-        let busy = self.members.iter().any(|member| member.exchange.outstanding() > 0);
+        let busy = self.members.iter().any(|member| member.router.outstanding() > 0);
         let timeout = if busy { timeout.min(Duration::from_micros(TIMERS_EVERY_US)) } else { timeout };
         self.port.wait(timeout).map_err(|error| Error::Port { error })
     }
@@ -220,19 +223,26 @@ impl SessionGroup {
         member: usize,
         complete: &mut impl FnMut(usize, Completion<'_>),
     ) -> Result<(), Error> {
-        let place = &mut self.members[member];
-        let settled = place.exchange.settle(self.now_us, &mut self.statistics, &mut |completion| {
+        let Member { router, tokens } = &mut self.members[member];
+        let settled = router.settle(self.now_us, &mut self.statistics, &mut |completion| {
             complete(member, completion);
         });
-        let token = place.exchange.token();
-        if token != place.token {
-            self.by_token.remove(&place.token);
-            self.by_token.insert(token, member);
-            place.token = token;
-        }
-        if !place.is_ready && place.exchange.wants_transmit(self.now_us) {
-            place.is_ready = true;
-            self.ready.push(member);
+        tokens.resize(router.servers(), 0);
+        for (index, known) in tokens.iter_mut().enumerate() {
+            let Some(server) = router.server(index) else { continue };
+            let token = server.exchange.as_ref().map_or(0, Exchange::token);
+            if token != *known {
+                self.by_token.remove(known);
+                if token != 0 {
+                    self.by_token.insert(token, (member, index));
+                }
+                *known = token;
+            }
+            let wants = |exchange: &Exchange| exchange.wants_transmit(self.now_us);
+            if !server.is_ready && server.exchange.as_ref().is_some_and(wants) {
+                server.is_ready = true;
+                self.ready.push((member, index));
+            }
         }
         settled
     }
@@ -242,8 +252,15 @@ impl SessionGroup {
         let mut open: Option<OpenFrame> = None;
         let mut next = 0;
         while next < self.ready.len() {
-            let member = &mut self.members[self.ready[next]];
-            let (peer, view) = (member.exchange.home(), member.exchange.view());
+            let (member, server) = self.ready[next];
+            let server = self.members[member].router.server(server);
+            let Some(Server { exchange: Some(exchange), is_ready, .. }) = server else {
+                // Its session has ended since.
+                server.into_iter().for_each(|server| server.is_ready = false);
+                next += 1;
+                continue;
+            };
+            let (peer, view) = (exchange.home(), exchange.view());
             let frame = match open.take_if(|frame| frame.peer == peer && frame.view == view) {
                 Some(frame) => Some(frame),
                 None => {
@@ -256,8 +273,8 @@ impl SessionGroup {
                 continue;
             };
             let buffer = self.outbox.buffer(frame.index);
-            if member.exchange.poll_group(self.now_us, &mut frame.writer, buffer) {
-                member.is_ready = false;
+            if exchange.poll_group(self.now_us, &mut frame.writer, buffer) {
+                *is_ready = false;
                 next += 1;
                 open = Some(frame);
             } else {
@@ -279,17 +296,19 @@ fn take_frame(
     now_us: u64,
     frame: &[u8],
     members: &mut [Member],
-    by_token: &HashMap<u64, usize>,
+    by_token: &HashMap<u64, (usize, usize)>,
     troubled: &mut Vec<usize>,
     complete: &mut impl FnMut(usize, Completion<'_>),
 ) -> Result<(), FrameError> {
     let reader = FrameReader::new(frame)?;
     for group in reader.groups() {
         let group = group?;
-        let Some(&index) = by_token.get(&group.token) else { continue };
-        let exchange = &mut members[index].exchange;
-        exchange.on_group(now_us, reader.view(), &group, &mut |completion| complete(index, completion))?;
-        if exchange.is_troubled() {
+        let Some(&(index, server)) = by_token.get(&group.token) else { continue };
+        let router = &mut members[index].router;
+        router.on_group(now_us, server, (reader.view(), &group), &mut |completion| {
+            complete(index, completion)
+        })?;
+        if router.is_troubled(server) {
             troubled.push(index);
         }
     }

@@ -1,16 +1,33 @@
 //! A copy of each outstanding request, by sequence.
 //!
-//! A request may have to be made again in another way than a retransmission: over the stream, or
-//! in a session that replaces a lost one. The copies lie in a ring like the requester's, in buffers
+//! A request may have to be made again in another way than a retransmission: over the stream,
+//! in a session that replaces a lost one, or to another server. The copies lie in a ring like the requester's, in buffers
 //! that only grow; keeping one costs a copy of a body that is in cache anyway.
 
 use wire::{Request, opcode};
+
+/// How long a request is on its way, over all servers that it went to.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Journey {
+    /// When the caller submitted it.
+    pub(crate) accepted_us: u64,
+    /// Servers that have answered that it is another one's.
+    pub(crate) moves: u32,
+}
+
+impl Journey {
+    #[inline]
+    pub(crate) fn begin(now_us: u64) -> Journey {
+        Journey { accepted_us: now_us, moves: 0 }
+    }
+}
 
 /// One request.
 #[derive(Default)]
 pub(crate) struct KeptRequest {
     pub(crate) tag: u64,
-    /// When the caller submitted it.
+    pub(crate) journey: Journey,
+    /// When it was submitted to this session.
     pub(crate) submitted_us: u64,
     pub(crate) code: u8,
     body_bytes: u32,
@@ -47,7 +64,13 @@ impl Kept {
 
     /// Keeps a request under its sequence.
     #[inline]
-    pub(crate) fn keep(&mut self, sequence: u64, now_us: u64, tag: u64, request: &Request<'_>) {
+    pub(crate) fn keep(
+        &mut self,
+        sequence: u64,
+        (now_us, journey): (u64, Journey),
+        tag: u64,
+        request: &Request<'_>,
+    ) {
         let index = sequence as usize & (self.slots.len() - 1);
         let slot = &mut self.slots[index];
         let body_bytes = request.body_bytes();
@@ -59,6 +82,7 @@ impl Kept {
         slot.code = request.opcode();
         slot.tag = tag;
         slot.submitted_us = now_us;
+        slot.journey = journey;
     }
 
     /// The request of an outstanding sequence, or of one that has just been completed.

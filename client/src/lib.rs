@@ -15,8 +15,11 @@
 //! # Ok(()) }
 //! ```
 //!
-//! One thread uses a client at a time; nothing here starts threads but a session that needs its stream for
-//! data. Every failure is an [`Error`] that says what to do next.
+//! In a cluster a session is one over all servers: it is opened with any of them, learns which has what, opens sessions
+//! with the others as it needs them, and follows tablets that move (`router`). Administration stays with the first.
+//!
+//! One thread uses a client at a time; nothing here starts threads but a session that needs its stream for data, or
+//! a further server. Every failure is an [`Error`] that says what to do next.
 
 mod admin;
 mod client;
@@ -29,6 +32,7 @@ mod group;
 mod kept;
 mod lane;
 pub mod local;
+mod router;
 mod session;
 mod statistics;
 

@@ -20,6 +20,7 @@ use self::waiting::{CALLERS_TAGS, Parked};
 
 use crate::config::{Identity, resolve};
 use crate::exchange::Exchange;
+use crate::router::{HOME, Router};
 
 use crate::{ClientConfig, Error, SessionStatistics};
 
@@ -28,7 +29,7 @@ const OUTBOX_FRAMES: usize = 64;
 
 /// An open session of a tenant.
 pub struct Session {
-    exchange: Exchange,
+    router: Router,
     port: Box<dyn Port>,
     batch: Batch,
     outbox: Outbox,
@@ -42,8 +43,8 @@ pub struct Session {
     /// The time of the latest look at the clock; requests submitted between two polls share one look.
     now_us: u64,
     clock_is_fresh: bool,
-    /// The port knows its peer.
-    peer: SocketAddr,
+    /// The port speaks with this peer alone; `None` with several servers.
+    peer: Option<SocketAddr>,
 }
 
 impl Session {
@@ -74,14 +75,13 @@ impl Session {
         secret: &str,
         config: ClientConfig,
     ) -> Result<Session, Error> {
-        let identity =
-            Identity { server: resolve(address)?, tenant: tenant.to_owned(), secret: secret.to_owned() };
+        let identity = Identity::new(address, tenant, secret)?;
         let frame_bytes_max = port.frame_bytes_max();
-        let mut exchange = Exchange::open(identity, config, frame_bytes_max, port.waker())?;
+        let mut exchange = Exchange::open(identity.clone(), config, frame_bytes_max, port.waker())?;
         let peer = exchange.home();
         port.set_peer(peer).map_err(|error| Error::Port { error })?;
         Ok(Session {
-            exchange,
+            router: Router::new(exchange, identity, frame_bytes_max, port.waker()),
             batch: Batch::new(),
             outbox: Outbox::with_frames(OUTBOX_FRAMES, frame_bytes_max),
             parked: Vec::new(),
@@ -91,7 +91,7 @@ impl Session {
             started: Instant::now(),
             now_us: 0,
             clock_is_fresh: false,
-            peer,
+            peer: Some(peer),
             port,
         })
     }
@@ -107,21 +107,21 @@ impl Session {
             self.read_clock();
             self.clock_is_fresh = true;
         }
-        self.exchange.submit(self.now_us, tag, request, &mut self.statistics)
+        self.router.submit(self.now_us, tag, request, &mut self.statistics).map(drop)
     }
 
     /// Whether [`Session::submit`] would find a place.
     #[must_use]
     #[inline]
     pub fn can_submit(&self) -> bool {
-        self.exchange.can_submit()
+        self.router.can_submit()
     }
 
     /// Requests whose completion has not been delivered.
     #[must_use]
     #[inline]
     pub fn outstanding(&self) -> usize {
-        self.exchange.outstanding() + self.parked.len()
+        self.router.outstanding() + self.parked.len()
     }
 
     /// Sends what is queued or due again, takes what has arrived, hands each completion to `complete` and
@@ -156,7 +156,7 @@ impl Session {
     /// The port failed.
     pub fn wait(&mut self, timeout: Duration) -> Result<(), Error> {
         self.read_clock();
-        let due = match self.exchange.next_deadline_us() {
+        let due = match self.router.next_deadline_us(self.now_us) {
             Some(due_us) => Duration::from_micros(due_us.saturating_sub(self.now_us)),
             None => timeout,
         };
@@ -172,25 +172,30 @@ impl Session {
     /// Sizes that the server takes from this session.
     #[must_use]
     pub fn limits(&self) -> SessionLimits {
-        self.exchange.limits()
+        self.router.limits()
     }
 
     /// Requests that may be outstanding.
     #[must_use]
     pub fn credits(&self) -> u16 {
-        self.exchange.credits()
+        self.router.credits()
     }
 
     /// The client's id, by which the session is listed and revoked.
     #[must_use]
     pub fn client_id(&self) -> u64 {
-        self.exchange.client_id()
+        self.router.client_id()
     }
 
     /// Smoothed time from sending to reply; `None` before the first sample.
     #[must_use]
     pub fn round_trip_us(&self) -> Option<u64> {
-        self.exchange.round_trip_us()
+        self.router.home().and_then(Exchange::round_trip_us)
+    }
+
+    /// Which of the servers has a key of a table, as far as the session knows; numbers mean something in it alone.
+    pub(crate) fn server_of(&mut self, table: u32, key: &[u8]) -> usize {
+        self.router.server_of(table, key)
     }
 
     /// Datagrams that arrived and were lost in the local queue.
@@ -212,46 +217,69 @@ impl Session {
             self.statistics.frames_received += self.batch.len() as u64;
             for (frame, _) in self.batch.frames() {
                 self.statistics.bytes_received += frame.len() as u64;
-                if self.exchange.on_frame(self.now_us, frame, complete).is_err() {
+                if self.router.on_frame(self.now_us, frame, complete).is_err() {
                     self.statistics.frames_refused += 1;
                 }
             }
         }
-        let settled = self.exchange.settle(self.now_us, &mut self.statistics, complete);
-        let home = self.exchange.home();
-        if home != self.peer {
-            self.port.set_peer(home).map_err(|error| Error::Port { error })?;
-            self.peer = home;
-        }
+        let settled = self.router.settle(self.now_us, &mut self.statistics, complete);
+        self.follow_home()?;
         settled
     }
 
+    /// Lets the port speak with whom it has to.
     #[inline]
-    fn transmit(&mut self) -> Result<(), Error> {
-        while self.exchange.wants_transmit(self.now_us) {
-            self.fill_outbox();
-            if self.outbox.is_empty() {
-                break;
-            }
-            self.port.send(&mut self.outbox).map_err(|error| Error::Port { error })?;
+    fn follow_home(&mut self) -> Result<(), Error> {
+        let Some(peer) = self.peer else { return Ok(()) };
+        if self.router.is_shared() {
+            self.peer = None;
+            return self.port.forget_peer().map_err(|error| Error::Port { error });
+        }
+        let home = self.router.server(HOME).and_then(|server| server.exchange.as_mut()).map(Exchange::home);
+        if let Some(home) = home.filter(|&home| home != peer) {
+            self.port.set_peer(home).map_err(|error| Error::Port { error })?;
+            self.peer = Some(home);
         }
         Ok(())
     }
 
     #[inline]
-    fn fill_outbox(&mut self) {
-        while let Some(index) = self.outbox.open(self.peer) {
-            let filled = self.exchange.poll_transmit(self.now_us, self.outbox.buffer(index));
-            let Some(frame_bytes) = filled else {
-                self.outbox.set_bytes(index, 0);
-                if index == 0 {
-                    self.outbox.clear();
-                }
-                return;
+    fn transmit(&mut self) -> Result<(), Error> {
+        let Session { router, port, outbox, statistics, now_us, .. } = self;
+        for index in 0..router.servers() {
+            let Some(exchange) = router.server(index).and_then(|server| server.exchange.as_mut()) else {
+                continue;
             };
-            self.outbox.set_bytes(index, frame_bytes);
-            self.statistics.frames_sent += 1;
-            self.statistics.bytes_sent += frame_bytes as u64;
+            while exchange.wants_transmit(*now_us) {
+                fill_outbox(exchange, *now_us, outbox, statistics);
+                if outbox.is_empty() {
+                    break;
+                }
+                port.send(outbox).map_err(|error| Error::Port { error })?;
+            }
         }
+        Ok(())
+    }
+}
+
+#[inline]
+fn fill_outbox(
+    exchange: &mut Exchange,
+    now_us: u64,
+    outbox: &mut Outbox,
+    statistics: &mut SessionStatistics,
+) {
+    let peer = exchange.home();
+    while let Some(index) = outbox.open(peer) {
+        let Some(frame_bytes) = exchange.poll_transmit(now_us, outbox.buffer(index)) else {
+            outbox.set_bytes(index, 0);
+            if index == 0 {
+                outbox.clear();
+            }
+            return;
+        };
+        outbox.set_bytes(index, frame_bytes);
+        statistics.frames_sent += 1;
+        statistics.bytes_sent += frame_bytes as u64;
     }
 }

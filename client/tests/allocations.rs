@@ -47,9 +47,10 @@ const WARM: u64 = 3000;
 /// Requests whose allocations are counted.
 const COUNTED: u64 = 6000;
 
-/// The request of a number: the largest first, then gets, puts and increments of a few keys.
+/// The request of a number: the largest and the first of each table, then gets, puts and increments of a few keys.
 fn request<'a>(number: u64, key: &'a [u8], value: &'a [u8]) -> Request<'a> {
     match number % 3 {
+        _ if number < WARM && number.is_multiple_of(7) => Request::Increment { table: 2, key, delta: 1 },
         _ if number < WARM => Request::Put { table: 1, key, value, condition: Condition::Always },
         0 => Request::Get { table: 1, key },
         1 => Request::Put { table: 1, key, value, condition: Condition::Always },

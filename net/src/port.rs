@@ -47,6 +47,14 @@ pub trait Port: Send {
         Ok(())
     }
 
+    /// Tells the port that from now on it speaks with several peers again. Frames that are under way may be lost.
+    ///
+    /// # Errors
+    /// Only when the port itself is broken.
+    fn forget_peer(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// A handle that ends a [`Port::wait`] from any thread.
     fn waker(&self) -> Waker;
 

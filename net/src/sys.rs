@@ -45,6 +45,16 @@ pub(crate) fn set_backlog(listener: BorrowedFd<'_>, connections: i32) -> io::Res
     checked(unsafe { libc::listen(listener.as_raw_fd(), connections) }).map(drop)
 }
 
+/// Takes the fixed peer from a datagram socket.
+pub(crate) fn disconnect(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: an address of zeros is one, of no family.
+    let mut nobody: libc::sockaddr = unsafe { zeroed() };
+    nobody.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
+    let bytes = size_of::<libc::sockaddr>() as libc::socklen_t;
+    // SAFETY: `nobody` lives across the call and its size is passed; the kernel copies it.
+    checked(unsafe { libc::connect(socket.as_raw_fd(), &raw const nobody, bytes) }).map(drop)
+}
+
 /// Makes an eventfd that never blocks.
 pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.

@@ -144,6 +144,16 @@ impl Port for UdpPort {
         Ok(())
     }
 
+    fn forget_peer(&mut self) -> io::Result<()> {
+        let fd = self.socket.as_fd();
+        sys::disconnect(fd)?;
+        // A port that the kernel chose may be gone with the peer: it chooses another one at the next send.
+        self.local = self.socket.local_addr()?;
+        self.receive.disconnected();
+        self.send.disconnected();
+        Ok(())
+    }
+
     fn waker(&self) -> Waker {
         self.sleeper.waker()
     }

@@ -119,6 +119,23 @@ fn connected_port_exchanges_frames_with_its_peer() {
 }
 
 #[test]
+fn a_port_that_forgets_its_peer_speaks_with_others() {
+    let mut servers = [0, 1].map(|_| UdpPort::bind(any(), config(true)).unwrap());
+    let mut client = UdpPort::connect(servers[0].local(), config(true)).unwrap();
+    client.forget_peer().unwrap();
+    let mut out = Outbox::new(client.frame_bytes_max());
+    for server in &mut servers {
+        assert!(out.push(b"question", server.local()));
+        assert_eq!(client.send(&mut out).unwrap(), 1);
+        let (question, from) = gather(server, 1).remove(0);
+        assert_eq!(question, b"question");
+        assert!(out.push(b"answer", from));
+        assert_eq!(server.send(&mut out).unwrap(), 1);
+        assert_eq!(gather(&mut client, 1), [(b"answer".to_vec(), server.local())]);
+    }
+}
+
+#[test]
 fn connected_port_survives_an_absent_peer() {
     let gone = UdpSocket::bind(any()).unwrap().local_addr().unwrap();
     let mut client = UdpPort::connect(gone, config(true)).unwrap();

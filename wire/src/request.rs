@@ -7,6 +7,7 @@
 
 mod decode;
 mod range;
+mod target;
 
 pub use range::KeyRange;
 use range::ScanHead;

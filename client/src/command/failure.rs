@@ -98,6 +98,7 @@ impl From<Error> for Failure {
             Error::ConditionFailed { .. } => Kind::Condition,
             Error::ExtensionFailed { .. } => Kind::Extension,
             Error::Unreachable { .. }
+            | Error::ServerAway { .. }
             | Error::NotSent
             | Error::TimedOut
             | Error::Overloaded

@@ -29,6 +29,7 @@ impl Error {
             Error::ConditionFailed { .. } => "read the object again and repeat with its version",
             Error::AddressInvalid { .. } => "give HOST:PORT, for instance 127.0.0.1:7700",
             Error::Unreachable { .. } => "check the address and that splinter-server runs there",
+            Error::ServerAway { .. } => "see `splinter cluster servers`; repeat it when the server is back",
             Error::NotSent | Error::Overloaded => "repeat it, with fewer requests outstanding",
             Error::Throttled { .. } => {
                 "ask for less at a time, or the operator for more; `splinter tenant limits` shows"
@@ -99,9 +100,7 @@ fn next_after(status: Status) -> Option<&'static str> {
         Status::WrongTablets => {
             "see what there is with `splinter cluster tablets`, `servers` and `migrations`"
         }
-        Status::SeveralTablets => {
-            "ask for its objects by their keys; tables of one tablet are gone through as a whole"
-        }
+        Status::SeveralTablets => "repeat it: where its tablets are has just changed",
         _ => return next_for_author(status),
     })
 }
@@ -165,6 +164,15 @@ impl fmt::Display for Error {
             }
             Error::AddressInvalid { address, error } => write!(to, "No machine at \"{address}\": {error}.")?,
             Error::Unreachable { address, error } => write!(to, "No connection to {address}: {error}.")?,
+            Error::ServerAway { server: 0 } => {
+                write!(to, "There is no way to the server that has this; it was not executed.")?;
+            }
+            Error::ServerAway { server } => {
+                write!(
+                    to,
+                    "There is no way to server {server} of the cluster, which has this; it was not executed."
+                )?;
+            }
             Error::NotSent => write!(to, "The request could not be sent in time; it was not executed.")?,
             Error::TimedOut => write!(to, "No answer in time; the request may have been executed.")?,
             Error::Overloaded => write!(to, "The server was too busy until the request's time was up.")?,

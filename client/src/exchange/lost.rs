@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use wire::{Completion, CompletionError, Opened, Request, Requester, Status};
 
-use super::Exchange;
+use super::{Exchange, Moved};
 use crate::connection::Connection;
-use crate::kept::Kept;
+use crate::kept::{Journey, Kept};
 use crate::lane::{Door, Lane};
 use crate::{Error, SessionStatistics};
 
@@ -32,6 +32,7 @@ pub(super) enum Standing {
 /// A request to make again.
 pub(super) struct Again {
     pub(super) tag: u64,
+    pub(super) journey: Journey,
     pub(super) code: u8,
     pub(super) body: Vec<u8>,
 }
@@ -43,16 +44,7 @@ impl Exchange {
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(), Error> {
-        let Exchange { requester, kept, again, .. } = self;
-        requester.close(&mut |completion| {
-            let kept = kept.get(completion.sequence);
-            if kept.is_read() {
-                again.push_back(Again { tag: kept.tag, code: kept.code, body: kept.body().to_vec() });
-            } else {
-                complete(completion);
-            }
-        });
-        self.orphans = self.on_stream;
+        self.close(complete);
         let (connection, opened) = match self.open_patiently() {
             Ok(opened) => opened,
             Err(error) => {
@@ -77,12 +69,70 @@ impl Exchange {
         Ok(())
     }
 
+    /// Ends the session: what only reads is to be made again, all else completes as closed.
+    fn close(&mut self, complete: &mut impl FnMut(Completion<'_>)) {
+        let Exchange { requester, kept, again, .. } = self;
+        requester.close(&mut |completion| {
+            let kept = kept.get(completion.sequence);
+            if kept.is_read() {
+                let (tag, journey, code) = (kept.tag, kept.journey, kept.code);
+                again.push_back(Again { tag, journey, code, body: kept.body().to_vec() });
+            } else {
+                complete(completion);
+            }
+        });
+        self.orphans = self.on_stream;
+    }
+
+    /// Whether the session is over; as long as it is patient it finds out and mends that by itself.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.standing != Standing::Open
+    }
+
+    /// From now on a lost session is not opened anew by who polls, who has others to look after.
+    pub(crate) fn lose_patience(&mut self) {
+        self.is_patient = false;
+    }
+
+    /// Ends the session for good and gives away what is to be made again. What is on the stream comes yet: see
+    /// [`Exchange::is_leaving`].
+    pub(crate) fn leave(&mut self, complete: &mut impl FnMut(Completion<'_>)) {
+        self.is_patient = false;
+        self.standing = Standing::Lost;
+        self.close(complete);
+        self.opened.token = 0;
+    }
+
+    /// Whether a session that was left has something on the stream.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.on_stream > 0
+    }
+
+    /// Whether there are requests that are to be made anew.
+    #[inline]
+    pub(crate) fn has_moved(&self) -> bool {
+        !self.moved.is_empty()
+    }
+
+    /// Takes the requests that are to be made anew.
+    pub(crate) fn take_moved(&mut self) -> Vec<Moved> {
+        let mut moved = std::mem::take(&mut self.moved);
+        if self.is_lost() && !self.is_patient {
+            let again = self.again.drain(..).map(|Again { tag, journey, code, body }| {
+                let (status, end) = (Status::BadToken, None);
+                Moved { tag, journey, code, body, status, end }
+            });
+            moved.extend(again);
+        }
+        moved
+    }
+
     /// Submits what is to be made again, as far as the window allows.
     pub(super) fn submit_again(&mut self, now_us: u64, statistics: &mut SessionStatistics) {
-        while let Some(Again { tag, code, body }) = self.again.front_mut() {
-            let (tag, code, body) = (*tag, *code, std::mem::take(body));
+        while let Some(Again { tag, journey, code, body }) = self.again.front_mut() {
+            let (tag, journey, code, body) = (*tag, *journey, *code, std::mem::take(body));
             let accepted = match Request::decode(code, &body) {
-                Ok(request) => self.submit(now_us, tag, &request, statistics).is_ok(),
+                Ok(request) => self.submit((now_us, journey), tag, &request, statistics).is_ok(),
                 // What was encoded here is decoded here.
                 Err(_) => true,
             };
@@ -92,7 +142,6 @@ impl Exchange {
                 }
                 return;
             }
-            statistics.requests -= 1;
             self.again.pop_front();
         }
     }

@@ -1,11 +1,50 @@
-//! What follows an answer that is not the end: over to the stream, or into a new session.
+//! What follows an answer that is not the end: over to the stream, into a new session, or to
+//! another server.
 
 use wire::{Completion, CompletionError, Status};
 
 use super::Exchange;
 use super::lost::{Again, Standing, closed, failed};
 use crate::courier::{Done, Job};
+use crate::kept::Journey;
 use crate::{Error, SessionStatistics, kept};
+
+/// An answer that asks for a second step.
+pub(super) struct Trouble {
+    sequence: u64,
+    status: Status,
+    /// Of a table in several pieces, the last hash of the first one.
+    end: Option<u64>,
+}
+
+/// A request that is to be made anew, there or elsewhere: this server has not executed it, and will not; or it only
+/// reads.
+pub(crate) struct Moved {
+    pub(crate) tag: u64,
+    pub(crate) journey: Journey,
+    pub(crate) code: u8,
+    pub(crate) body: Vec<u8>,
+    /// What the server answered; `BadToken` where the session ended.
+    pub(crate) status: Status,
+    /// Of a table in several pieces, the last hash of the first one.
+    pub(crate) end: Option<u64>,
+}
+
+/// Passes a completion on, or keeps it for a second step.
+#[inline]
+pub(super) fn sift(
+    troubles: &mut Vec<Trouble>,
+    completion: Completion<'_>,
+    complete: &mut impl FnMut(Completion<'_>),
+) {
+    match completion.status {
+        Ok(status @ (Status::UseStream | Status::BadToken | Status::NotOwned | Status::SeveralTablets)) => {
+            let end = completion.body.try_into().ok().map(u64::from_le_bytes);
+            troubles.push(Trouble { sequence: completion.sequence, status, end });
+        }
+        _ => complete(completion),
+    }
+}
 
 impl Exchange {
     #[cold]
@@ -15,18 +54,25 @@ impl Exchange {
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(), Error> {
-        for (sequence, status) in std::mem::take(&mut self.troubles) {
+        for Trouble { sequence, status, end } in std::mem::take(&mut self.troubles) {
             let kept = self.kept.get(sequence);
-            let (tag, code, body) = (kept.tag, kept.code, kept.body().to_vec());
-            if status == Status::UseStream {
-                self.send_over_stream(sequence, tag, code, body, statistics);
-                continue;
+            let (tag, journey, code, body) = (kept.tag, kept.journey, kept.code, kept.body().to_vec());
+            match status {
+                Status::UseStream => {
+                    self.send_over_stream(sequence, (tag, journey), code, body, statistics);
+                    continue;
+                }
+                Status::NotOwned | Status::SeveralTablets => {
+                    self.moved.push(Moved { tag, journey, code, body, status, end });
+                    continue;
+                }
+                _ => {}
             }
             self.standing = Standing::Lost;
             // Sent once, and refused: it was not executed.
             let sent_once = kept.submitted_us >= self.resent_us;
             if kept.is_read() || sent_once {
-                self.again.push_back(Again { tag, code, body });
+                self.again.push_back(Again { tag, journey, code, body });
             } else {
                 complete(closed(tag, sequence));
             }
@@ -37,6 +83,9 @@ impl Exchange {
             }
         }
         if self.standing == Standing::Lost {
+            if !self.is_patient {
+                return Ok(());
+            }
             self.reopen(statistics, complete)?;
         }
         self.submit_again(now_us, statistics);
@@ -52,7 +101,7 @@ impl Exchange {
     ) {
         let Done { job, answer } = done;
         self.on_stream -= 1;
-        let Job { token, tag, sequence, code, body, .. } = job;
+        let Job { token, tag, journey, sequence, code, body, .. } = job;
         if token == self.opened.token {
             self.requester.release(sequence);
         } else {
@@ -63,8 +112,12 @@ impl Exchange {
             self.standing = Standing::Lost;
         }
         match answer {
-            _ if lost && kept::is_read(code) => self.again.push_back(Again { tag, code, body }),
+            _ if lost && kept::is_read(code) => self.again.push_back(Again { tag, journey, code, body }),
             _ if lost => complete(closed(tag, sequence)),
+            Ok((status @ (Status::NotOwned | Status::SeveralTablets), answer)) => {
+                let end = answer[..].try_into().ok().map(u64::from_le_bytes);
+                self.moved.push(Moved { tag, journey, code, body, status, end });
+            }
             Ok((status, body)) => {
                 statistics.stream_bytes += body.len() as u64;
                 complete(Completion { tag, sequence, status: Ok(status), body: &body });

@@ -1,13 +1,15 @@
 //! After the good end of a function: its writes, one after another.
 //!
 //! Each write is made on the condition that its object is as the function saw it, if it looked. A conflict
-//! at the first write has changed nothing yet: the function runs again, on what is there now.
+//! at the first write has changed nothing yet: the function runs again, on what is there now. Several writes have to be
+//! one server's, as far as the session knows: those of a function that runs at a server have to be as well.
 
 use wire::{Completion, Request, Status};
 
+use super::task::Task;
 use super::write_set::Write;
 use super::{APPLYING, Failure, Finished, GENERATION_BITS, Local, tag_of};
-use crate::Error;
+use crate::{Error, Session};
 
 /// Runs of one invocation whose first write keeps finding a conflict.
 const RUNS_MAX: u32 = 8;
@@ -16,6 +18,10 @@ impl Local {
     pub(super) fn apply(&mut self, index: usize, finished: &mut impl FnMut(Finished<'_>)) {
         let Local { session, places, .. } = self;
         let place = &places[index];
+        if place.applying == 0 && place.task.write_count() > 1 && !is_local(&place.task, session) {
+            let refused = Error::Refused { status: Status::NotLocal, text: String::new() };
+            return self.finish(index, Err(Failure::Server(refused)), finished);
+        }
         let tag = tag_of(index, place.generation, APPLYING);
         let submitted = place.task.with_write(place.applying, |write| {
             let Write { table, key, value, ttl_ms, condition } = write;
@@ -82,4 +88,12 @@ pub(super) fn applied(completion: &Completion<'_>) -> Result<(), Option<Error>> 
         Ok(Status::ConditionFailed) => Err(None),
         _ => Err(Error::check(completion).err()),
     }
+}
+
+/// Whether all writes are for one server.
+fn is_local(task: &Task, session: &mut Session) -> bool {
+    let mut servers = (0..task.write_count())
+        .filter_map(|write| task.with_write(write, |write| session.server_of(write.table, &write.key)));
+    let first = servers.next();
+    servers.all(|server| Some(server) == first)
 }

@@ -1,7 +1,7 @@
 //! Waiting for answers, and keeping what others are owed meanwhile.
 //!
 //! The two highest bits of a tag say whose a request is: a caller's, a blocking call's, or an invocation's of
-//! [`crate::Local`]. Whoever polls takes its own completions; those of others are parked until they poll.
+//! [`crate::Local`], or the router's, which nobody else sees. Whoever polls takes its own completions; those of others are parked until they poll.
 
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,7 @@ impl Session {
         let idle = Idle::new();
         loop {
             let completed = self.poll(complete)?;
-            if completed > 0 || self.exchange.outstanding() == 0 {
+            if completed > 0 || self.router.outstanding() == 0 {
                 return Ok(completed);
             }
             self.idle(&idle)?;
@@ -174,15 +174,15 @@ impl Session {
         body: &[u8],
         repeatable: bool,
     ) -> Result<(Status, Vec<u8>), Error> {
-        let Session { exchange, parked, statistics, .. } = self;
-        exchange.administer(code, body, repeatable, statistics, &mut |completion| {
+        let Session { router, parked, statistics, .. } = self;
+        router.administer(code, body, repeatable, statistics, &mut |completion| {
             parked.push(Parked::copy(&completion));
         })
     }
 
     /// Spins, yields or sleeps, by the time without work.
     pub(crate) fn idle(&mut self, idle: &Idle) -> Result<(), Error> {
-        match self.exchange.config().idle.next(idle.elapsed_us()) {
+        match self.router.config().idle.next(idle.elapsed_us()) {
             IdleAction::Spin => std::hint::spin_loop(),
             IdleAction::Yield => std::thread::yield_now(),
             IdleAction::Sleep => self.wait(SLEEP_MAX)?,

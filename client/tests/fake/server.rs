@@ -132,14 +132,16 @@ impl Shared {
                 code if code < opcode::OPEN_SESSION => {
                     let mut world = self.world.lock().unwrap();
                     world.acknowledge(token, header.first_unacknowledged);
-                    world.execute_once(token, header.sequence, code, body)
+                    world.execute_once((token, header.sequence), header.view, code, body)
                 }
                 code => self.world.lock().unwrap().administer(code, body),
             };
+            let view = self.world.lock().unwrap().view;
             let head = RecordHeader {
                 body_bytes: reply.len() as u32,
                 code: status as u8,
                 sequence: header.sequence,
+                view,
                 ..RecordHeader::default()
             };
             if stream.write_record(&head.encode(), &reply).is_err() {
@@ -173,7 +175,7 @@ impl Shared {
                 arguments_bytes_max: 1 << 20,
             },
             credits: world.credits,
-            view: 1,
+            view: world.view,
             next_sequence: 1,
         };
         (Status::Ok, opened.encode())
@@ -188,13 +190,13 @@ fn answer_frame(world: &mut World, frame: &[u8], peer: SocketAddr, out: &mut Out
         world.acknowledge(group.token, group.first_unacknowledged);
         let mut writer = FrameWriter::new();
         let mut index = out.open(peer).unwrap();
-        writer.start(out.buffer(index), 1);
+        writer.start(out.buffer(index), world.view);
         writer.group(out.buffer(index), group.token, 0, world.home);
         for message in group.messages() {
             let Ok(message) = message else { break };
             let sequence = group.sequence(message.sequence_low);
             let (mut status, mut body) =
-                world.execute_once(group.token, sequence, message.code, message.body);
+                world.execute_once((group.token, sequence), reader.view(), message.code, message.body);
             if body.len() > REPLY_BODY_BYTES_MAX {
                 (status, body) = (Status::UseStream, vec![]);
             }
@@ -208,7 +210,7 @@ fn answer_frame(world: &mut World, frame: &[u8], peer: SocketAddr, out: &mut Out
                 let bytes = writer.finish(buffer);
                 out.set_bytes(index, bytes);
                 index = out.open_next(index).unwrap();
-                writer.start(out.buffer(index), 1);
+                writer.start(out.buffer(index), world.view);
                 writer.group(out.buffer(index), group.token, 0, world.home);
             }
         }

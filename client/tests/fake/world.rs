@@ -1,12 +1,16 @@
 //! What a fake server holds: objects, tables, sessions with their exactly-once records.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::{
-    AdminRequest, Body, Condition, ExtensionResolved, FunctionEntry, FunctionMode, Request, SessionEntry,
-    Statistic, Status, TableEntry, TableId, TableStatistics, TenantCreated, TenantEntry, function_hash,
-    reply,
+    AdminRequest, Body, Condition, ExtensionResolved, FunctionEntry, FunctionMode, Request, ServerPlace,
+    SessionEntry, Statistic, Status, TableEntry, TableId, TableStatistics, TabletMap, TenantCreated,
+    TenantEntry, function_hash, reply,
 };
+use xxhash_rust::xxh3::xxh3_64;
+
+static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1_001);
 
 pub struct World {
     pub objects: BTreeMap<(u32, Vec<u8>), (u64, Vec<u8>)>,
@@ -21,12 +25,19 @@ pub struct World {
     pub home: u16,
     /// Frames that came to each core.
     pub frames: BTreeMap<u16, u64>,
+    /// What its answers name, and requests have to be sent under.
+    pub view: u64,
+    /// Hashes of which it executes requests, first and last.
+    pub owned: Vec<(u64, u64)>,
+    /// What it answers to who asks for the tablets of a table.
+    pub map: Vec<u8>,
+    /// How often it was asked for those.
+    pub maps_asked: u64,
     /// Id of the extension; a test changes it as an installation would.
     pub extension: u32,
     /// How often names were resolved.
     pub resolutions: u64,
     sessions: HashMap<u64, Records>,
-    next_token: u64,
     version: u64,
 }
 
@@ -48,18 +59,22 @@ impl World {
             credits: 64,
             home: 0,
             frames: BTreeMap::new(),
+            view: 1,
+            owned: vec![(0, u64::MAX)],
+            map: TabletMap::whole(0, ServerPlace { number: 0, address: String::new() }).encode(),
+            maps_asked: 0,
             extension: 1,
             resolutions: 0,
             sessions: HashMap::new(),
-            next_token: 1000,
             version: 0,
         }
     }
 
     pub fn open_session(&mut self) -> u64 {
-        self.next_token += 1;
-        self.sessions.insert(self.next_token, Records::default());
-        self.next_token
+        // No two servers give the same one.
+        let token = NEXT_TOKEN.fetch_add(1, Ordering::Relaxed);
+        self.sessions.insert(token, Records::default());
+        token
     }
 
     pub fn knows(&self, token: u64) -> bool {
@@ -83,7 +98,13 @@ impl World {
     }
 
     /// Executes a request, or repeats the answer that it got before.
-    pub fn execute_once(&mut self, token: u64, sequence: u64, code: u8, body: &[u8]) -> (Status, Vec<u8>) {
+    pub fn execute_once(
+        &mut self,
+        (token, sequence): (u64, u64),
+        view: u64,
+        code: u8,
+        body: &[u8],
+    ) -> (Status, Vec<u8>) {
         let Some(records) = self.sessions.get(&token) else { return (Status::BadToken, vec![]) };
         if let Some(answer) = records.answers.get(&sequence) {
             return answer.clone();
@@ -95,7 +116,15 @@ impl World {
             self.retries -= 1;
             return (Status::Retry, reply::encode_retry(500).to_vec());
         }
+        if view != self.view {
+            return (Status::WrongView, vec![]);
+        }
         let answer = match Request::decode(code, body) {
+            Ok(Request::Tablets { .. }) => {
+                self.maps_asked += 1;
+                return (Status::Ok, self.map.clone());
+            }
+            Ok(request) if !self.owns(&request) => return (Status::NotOwned, vec![]),
             Ok(request) => self.execute(&request),
             Err(status) => (status, vec![]),
         };
@@ -104,6 +133,16 @@ impl World {
             records.answers.insert(sequence, answer.clone());
         }
         answer
+    }
+
+    fn owns(&self, request: &Request<'_>) -> bool {
+        let owns = |hash: u64| self.owned.iter().any(|&(first, last)| (first..=last).contains(&hash));
+        match request {
+            Request::MultiGet { keys, .. } => keys.clone().all(|key| owns(xxh3_64(key))),
+            // A function without a key is for whoever is asked.
+            Request::Invoke { key: [], .. } => true,
+            request => request.hash(xxh3_64).is_none_or(owns),
+        }
     }
 
     fn execute(&mut self, request: &Request<'_>) -> (Status, Vec<u8>) {

@@ -80,6 +80,16 @@ impl ReceiveMessages {
         }
     }
 
+    /// The socket has a fixed peer no more.
+    pub(super) fn disconnected(&mut self) {
+        self.peer = None;
+        for ((header, name), control) in self.headers.iter_mut().zip(&mut self.names).zip(&mut self.controls)
+        {
+            header.msg_hdr.msg_name = (&raw mut *name).cast();
+            rearm(&mut header.msg_hdr, control);
+        }
+    }
+
     pub(super) fn drops(&self) -> u64 {
         self.drops
     }

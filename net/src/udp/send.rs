@@ -65,6 +65,11 @@ impl SendMessages {
         }
     }
 
+    /// The socket has a fixed peer no more.
+    pub(super) fn disconnected(&mut self) {
+        self.connected = false;
+    }
+
     pub(super) fn frame_bytes_max(&self) -> usize {
         self.frame_bytes_max
     }

@@ -29,7 +29,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "client",
         ours: &["wire", "net", "sandstorm", "builder", "tao"],
-        outside: &["clap", "indicatif", "serde", "serde_json", "toml", "hdrhistogram"],
+        outside: &["clap", "indicatif", "serde", "serde_json", "toml", "hdrhistogram", "xxhash-rust"],
     },
     Crate {
         name: "db",

@@ -1,7 +1,7 @@
 //! What a caller of the requester sees: settings, refusals and completions.
 //!
 //! Exactly one completion comes for each accepted request: an answer of the server, or the reason why there
-//! is none. Only [`CompletionError::NotSent`] promises that nothing was executed.
+//! is none. [`CompletionError::NotSent`] and [`CompletionError::Away`] promise that nothing was executed.
 
 use core::fmt;
 
@@ -74,17 +74,26 @@ pub enum CompletionError {
     Throttled,
     /// The session ended: it may have been executed, once.
     Closed,
+    /// There is no way to the server of the cluster that the request is for: it was not executed.
+    Away {
+        /// The server's number.
+        server: u32,
+    },
 }
 
 impl fmt::Display for CompletionError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
+        let text = match self {
+            CompletionError::Away { server } => {
+                return write!(formatter, "there is no way to server {server} of the cluster");
+            }
             CompletionError::NotSent => "the request could not be sent in time",
             CompletionError::TimedOut => "the server did not answer in time",
             CompletionError::Overloaded => "the server was too busy until the request's time was up",
             CompletionError::Throttled => "the tenant's limits held the request off until its time was up",
             CompletionError::Closed => "the session ended before the answer came",
-        })
+        };
+        formatter.write_str(text)
     }
 }
 

@@ -95,7 +95,7 @@ impl Requester {
         body: &[u8],
         complete: &mut impl FnMut(Completion<'_>),
     ) {
-        let was_sent_later = view < self.sent_view;
+        let (was_sent_later, is_news) = (view < self.sent_view, view > self.sent_view);
         let slot = self.ring.slot_mut(sequence);
         // A status of a newer protocol is an answer all the same; the caller sees that it is none of its own.
         let status = Status::from_u8(code).unwrap_or(Status::Internal);
@@ -113,9 +113,9 @@ impl Requester {
                 return self.put_off(now_us, sequence, after_us, State::Throttled);
             }
             Status::WrongView | Status::NotOwned if status == Status::WrongView || was_sent_later => {
-                // At once under the new view; should that be refused too, no faster than a lost one. `NotOwned` holds
+                // At once under a view that is news; should it be none, no faster than a lost one. `NotOwned` holds
                 // for the view of the frame and those before; under a later one a copy may be executed there.
-                let after_us = if slot.repetition != Repetition::None {
+                let after_us = if slot.repetition != Repetition::None && !is_news {
                     self.round_trip.interval_us(slot.doublings)
                 } else {
                     0

@@ -34,12 +34,16 @@ pub fn requester(first_sequence: u64, credits: u16) -> Requester {
 
 /// Sequences, acknowledgement included, of every frame that the requester wants to send now.
 pub fn transmit(requester: &mut Requester, now_us: u64) -> (Vec<u64>, u64) {
+    transmit_under(requester, now_us, 3)
+}
+
+pub fn transmit_under(requester: &mut Requester, now_us: u64, view: u64) -> (Vec<u64>, u64) {
     let mut buffer = [0; 2_048];
     let (mut sequences, mut first_unacknowledged) = (Vec::new(), 0);
-    while let Some(frame_bytes) = requester.poll_transmit(now_us, 3, &mut buffer) {
+    while let Some(frame_bytes) = requester.poll_transmit(now_us, view, &mut buffer) {
         assert!(frame_bytes <= FRAME_BYTES_MAX);
         let frame = FrameReader::new(&buffer[..frame_bytes]).expect("a requester sends whole frames");
-        assert_eq!(frame.view(), 3);
+        assert_eq!(frame.view(), view);
         for group in frame.groups() {
             let group = group.expect("a requester sends whole groups");
             assert_eq!(group.token, TOKEN);

@@ -1,6 +1,8 @@
 //! The requester over time: losses, answers to come again, deadlines, round trips.
 
-use crate::peer::{Done, GET, OK, TOKEN, answer, expire, receive, requester, submit, transmit};
+use crate::peer::{
+    Done, GET, OK, TOKEN, answer, expire, receive, requester, submit, transmit, transmit_under,
+};
 use wire::{CompletionError, Requester, Status, reply};
 
 #[test]
@@ -104,8 +106,11 @@ fn a_request_of_another_view_is_sent_again_at_once_under_its_sequence() {
     );
     assert_eq!(transmit(&mut requester, 9), (vec![1, 3], 1));
     receive(&mut requester, 20, &[(1, wrong_view, b"")]);
-    assert_eq!(transmit(&mut requester, 20).0, [], "a server that keeps refusing is not asked all the time");
-    assert_eq!(transmit(&mut requester, 20 + 1_000).0[0], 1);
+    assert_eq!(transmit_under(&mut requester, 20, 4).0, [1], "the view has changed once more");
+    receive(&mut requester, 30, &[(1, wrong_view, b"")]);
+    let again = transmit_under(&mut requester, 30, 4).0;
+    assert_eq!(again, [], "a server that keeps refusing is not asked all the time");
+    assert_eq!(transmit_under(&mut requester, 30 + 200_000, 4).0[0], 1);
 }
 
 #[test]

@@ -1,0 +1,333 @@
+//! One session over the servers of a cluster: which of them gets a request, and what becomes of one that is another's.
+//!
+//! ```text
+//! submit ─▶ map of the table ─▶ exchange of its server ─▶ frames      a session each, opened when first needed
+//!              ▲      └─ several servers ─▶ parts ─▶ gather           answers of parts make one
+//!              └─ asked for at the first use of a table, and when a server answers `NotOwned`
+//! ```
+//! With a single server this is one comparison of the table's number with that of the request before. A request that was
+//! refused for its key is made again, under a new sequence of another session, only where the refusal says that it cannot
+//! be executed any more where it was (`wire/src/requester/receive.rs`). What has no way to its server waits until that is
+//! settled, or fails; requests for others go on. See "Views" in docs/formats.md.
+
+mod asking;
+mod frames;
+mod gather;
+mod maps;
+mod opening;
+mod server;
+mod settling;
+
+use std::collections::VecDeque;
+
+use net::Waker;
+use wire::{CompletionError, Request, SessionLimits, Status};
+
+use self::gather::Gather;
+use self::maps::{TableMap, Way};
+use self::server::Reach;
+pub(crate) use self::server::Server;
+use crate::config::Identity;
+use crate::exchange::Exchange;
+use crate::kept::Journey;
+use crate::{ClientConfig, Error, SessionStatistics};
+
+/// The server that was named.
+pub(crate) const HOME: usize = 0;
+/// Tags from here on are of requests that the router makes.
+pub(crate) const ROUTERS_TAGS: u64 = 3 << 62;
+/// No table has this number.
+const NO_TABLE: u64 = u64::MAX;
+
+/// See the file's head.
+pub(crate) struct Router {
+    servers: Vec<Server>,
+    /// Sessions that are over, until what they have on the stream is settled.
+    leaving: Vec<Exchange>,
+    maps: Vec<TableMap>,
+    /// The table of the latest request and its server, where that one has all of it.
+    latest: (u64, usize),
+    waiting: VecDeque<Waiting>,
+    gathers: Vec<Option<Gather>>,
+    /// Completions of requests that the router has made.
+    inbox: Vec<Arrived>,
+    /// Requests of callers without a completion.
+    owed: usize,
+    /// There is more to do than a single server asks for.
+    is_restless: bool,
+    /// Where the next map is asked for.
+    turn: usize,
+    identity: Identity,
+    config: ClientConfig,
+    /// That of servers besides the one that was named.
+    others_config: ClientConfig,
+    frame_bytes_max: usize,
+    waker: Waker,
+    limits: SessionLimits,
+    credits: u16,
+    client_id: u64,
+}
+
+/// A request that has no way at present.
+struct Waiting {
+    tag: u64,
+    journey: Journey,
+    code: u8,
+    body: Vec<u8>,
+    /// Not before the map of its table has been asked for so often.
+    asked: u64,
+    /// What the latest server answered.
+    refusal: Option<Status>,
+}
+
+/// A completion to be dealt with when the batch that brought it is through.
+struct Arrived {
+    tag: u64,
+    outcome: gather::Outcome,
+}
+
+/// What became of a request that was to be sent.
+enum Sent {
+    /// It is this server's.
+    To(usize),
+    /// It goes to several, in parts.
+    InParts,
+    /// It has to wait, for the map to be asked for so often.
+    Waits(u64),
+    /// There is no way to this server.
+    Away(usize),
+}
+
+impl Router {
+    /// Routes over the session that an exchange has opened.
+    pub(crate) fn new(
+        exchange: Exchange,
+        identity: Identity,
+        frame_bytes_max: usize,
+        waker: Waker,
+    ) -> Router {
+        let config = exchange.config().clone();
+        let others_config = ClientConfig { core_addresses: Vec::new(), ..config.clone() };
+        let (limits, credits, client_id) = (exchange.limits(), exchange.credits(), exchange.client_id());
+        Router {
+            servers: vec![Server::home(exchange, identity.address.clone())],
+            leaving: Vec::new(),
+            maps: Vec::new(),
+            latest: (NO_TABLE, HOME),
+            waiting: VecDeque::new(),
+            gathers: Vec::new(),
+            inbox: Vec::new(),
+            owed: 0,
+            is_restless: false,
+            turn: HOME,
+            identity,
+            config,
+            others_config,
+            frame_bytes_max,
+            waker,
+            limits,
+            credits,
+            client_id,
+        }
+    }
+
+    /// Accepts a request; its completion will carry `tag`. Returns the server that it goes to, if that is settled.
+    #[inline]
+    pub(crate) fn submit(
+        &mut self,
+        now_us: u64,
+        tag: u64,
+        request: &Request<'_>,
+        statistics: &mut SessionStatistics,
+    ) -> Result<Option<usize>, Error> {
+        let server = match request.table() {
+            Some(table) if u64::from(table) != self.latest.0 => None,
+            Some(_) => Some(self.latest.1),
+            None => Some(HOME),
+        };
+        let exchange = server.and_then(|server| self.servers[server].exchange.as_mut());
+        let Some(exchange) = exchange.filter(|_| self.owed < self.credits.into()) else {
+            return self.submit_by_map(now_us, tag, request, statistics);
+        };
+        match exchange.submit((now_us, Journey::begin(now_us)), tag, request, statistics) {
+            Ok(()) => {
+                statistics.requests += 1;
+                self.owed += 1;
+                Ok(server)
+            }
+            Err(Error::Full) => self.submit_by_map(now_us, tag, request, statistics),
+            Err(error) => Err(error),
+        }
+    }
+
+    #[inline(never)]
+    fn submit_by_map(
+        &mut self,
+        now_us: u64,
+        tag: u64,
+        request: &Request<'_>,
+        statistics: &mut SessionStatistics,
+    ) -> Result<Option<usize>, Error> {
+        if self.owed >= self.credits.into() {
+            return Err(Error::Full);
+        }
+        let refused = |status| Error::Refused { status, text: String::new() };
+        request.check().map_err(refused)?;
+        let journey = Journey::begin(now_us);
+        let sent = self.send(now_us, (tag, journey), request, statistics)?;
+        statistics.requests += 1;
+        self.owed += 1;
+        let asked = match sent {
+            Sent::To(server) => return Ok(Some(server)),
+            Sent::InParts => return Ok(None),
+            Sent::Waits(asked) => asked,
+            Sent::Away(_) => 0,
+        };
+        let mut body = vec![0; request.body_bytes()];
+        request.encode(&mut body);
+        let code = request.opcode();
+        self.wait(Waiting { tag, journey, code, body, asked, refusal: None });
+        Ok(None)
+    }
+
+    fn wait(&mut self, waiting: Waiting) {
+        self.waiting.push_back(waiting);
+        self.is_restless = true;
+    }
+
+    /// Sends a request on its way, if there is one.
+    fn send(
+        &mut self,
+        now_us: u64,
+        (tag, journey): (u64, Journey),
+        request: &Request<'_>,
+        statistics: &mut SessionStatistics,
+    ) -> Result<Sent, Error> {
+        let server = match request.table() {
+            None => HOME,
+            Some(table) => {
+                let index = self.index_of(table);
+                let map = &self.maps[index];
+                if map.asked == 0 && self.servers[HOME].exchange.is_none() && self.is_reachable(now_us) {
+                    return Ok(Sent::Waits(1));
+                }
+                match map.way(request, journey.moves == 0) {
+                    Way::Server(server) => {
+                        if map.whole().is_some() {
+                            self.latest = (table.into(), server);
+                        }
+                        server
+                    }
+                    Way::Parts => {
+                        let (gather, parts) = Gather::begin((tag, journey), request, map);
+                        self.send_parts(gather, parts);
+                        return Ok(Sent::InParts);
+                    }
+                }
+            }
+        };
+        match self.reach(now_us, server) {
+            Reach::Open => {}
+            Reach::Opening => return Ok(Sent::Waits(0)),
+            Reach::Away => return Ok(Sent::Away(server)),
+        }
+        let Some(exchange) = &mut self.servers[server].exchange else { return Ok(Sent::Waits(0)) };
+        match exchange.submit((now_us, journey), tag, request, statistics) {
+            Ok(()) => Ok(Sent::To(server)),
+            // An older one holds the window back.
+            Err(Error::Full) => Ok(Sent::Waits(0)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes sure that there is a session with a server, or will be, unless there was no way a moment ago.
+    fn reach(&mut self, now_us: u64, server: usize) -> Reach {
+        let Router { servers, identity, config, others_config, waker, .. } = self;
+        let config = if server == HOME { config } else { others_config };
+        servers[server].reach(now_us, identity, config, waker)
+    }
+
+    /// The index of what is known of a table.
+    fn index_of(&mut self, table: u32) -> usize {
+        self.maps.iter().position(|map| map.table == table).unwrap_or_else(|| {
+            self.maps.push(TableMap::new(table));
+            self.is_restless = true;
+            self.maps.len() - 1
+        })
+    }
+
+    /// The number within this session of the server that has a key of a table, as far as is known.
+    pub(crate) fn server_of(&mut self, table: u32, key: &[u8]) -> usize {
+        let index = self.index_of(table);
+        self.maps[index].server_of(xxhash_rust::xxh3::xxh3_64(key))
+    }
+
+    /// Whether there may be a server that answers.
+    fn is_reachable(&self, now_us: u64) -> bool {
+        self.servers.iter().any(|server| !server.is_away(now_us))
+    }
+
+    /// Whether there are several servers.
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.servers.len() > 1
+    }
+
+    /// Whether a request would be accepted now, and sent at once where there is one server.
+    #[inline]
+    pub(crate) fn can_submit(&self) -> bool {
+        match &self.servers[..] {
+            [Server { exchange: Some(exchange), .. }] => exchange.can_submit(),
+            _ => self.owed < self.credits.into(),
+        }
+    }
+
+    /// Requests without a completion.
+    #[inline]
+    pub(crate) fn outstanding(&self) -> usize {
+        self.owed
+    }
+
+    /// The exchange with a server, if there is a session.
+    #[inline]
+    pub(crate) fn server(&mut self, server: usize) -> Option<&mut Server> {
+        self.servers.get_mut(server)
+    }
+
+    /// Closes the streams until they are needed again.
+    pub(crate) fn rest_streams(&self) {
+        self.servers.iter().filter_map(|server| server.exchange.as_ref()).for_each(Exchange::rest_stream);
+    }
+
+    /// Servers, with a session or without.
+    #[inline]
+    pub(crate) fn servers(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// The exchange with the server that was named, if there is a session.
+    pub(crate) fn home(&self) -> Option<&Exchange> {
+        self.servers[HOME].exchange.as_ref()
+    }
+
+    pub(crate) fn limits(&self) -> SessionLimits {
+        self.limits
+    }
+
+    pub(crate) fn credits(&self) -> u16 {
+        self.credits
+    }
+
+    pub(crate) fn client_id(&self) -> u64 {
+        self.home().map_or(self.client_id, Exchange::client_id)
+    }
+
+    pub(crate) fn config(&self) -> &ClientConfig {
+        &self.config
+    }
+}
+
+/// The error of what has no way to a server.
+fn away(server: &Server) -> CompletionError {
+    CompletionError::Away { server: server.number.unwrap_or_default() }
+}

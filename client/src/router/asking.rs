@@ -1,0 +1,131 @@
+//! Asking for the tablets of tables, and taking over what servers answer.
+//!
+//! A map is asked for when its table is first used, without holding anything up, and again when a server answers that a key
+//! is another one's; after a pause where the map before has not helped. What comes is bytes from outside: a map that makes
+//! no sense, or would lead to more servers than a cluster has, is left alone.
+
+use wire::limits::SERVERS_MAX;
+use wire::{Body, Request, ServerPlace, Status, TabletMap};
+
+use super::gather::Outcome;
+use super::maps::Tablet;
+use super::server::{Reach, Server};
+use super::{HOME, NO_TABLE, ROUTERS_TAGS, Router};
+use crate::SessionStatistics;
+use crate::exchange::Exchange;
+use crate::kept::Journey;
+
+/// Below this bit of a tag stands the table, above the server that was asked.
+pub(super) const TABLE_BITS: u32 = 32;
+/// Pause before a map is asked for again that has not helped; it doubles.
+const LAG_US_MIN: u64 = 500;
+/// The longest such pause.
+const LAG_US_MAX: u64 = 50_000;
+
+impl Router {
+    /// Has the map of a table asked for again, after a pause that grows with the servers that a request has been to in
+    /// vain. Returns how often it will have been asked for.
+    pub(super) fn want(&mut self, now_us: u64, index: usize, moves: u32) -> u64 {
+        let map = &mut self.maps[index];
+        if !map.is_wanted && !map.is_asking {
+            let lag_us = if moves > 1 { LAG_US_MIN << (moves - 2).min(16) } else { 0 };
+            map.not_before_us = now_us + lag_us.min(LAG_US_MAX);
+            map.is_wanted = true;
+        }
+        map.asked + 1
+    }
+
+    /// Asks for the maps that are wanted.
+    pub(super) fn ask_for_maps(&mut self, now_us: u64, statistics: &mut SessionStatistics) {
+        for index in 0..self.maps.len() {
+            let map = &self.maps[index];
+            if !map.is_wanted || map.is_asking || now_us < map.not_before_us {
+                continue;
+            }
+            let table = map.table;
+            for _ in 0..self.servers.len() {
+                let at = self.turn % self.servers.len();
+                if self.reach(now_us, at) == Reach::Opening {
+                    break;
+                }
+                let tag = ROUTERS_TAGS | (at as u64) << TABLE_BITS | u64::from(table);
+                let ask = Request::Tablets { table };
+                let journey = Journey::begin(now_us);
+                if let Some(exchange) = &mut self.servers[at].exchange
+                    && exchange.submit((now_us, journey), tag, &ask, statistics).is_ok()
+                {
+                    (self.maps[index].is_wanted, self.maps[index].is_asking) = (false, true);
+                    break;
+                }
+                self.turn = (at + 1) % self.servers.len();
+            }
+        }
+    }
+
+    /// Takes the answer to a request for a map.
+    pub(super) fn take_map(&mut self, now_us: u64, table: u32, from: usize, outcome: Outcome) {
+        let index = self.index_of(table);
+        self.maps[index].is_asking = false;
+        self.maps[index].asked += 1;
+        // Another one is asked next time: of two servers that a tablet moves between, one knows earlier.
+        self.turn = (from + 1) % self.servers.len();
+        match outcome {
+            Ok((Status::Ok, body)) => {
+                if let Ok(map) = TabletMap::decode(&body) {
+                    self.replace_map(index, from, &map);
+                }
+            }
+            // The session ended under it.
+            Ok((Status::BadToken, _)) => drop(self.want(now_us, index, 1)),
+            _ => {}
+        }
+    }
+
+    fn replace_map(&mut self, index: usize, from: usize, map: &TabletMap) {
+        let servers: Vec<Option<usize>> =
+            map.servers().iter().map(|place| self.server_at(place, from)).collect();
+        let tablets = map.tablets().iter().map(|tablet| {
+            let server = servers[usize::from(tablet.server)]?;
+            Some(Tablet { last: tablet.last, server })
+        });
+        // More servers than there may be: the map is not to be believed.
+        let Some(tablets) = tablets.collect::<Option<Vec<_>>>() else { return };
+        self.maps[index].replace(map.version(), tablets.into_iter());
+        self.latest = (NO_TABLE, HOME);
+        if self.is_shared() {
+            self.servers
+                .iter_mut()
+                .filter_map(|server| server.exchange.as_mut())
+                .for_each(Exchange::lose_patience);
+        }
+    }
+
+    /// The index of a server that a map names, which `from` has given.
+    fn server_at(&mut self, place: &ServerPlace, from: usize) -> Option<usize> {
+        if place.address.is_empty() {
+            return Some(from);
+        }
+        if let Some(known) = self.servers.iter().position(|server| server.number == Some(place.number)) {
+            if known != HOME && self.servers[known].address != place.address {
+                self.servers[known].address.clone_from(&place.address);
+            }
+            return Some(known);
+        }
+        let home = &mut self.servers[HOME];
+        let is_home = home.address == place.address
+            || place.address.parse().is_ok_and(|address| self.identity.server == address);
+        if home.number.is_none() && is_home {
+            home.number = Some(place.number);
+            return Some(HOME);
+        }
+        let server = Server::new(place.number, &place.address);
+        if self.servers.len() <= SERVERS_MAX {
+            self.servers.push(server);
+            return Some(self.servers.len() - 1);
+        }
+        let is_named = |at| self.maps.iter().any(|map| map.tablets.iter().any(|tablet| tablet.server == at));
+        let unused = (1..self.servers.len()).find(|&at| self.servers[at].is_closed() && !is_named(at))?;
+        self.servers[unused] = server;
+        Some(unused)
+    }
+}

@@ -1,0 +1,77 @@
+//! What arrives: frames to their exchanges, completions to the caller or to the router itself.
+
+use wire::{Completion, FrameError, FrameReader, Group};
+
+use super::server::Server;
+use super::{Arrived, ROUTERS_TAGS, Router};
+use crate::exchange::Exchange;
+
+impl Router {
+    /// Takes a received frame.
+    #[inline]
+    pub(crate) fn on_frame(
+        &mut self,
+        now_us: u64,
+        frame: &[u8],
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), FrameError> {
+        let Router { servers, owed, inbox, .. } = self;
+        if let [Server { exchange: Some(exchange), .. }] = &mut servers[..] {
+            let complete = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
+            return exchange.on_frame(now_us, frame, complete);
+        }
+        let reader = FrameReader::new(frame)?;
+        for group in reader.groups() {
+            let group = group?;
+            if let Some(server) = self.server_of_token(group.token) {
+                self.on_group(now_us, server, (reader.view(), &group), complete)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn server_of_token(&self, token: u64) -> Option<usize> {
+        let is_its =
+            |server: &Server| server.exchange.as_ref().is_some_and(|exchange| exchange.token() == token);
+        self.servers.iter().position(is_its)
+    }
+
+    /// Takes a group of a received frame, which is of this server's session.
+    #[inline]
+    pub(crate) fn on_group(
+        &mut self,
+        now_us: u64,
+        server: usize,
+        (view, group): (u64, &Group<'_>),
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), FrameError> {
+        let Router { servers, owed, inbox, .. } = self;
+        servers[server].heard_us = now_us;
+        let Some(exchange) = &mut servers[server].exchange else { return Ok(()) };
+        let complete = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
+        exchange.on_group(now_us, view, group, complete)
+    }
+
+    /// Whether an answer of a server, or to the router, asks for a second step.
+    #[inline]
+    pub(crate) fn is_troubled(&self, server: usize) -> bool {
+        let exchange = self.servers[server].exchange.as_ref();
+        !self.inbox.is_empty() || exchange.is_some_and(Exchange::is_troubled)
+    }
+}
+
+/// Passes a completion on, or keeps it where it is the router's own.
+#[inline]
+pub(super) fn sort(
+    completion: Completion<'_>,
+    owed: &mut usize,
+    inbox: &mut Vec<Arrived>,
+    complete: &mut impl FnMut(Completion<'_>),
+) {
+    if completion.tag >= ROUTERS_TAGS {
+        let Completion { tag, status, body, .. } = completion;
+        return inbox.push(Arrived { tag, outcome: status.map(|status| (status, body.to_vec())) });
+    }
+    *owed -= 1;
+    complete(completion);
+}

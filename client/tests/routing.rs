@@ -1,0 +1,328 @@
+//! A session over two fake servers: requests find the server of their key, also while keys move and servers go.
+
+mod fake {
+    pub mod server;
+    pub mod world;
+}
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use client::local::Failure;
+use client::{
+    Client, ClientConfig, Completion, CompletionError, Condition, Error, Local, Request, Session,
+    SessionGroup, Status,
+};
+use fake::server::{FakeServer, SECRET, TENANT};
+use net::{UdpConfig, UdpPort};
+use wire::{Body, ServerPlace, Tablet, TabletMap};
+use xxhash_rust::xxh3::xxh3_64;
+
+const TABLE: u32 = 1;
+/// The first hash of the second server, at first.
+const MIDDLE: u64 = 1 << 63;
+
+/// Two servers, 4 and 7, with half of the hashes each.
+struct Pair {
+    servers: [FakeServer; 2],
+}
+
+fn server() -> FakeServer {
+    FakeServer::start(UdpPort::bind(([127, 0, 0, 1], 0).into(), UdpConfig::default()).unwrap())
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let pair = Pair { servers: [server(), server()] };
+        pair.cut(1, MIDDLE);
+        pair
+    }
+
+    fn map(&self, version: u64, middle: u64) -> Vec<u8> {
+        let place =
+            |number: u32, server: &FakeServer| ServerPlace { number, address: server.address.clone() };
+        let servers = vec![place(4, &self.servers[0]), place(7, &self.servers[1])];
+        let tablets = vec![Tablet { last: middle - 1, server: 0 }, Tablet { last: u64::MAX, server: 1 }];
+        TabletMap::new(version, servers, tablets).unwrap().encode()
+    }
+
+    /// From now on the second server owns the hashes from `middle` on; objects go with them.
+    fn cut(&self, version: u64, middle: u64) {
+        let [mut one, mut other] = [0, 1].map(|index: usize| self.servers[index].world());
+        let is_others = |key: &[u8]| xxh3_64(key) >= middle;
+        let gone: Vec<_> = one.objects.extract_if(.., |(_, key), _| is_others(key)).collect();
+        let come: Vec<_> = other.objects.extract_if(.., |(_, key), _| !is_others(key)).collect();
+        one.objects.extend(come);
+        other.objects.extend(gone);
+        one.owned = vec![(0, middle - 1)];
+        other.owned = vec![(middle, u64::MAX)];
+        (one.view, other.view) = (one.view + 1, other.view + 1);
+        (one.map, other.map) = (self.map(version, middle), self.map(version, middle));
+    }
+
+    fn session(&self) -> Session {
+        self.session_with(ClientConfig::default())
+    }
+
+    fn session_with(&self, config: ClientConfig) -> Session {
+        Session::open(&self.servers[0].address, TENANT, SECRET, config).unwrap()
+    }
+
+    /// What a key's counter stands at, wherever it is; it is at one server.
+    fn count(&self, key: &[u8]) -> i64 {
+        let found = self.servers.iter().filter_map(|server| {
+            server.world().objects.get(&(TABLE, key.to_vec())).map(|(_, value)| value.clone())
+        });
+        let [value] = &found.collect::<Vec<_>>()[..] else { panic!("at one server") };
+        i64::from_le_bytes(value[..].try_into().unwrap())
+    }
+}
+
+/// Ends the moving when the client is through, also by a failure.
+struct Over<'o>(&'o AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn keys(count: u32) -> Vec<Vec<u8>> {
+    (0..count).map(|number| format!("key {number}").into_bytes()).collect()
+}
+
+fn put(key: &[u8]) -> Request<'_> {
+    Request::Put { table: TABLE, key, value: key, condition: Condition::Always }
+}
+
+/// Completes everything that is outstanding.
+fn finish(session: &mut Session) -> HashMap<u64, Result<Vec<u8>, Error>> {
+    let mut answers = HashMap::new();
+    while session.outstanding() > 0 {
+        let take = &mut |completion: Completion<'_>| {
+            let answer = Error::check(&completion).map(<[u8]>::to_vec);
+            assert!(answers.insert(completion.tag, answer).is_none(), "one completion for each request");
+        };
+        session.poll_waiting(take).unwrap();
+    }
+    answers
+}
+
+#[test]
+fn each_key_is_written_to_its_server_and_read_from_there() {
+    let pair = Pair::new();
+    let mut session = pair.session();
+    let keys = keys(60);
+    for request in [put as fn(&[u8]) -> Request<'_>, |key| Request::Get { table: TABLE, key }] {
+        for (tag, key) in (0..).zip(&keys) {
+            session.submit(&request(key), tag).unwrap();
+        }
+        let answers = finish(&mut session);
+        assert!(answers.len() == 60 && answers.values().all(Result::is_ok), "{answers:?}");
+    }
+    for (index, server) in pair.servers.iter().enumerate() {
+        let world = server.world();
+        assert!(world.objects.len() > 10);
+        assert!(world.objects.keys().all(|(_, key)| usize::from(xxh3_64(key) >= MIDDLE) == index));
+        assert_eq!(world.sessions(), 1);
+    }
+    assert_eq!(session.statistics().requests, 120);
+    // The map was asked for when the table was first used, and for the keys that went wrong until it came.
+    assert!(pair.servers.iter().map(|server| server.world().maps_asked).sum::<u64>() <= 2);
+}
+
+#[test]
+fn a_multi_get_of_several_servers_is_one_answer_in_the_order_of_its_keys() {
+    let pair = Pair::new();
+    let mut client = Client::over(pair.session());
+    let keys = keys(300);
+    let pairs: Vec<_> = keys.iter().map(|key| (&key[..], &key[..])).collect();
+    assert!(client.multi_put(TABLE, &pairs).unwrap().iter().all(Result::is_ok));
+    let mut asked: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    asked.insert(77, b"nobody's");
+    let objects = client.multi_get(TABLE, &asked).unwrap();
+    for (key, object) in asked.iter().zip(objects) {
+        assert_eq!(object.map(|object| object.value), (*key != b"nobody's").then(|| key.to_vec()));
+    }
+}
+
+#[test]
+fn increments_are_executed_once_while_their_keys_move() {
+    let pair = Pair::new();
+    let keys = keys(20);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut version = 1;
+            while !is_over.load(Ordering::Relaxed) {
+                version += 1;
+                pair.cut(version, [MIDDLE / 2, MIDDLE, MIDDLE + MIDDLE / 2][version as usize % 3]);
+                thread::sleep(Duration::from_millis(8));
+            }
+        });
+        let _over = Over(&is_over);
+        let mut session = pair.session();
+        let (mut submitted, mut answered) = (0_u64, 0_u64);
+        while answered < 20_000 {
+            while submitted < 20_000 && session.can_submit() {
+                let key = &keys[submitted as usize % keys.len()];
+                session.submit(&Request::Increment { table: TABLE, key, delta: 1 }, submitted).unwrap();
+                submitted += 1;
+            }
+            let check = &mut |completion: Completion<'_>| assert_eq!(completion.status, Ok(Status::Ok));
+            answered += session.poll_waiting(check).unwrap() as u64;
+        }
+    });
+    assert!(keys.iter().all(|key| pair.count(key) == 1_000));
+}
+
+#[test]
+fn what_is_too_large_for_a_datagram_finds_its_server_too() {
+    let pair = Pair::new();
+    let mut client = Client::over(pair.session());
+    let value = vec![7; 100_000];
+    for key in keys(8) {
+        client.put(TABLE, &key, &value).unwrap();
+        assert_eq!(client.get(TABLE, &key).unwrap().unwrap().value, value);
+    }
+    assert!(pair.servers.iter().all(|server| !server.world().objects.is_empty()));
+}
+
+#[test]
+fn a_server_that_is_away_fails_its_own_requests_by_name_and_no_others() {
+    let Pair { servers: [one, other] } = Pair::new();
+    let mut session = Session::open(&one.address, TENANT, SECRET, ClientConfig::default()).unwrap();
+    let keys = keys(40);
+    let mut run = || {
+        for (tag, key) in (0..).zip(&keys) {
+            session.submit(&put(key), tag).unwrap();
+        }
+        finish(&mut session)
+    };
+    assert!(run().values().all(Result::is_ok));
+    drop(other);
+    // What is under way when it goes is of unknown outcome, what follows has not been executed.
+    run();
+    let answers = run();
+    for (tag, key) in (0..).zip(&keys) {
+        match &answers[&tag] {
+            Ok(_) => assert!(xxh3_64(key) < MIDDLE),
+            Err(Error::ServerAway { server: 7 }) => assert!(xxh3_64(key) >= MIDDLE),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(CompletionError::Away { server: 7 }.to_string().contains("server 7"));
+}
+
+#[test]
+fn a_server_that_was_restarted_gets_a_new_session_and_its_requests() {
+    let pair = Pair::new();
+    let mut session = pair.session();
+    let keys = keys(40);
+    assert_ne!(pair.servers[0].core, pair.servers[1].core);
+    for restarted in [1, 0, 1] {
+        for (tag, key) in (0..).zip(&keys) {
+            session.submit(&put(key), tag).unwrap();
+        }
+        assert!(finish(&mut session).values().all(Result::is_ok));
+        pair.servers[restarted].restart();
+    }
+    let mut client = Client::over(session);
+    assert!(keys.iter().all(|key| client.get(TABLE, key).unwrap().is_some()));
+    assert!(pair.servers.iter().all(|server| server.world().sessions() == 1));
+}
+
+#[test]
+fn a_function_at_the_client_writes_to_one_server_alone() {
+    async fn swap(
+        db: &sandstorm::Db<'_>,
+        args: sandstorm::Args<'_>,
+        _: &mut sandstorm::Reply<'_>,
+    ) -> Result<(), sandstorm::Error> {
+        for key in [args.key(), args.bytes()] {
+            db.get(args.table(), key).await?;
+            db.put(args.table(), key, b"value").await?;
+        }
+        Ok(())
+    }
+    let pair = Pair::new();
+    let mut client = Client::over(pair.session());
+    let keys = keys(40);
+    let (low, high): (Vec<_>, Vec<_>) = keys.iter().partition(|key| xxh3_64(key) < MIDDLE);
+    client.put(TABLE, high[0], b"value").unwrap();
+    let mut local = Local::new(client.into_session());
+    let mut run = |one: &[u8], other: &[u8]| {
+        local.spawn(swap, TABLE, one, other);
+        let mut status = None;
+        local
+            .poll_waiting(&mut |finished| {
+                status = finished.result.err().map(|failure| match failure {
+                    Failure::Server(error) => error.status(),
+                    other => panic!("{other}"),
+                });
+            })
+            .unwrap();
+        status
+    };
+    assert_eq!(run(low[0], low[1]), None);
+    assert_eq!(run(high[0], high[1]), None);
+    assert_eq!(run(low[2], high[2]), Some(Some(Status::NotLocal)));
+    assert!(pair.servers.iter().all(|server| server.world().objects.len() == 2));
+}
+
+#[test]
+fn a_key_whose_server_nobody_knows_is_refused_when_its_time_is_up() {
+    let pair = Pair::new();
+    // Both say that it is the other one's.
+    pair.servers[0].world().owned.clear();
+    pair.servers[1].world().owned.clear();
+    let config = ClientConfig { call_timeout: Duration::from_millis(300), ..ClientConfig::default() };
+    let mut client = Client::over(pair.session_with(config));
+    let refused = client.put(TABLE, b"key", b"value").unwrap_err();
+    assert_eq!(refused.status(), Some(Status::NotOwned));
+    assert!(!refused.outcome_is_unknown());
+    assert!(pair.servers.iter().map(|server| server.world().maps_asked).sum::<u64>() > 2, "it kept asking");
+}
+
+#[test]
+fn maps_that_make_no_sense_change_nothing() {
+    let pair = Pair::new();
+    let good = pair.map(1, MIDDLE);
+    let mut client = Client::over(pair.session());
+    let (mine, others) = (keys(50), keys(50));
+    let mine = mine.iter().find(|key| xxh3_64(key) < MIDDLE).unwrap();
+    let theirs = others.iter().find(|key| xxh3_64(key) >= MIDDLE).unwrap();
+    for length in (0..good.len()).step_by(7) {
+        pair.servers[0].world().map = good[..length].to_vec();
+        client.put(TABLE + 1 + length as u32, mine, b"value").unwrap();
+    }
+    pair.servers[0].world().map = good;
+    client.put(TABLE, theirs, b"value").unwrap();
+    assert_eq!(pair.servers[1].world().objects.len(), 1);
+}
+
+#[test]
+fn members_of_a_group_go_to_the_servers_of_their_keys() {
+    let pair = Pair::new();
+    let mut group = SessionGroup::new(ClientConfig::default()).unwrap();
+    for _ in 0..3 {
+        group.open(&pair.servers[0].address, TENANT, SECRET).unwrap();
+    }
+    let keys = keys(30);
+    for _ in 0..4 {
+        let mut completed = 0;
+        for (number, key) in keys.iter().enumerate() {
+            let increment = Request::Increment { table: TABLE, key, delta: 1 };
+            group.submit(number % 3, &increment, number as u64).unwrap();
+        }
+        while completed < keys.len() {
+            completed +=
+                group.poll(&mut |_, completion| assert_eq!(completion.status, Ok(Status::Ok))).unwrap();
+            group.wait(Duration::from_millis(1)).unwrap();
+        }
+    }
+    assert!(keys.iter().all(|key| pair.count(key) == 4));
+    assert!(pair.servers.iter().all(|server| server.world().sessions() == 3));
+}

@@ -1,0 +1,50 @@
+//! What a request is about: what it is routed by.
+
+use super::Request;
+
+impl Request<'_> {
+    /// The table's id, if it is about one.
+    #[inline]
+    #[must_use]
+    pub const fn table(&self) -> Option<u32> {
+        match self {
+            Request::Ping => None,
+            Request::Get { table, .. }
+            | Request::Put { table, .. }
+            | Request::PutFor { table, .. }
+            | Request::Delete { table, .. }
+            | Request::Increment { table, .. }
+            | Request::IncrementFloat { table, .. }
+            | Request::Enumerate { table, .. }
+            | Request::Scan { table, .. }
+            | Request::Verify { table, .. }
+            | Request::Tablets { table }
+            | Request::MultiGet { table, .. }
+            | Request::Invoke { table, .. } => Some(*table),
+        }
+    }
+
+    /// The hash of the key that it is for; or of where its cursor goes on, which may be one that nobody has made. `hash`
+    /// is that of the protocol. `None` where it is for none, or for several.
+    #[must_use]
+    pub fn hash(&self, hash: impl Fn(&[u8]) -> u64) -> Option<u64> {
+        match self {
+            Request::Get { key, .. }
+            | Request::Put { key, .. }
+            | Request::PutFor { key, .. }
+            | Request::Delete { key, .. }
+            | Request::Increment { key, .. }
+            | Request::IncrementFloat { key, .. }
+            | Request::Invoke { key, .. } => Some(hash(key)),
+            Request::Enumerate { cursor, .. } | Request::Verify { cursor, .. } => Some(next_hash(cursor)),
+            Request::Ping | Request::Tablets { .. } | Request::MultiGet { .. } | Request::Scan { .. } => None,
+        }
+    }
+}
+
+/// Where an enumeration goes on; see "Data requests" in docs/formats.md.
+fn next_hash(cursor: &[u8]) -> u64 {
+    let Some((done, rest)) = cursor.split_first_chunk() else { return 0 };
+    let (done, is_all) = (u64::from_le_bytes(*done), rest.starts_with(&[u8::MAX; 8]));
+    done.saturating_add(u64::from(is_all))
+}
