@@ -137,6 +137,8 @@ counted! {
     Throttled = "throttled",
     /// Requests that had to wait for objects which had still to arrive.
     RequestsParked = "requests_parked",
+    /// Times that an invocation had to wait for an object which had still to arrive.
+    InvocationsLacking = "invocations_lacking",
     /// Requests that were told to come again, since too many wait.
     RequestsNotParked = "requests_not_parked",
     /// Requests that were told to come again, since they had waited for too long.

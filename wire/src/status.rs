@@ -126,7 +126,7 @@ statuses! {
     Collisions = 39,
     /// The frame was sent under another view than the server's; nothing in it was executed.
     WrongView = 40,
-    /// The function would write to an object that another server holds; nothing was written.
+    /// The function asked for an object that another server holds; nothing was written.
     NotLocal = 41,
     /// There is no limit of this name; nothing was changed.
     UnknownLimit = 42,

@@ -271,7 +271,8 @@ impl<P: SharedPort> Worker<P> {
                 Change::Request(request) => self.requests.push(request),
                 Change::Wake(wake) => {
                     self.parking.wake(&wake);
-                    self.invocations.wake(wake.part, wake.hashes.as_deref());
+                    let waits = (self.metrics.waits(), self.clock.now_us());
+                    self.invocations.wake(wake.part, wake.hashes.as_deref(), waits);
                 }
                 Change::Stop => self.stopping = true,
                 change => {

@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use super::Invocations;
 use super::slot::Slot;
 use crate::limits::PARKED_US_MAX;
+use crate::metrics::Waits;
 
 /// One that waits.
 pub(super) struct Awaiting<O> {
@@ -33,11 +34,16 @@ impl<O> Invocations<O> {
         self.awaiting.push(Awaiting { lacked, since_us: now_us, slot });
     }
 
-    /// Those of a part go on that wait for one of these hashes, or for any where there are none.
-    pub fn wake(&mut self, part: u32, hashes: Option<&[u64]>) {
+    /// Those of a part go on that wait for one of these hashes, or for any where there are none; how long they waited is
+    /// noted.
+    pub fn wake(&mut self, part: u32, hashes: Option<&[u64]>, (waits, now_us): (&Waits, u64)) {
         self.go_on_where(|awaiting| {
             let (of, hash) = awaiting.lacked;
-            of == part && hashes.is_none_or(|hashes| hashes.contains(&hash))
+            let goes_on = of == part && hashes.is_none_or(|hashes| hashes.contains(&hash));
+            if goes_on {
+                waits.note(now_us.saturating_sub(awaiting.since_us));
+            }
+            goes_on
         });
     }
 

@@ -55,7 +55,10 @@ impl<O> Invocations<O> {
         match kill.or_else(|| self.hold(slot, environment.now_us)) {
             Some(kill) => self.finish(slot, environment, Ending::killed(kill), on_done),
             None => match progress {
-                Progress::Lacks(lacked) => self.wait_for(lacked, slot, environment.now_us),
+                Progress::Lacks(lacked) => {
+                    environment.metrics.count(Counter::InvocationsLacking);
+                    self.wait_for(lacked, slot, environment.now_us);
+                }
                 // SAFETY: as above.
                 _ => self.queue.push(unsafe { slot.as_ref() }.place(), slot),
             },

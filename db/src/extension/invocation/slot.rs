@@ -5,6 +5,7 @@
 
 mod body;
 mod memory;
+mod moved;
 mod offering;
 mod spent;
 mod tracing;
@@ -14,7 +15,6 @@ use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use sandstorm::Error;
 use sandstorm::abi::{Call, OK, PENDING, RawReply, RawSlice};
 use store::{CommitError, HeldPin};
 use wire::Status;
@@ -30,7 +30,7 @@ use crate::extension::native::Run;
 use crate::extension::room::{Room, Touched};
 use crate::extension::trace::Recorder;
 use crate::extension::{Extension, Mode};
-use crate::limits::{COMMIT_TRIES_MAX, RETRY_ARRIVING_US};
+use crate::limits::COMMIT_TRIES_MAX;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::ops::transaction::Uncommitted;
@@ -256,10 +256,7 @@ impl<O> Slot<O> {
                 this.yields += 1;
                 this.access.take_awaited().map_or(Progress::Pending, Progress::Lacks)
             }
-            (None, code) if code == Error::Unavailable.code() && this.access.may_come_again() => {
-                this.end_badly(Ending::come_again(RETRY_ARRIVING_US))
-            }
-            (None, code) => this.end_badly(Ending::failed(code, this.access.version_found())),
+            (None, code) => this.fail(code, environment),
             (Some(cause), _) => this.end_badly(Ending::left(cause)),
         }
     }

@@ -117,6 +117,26 @@ fn a_table_in_several_parts_is_not_gone_through() {
     assert_eq!(world.call_once(goes_through_all, Mode::Read, b"").0, Status::NotLocal);
 }
 
+function!(waits_and_reads, |db, args, reply| {
+    db.yield_now().await;
+    let key = if args.bytes().is_empty() { args.key() } else { args.bytes() };
+    db.get(args.table(), key).await.map(drop)
+});
+
+#[test]
+fn one_whose_own_key_goes_away_comes_again_and_one_that_asks_for_anothers_does_not() {
+    let mut world = World::new();
+    cut(&mut world, &[HashRange::ALL]);
+    let [low, high] = keys(1);
+    let extension = World::extension(waits_and_reads, Mode::Read);
+    assert!(world.start(&extension, &low[0], b"", 1) && world.start(&extension, &high[0], &low[0], 2));
+    assert!(world.turn().is_empty(), "they yield");
+    cut(&mut world, &[upper()]);
+    let ended = world.turn();
+    let statuses = ended.iter().map(|(origin, (status, _))| (*origin, *status));
+    assert_eq!(statuses.collect::<Vec<_>>(), [(1, Status::Retry), (2, Status::NotLocal)]);
+}
+
 function!(writes_and_waits, |db, args, reply| {
     db.increment(args.table(), args.key(), 1).await?;
     db.put(sandstorm::Table::from_id(SECOND), b"beside", b"v").await?;
