@@ -5,6 +5,7 @@
 //! not. What clients were told is a [`history`], which is checked for linearizability.
 
 pub mod effort;
+pub mod etcd;
 pub mod history;
 pub mod raw;
 pub mod server;

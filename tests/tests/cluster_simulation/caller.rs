@@ -10,8 +10,6 @@ use tests::history::{Action, Condition, Operation, Outcome};
 use wire::reply::{self, Number, Object};
 use wire::{Body, CompletionError, Request, Requester, RequesterConfig, Status, TabletMap};
 
-use super::node::TABLE;
-
 /// Requests that a session may have outstanding.
 const CREDITS: u16 = 16;
 const MAP_TAG: u64 = u64::MAX;
@@ -54,6 +52,7 @@ pub struct Caller {
     pub links: BTreeMap<u32, Link>,
     stage: Stage,
     map: Option<TabletMap>,
+    table: u32,
     operation: Option<(Operation, Vec<u8>)>,
     attempt: u64,
     /// Makes the request elsewhere as soon as the map says so.
@@ -63,11 +62,12 @@ pub struct Caller {
 }
 
 impl Caller {
-    pub fn new(timeout_us: u64) -> Caller {
+    pub fn new(table: u32, timeout_us: u64) -> Caller {
         Caller {
             links: BTreeMap::new(),
             stage: Stage::Idle,
             map: None,
+            table,
             operation: None,
             attempt: 0,
             is_hasty: false,
@@ -248,7 +248,7 @@ impl Caller {
                 return wishes.push(Wish::Open(u32::MAX));
             };
             let link = self.links.get_mut(&server).expect("it is there");
-            match link.requester.submit(now_us, MAP_TAG, &Request::Tablets { table: TABLE }) {
+            match link.requester.submit(now_us, MAP_TAG, &Request::Tablets { table: self.table }) {
                 Ok(_) => self.stage = Stage::Asking(server),
                 Err(_) => self.stage = Stage::Resting(now_us + 10_000),
             }
@@ -262,15 +262,15 @@ impl Caller {
         self.attempt += 1;
         let number;
         let request = match operation.action {
-            Action::Get => Request::Get { table: TABLE, key: &key },
+            Action::Get => Request::Get { table: self.table, key: &key },
             Action::Put(value, condition) => {
                 number = value.to_le_bytes();
-                Request::Put { table: TABLE, key: &key, value: &number, condition: to_wire(condition) }
+                Request::Put { table: self.table, key: &key, value: &number, condition: to_wire(condition) }
             }
             Action::Delete(condition) => {
-                Request::Delete { table: TABLE, key: &key, condition: to_wire(condition) }
+                Request::Delete { table: self.table, key: &key, condition: to_wire(condition) }
             }
-            Action::Add(delta) => Request::Increment { table: TABLE, key: &key, delta },
+            Action::Add(delta) => Request::Increment { table: self.table, key: &key, delta },
             Action::Lose => unreachable!("no client asks for that"),
         };
         match link.requester.submit(now_us, self.attempt, &request) {

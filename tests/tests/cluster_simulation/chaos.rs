@@ -15,6 +15,11 @@ const COORDINATE_US: u64 = 200_000;
 /// Migrations that an operator lets run at a time.
 const MIGRATIONS_AT_ONCE: usize = 4;
 
+/// A hash at which a tablet can begin.
+fn edge_near(hash: u64) -> u64 {
+    hash & !(u64::from(u32::MAX))
+}
+
 impl World {
     /// An act of an operator, or of bad luck.
     pub fn operate(&mut self) {
@@ -42,14 +47,10 @@ impl World {
         }
     }
 
-    /// Anywhere, or right at a key.
+    /// Anywhere, or near a key.
     fn hash_to_cut_at(&mut self) -> u64 {
         let at_key = store::hash(self.random.choice(&self.keys).expect("there are keys"));
-        match self.random.u8(0..4) {
-            0 => at_key,
-            1 => at_key.saturating_add(1),
-            _ => self.random.u64(..),
-        }
+        edge_near(if self.random.bool() { at_key } else { self.random.u64(..) })
     }
 
     fn merge(&mut self) {
@@ -70,9 +71,9 @@ impl World {
             self.places.values().filter(|it| it.node.is_some()).map(|it| it.run.server).collect();
         let Some(&target) = self.random.choice(&living) else { return };
         let (first, last) = (tablet.hashes.first(), tablet.hashes.last());
-        let middle = first + (last - first) / 2;
+        let middle = edge_near(first + (last - first) / 2);
         let hashes = match self.random.u8(0..4) {
-            0 => HashRange::new(first, middle),
+            0 if middle > first => HashRange::new(first, middle - 1),
             1 => HashRange::new(middle, last),
             _ => Some(tablet.hashes),
         };

@@ -11,7 +11,7 @@ use wire::{ServerPlace, Tablet, TabletMap};
 
 use super::{Event, Place, World, server_address};
 use crate::mover::{Machine, Moving};
-use crate::node::{Node, Owning, TENANT, within};
+use crate::node::{Node, Owning, TENANT, lacking};
 
 /// After so long without being kept a server's lease is over, and others take it for dead.
 pub const LEASE_US: u64 = 600_000;
@@ -104,19 +104,22 @@ impl World {
         let mut begins = false;
         let place = self.places.get_mut(&run.server).expect("it is there");
         let node = place.node.as_mut().expect("it lives");
-        for range in row.tablets.iter().filter(|it| it.server == run.server).map(|it| it.hashes) {
-            let is_mine = !within(&node.owned, range).is_empty();
-            let moves = migrations.iter().any(|row| overlap(row.hashes, range))
-                || place.movings.values().any(|moving| !moving.is_over() && overlap(moving.range, range));
-            if is_mine || moves {
-                continue;
+        if node.is_changing() {
+            // What is about to be owned is not known to be: the next look will do.
+            return;
+        }
+        for tablet in row.tablets.iter().filter(|it| it.server == run.server) {
+            // A part of it may be here: of a tablet that it was joined with.
+            for (first, last) in lacking(&node.owned, tablet.hashes) {
+                let range = HashRange::new(first, last).expect("a tablet that was");
+                let moves = migrations.iter().any(|row| overlap(row.hashes, range))
+                    || place.movings.values().any(|moving| !moving.is_over() && overlap(moving.range, range));
+                if !moves {
+                    let part = node.make_part(range);
+                    let add = vec![((first, last), part)];
+                    begins |= node.own(Owning { add, remove: None, then: None });
+                }
             }
-            let part = node.make_part(range);
-            begins |= node.own(Owning {
-                add: vec![((range.first(), range.last()), part)],
-                remove: None,
-                then: None,
-            });
         }
         if begins {
             self.pass_soon(run);

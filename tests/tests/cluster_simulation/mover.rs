@@ -285,7 +285,7 @@ impl Moving {
     /// What was written and removed here since it began to serve, a piece at a time.
     fn gather_back(&mut self, node: &Node) -> TargetEnd {
         let (part, ceiling) = (self.part.clone().expect("it was made"), self.ceiling.unwrap_or(0));
-        let (pin, last) = (node.mover.pin(), self.range.last());
+        let pin = node.mover.pin();
         let giving = self.giving.get_or_insert_with(|| {
             let place = |(hash, second)| Place { hash, second };
             let removed = pin.removals(&part).into_iter().map(place).collect();
@@ -293,8 +293,8 @@ impl Moving {
         });
         let mut objects = Vec::new();
         while let Some(from) = giving.from.filter(|_| objects.is_empty()) {
-            giving.from = gather(&pin, &part, (from, last), &mut objects);
-            store::keep_newer(&mut objects, ceiling);
+            let gathered = pin.gather_since(&part, from, ceiling, PULL_BYTES, &mut objects);
+            giving.from = gathered.expect("it is there");
         }
         let is_last = giving.from.is_none();
         let mut removed = if is_last { std::mem::take(&mut giving.removed) } else { Vec::new() };

@@ -327,3 +327,14 @@ pub fn within(owned: &[Piece], range: HashRange) -> Vec<Piece> {
     pieces.sort_by_key(|(range, _)| range.0);
     pieces
 }
+
+/// What is not owned of a range.
+pub fn lacking(owned: &[Piece], range: HashRange) -> Vec<(u64, u64)> {
+    let (mut lacking, mut next) = (Vec::new(), Some(range.first()));
+    for ((first, last), _) in within(owned, range) {
+        lacking.extend(next.filter(|&next| next < first).map(|next| (next, first - 1)));
+        next = last.checked_add(1);
+    }
+    lacking.extend(next.filter(|&next| next <= range.last()).map(|next| (next, range.last())));
+    lacking
+}

@@ -25,7 +25,7 @@ use shared::Shared;
 use crate::caller::Caller;
 use crate::memory_records::{Fault as Failing, MemoryRecords};
 use crate::mover::{Action as Moved, End, Fault, Moving};
-use crate::node::Node;
+use crate::node::{Node, TABLE};
 
 /// What a simulated run has and does.
 #[derive(Clone, Debug)]
@@ -179,7 +179,7 @@ impl World {
         };
         for number in 0..world.plan.clients {
             let timeout_us = world.random.u64(200_000..3_000_000);
-            let mut caller = Caller::new(timeout_us);
+            let mut caller = Caller::new(TABLE, timeout_us);
             caller.is_hasty = world.plan.hasty;
             callers.push(caller);
             let at_us = world.random.u64(0..50_000);

@@ -1,0 +1,74 @@
+//! What clients of real servers were told while tablets were split, merged, moved and moved back, frames lost, doubled, late
+//! and out of order, etcd stood still and the coordinator was killed: it is linearizable, by porcupine and by our checker.
+//!
+//! `SPLINTER_SEED` gives the faults of a run again, though not its timing; `SPLINTER_FULL=1` makes it long.
+
+#[path = "cluster_simulation/caller.rs"]
+mod caller;
+#[path = "cluster_linearizability/path.rs"]
+mod path;
+#[path = "cluster_linearizability/recording.rs"]
+mod recording;
+#[path = "cluster_linearizability/town.rs"]
+mod town;
+
+use tests::effort::{rng, rounds};
+use tests::history::{Operation, Outcome, Verdict, check, porcupine, to_text};
+use town::{Cluster, Tally, Troubles};
+
+/// Both checkers say the same of it: whether it is linearizable.
+fn judge(history: &[Operation]) -> bool {
+    let ours = match check(history) {
+        Verdict::Linearizable => true,
+        Verdict::Violated(key, operations) => {
+            println!("key {key}\n{}", to_text(&operations));
+            false
+        }
+        Verdict::Undecided(key) => panic!("no verdict on key {key}"),
+    };
+    assert_eq!(porcupine::judge(&[history]), [ours]);
+    ours
+}
+
+fn tell(history: &[Operation], tally: Tally) {
+    let unknown = history.iter().filter(|operation| operation.outcome == Outcome::Unknown).count();
+    println!("{} operations, {unknown} without an answer, {tally:?}", history.len());
+}
+
+#[test]
+fn a_single_server_is_linearizable_over_a_path_that_loses_doubles_and_reorders() {
+    let cluster = Cluster::start(1);
+    let (history, tally) = cluster.run(&mut rng(), rounds(3, 60), Troubles::None, false);
+    tell(&history, tally);
+    assert!(judge(&history) && history.len() > 100);
+}
+
+#[test]
+fn three_servers_are_linearizable_while_tablets_move_and_etcd_stands_still() {
+    let cluster = Cluster::start(3);
+    let (history, tally) = cluster.run(&mut rng(), rounds(12, 600), Troubles::Moves, false);
+    tell(&history, tally);
+    assert!(judge(&history) && history.len() > 100);
+    assert!(tally.migrations > 0, "something moved");
+}
+
+#[test]
+fn what_survives_the_death_of_the_coordinator_is_linearizable() {
+    let cluster = Cluster::start(3);
+    let (history, tally) = cluster.run(&mut rng(), rounds(12, 600), Troubles::MovesAndDeaths, false);
+    tell(&history, tally);
+    assert!(judge(&history) && history.len() > 100);
+    assert!(tally.deaths > 0, "it died");
+}
+
+#[test]
+fn clients_that_ask_another_server_too_early_are_caught() {
+    let cluster = Cluster::start(3);
+    let mut random = rng();
+    let is_caught = (0..4).any(|_| {
+        let (history, tally) = cluster.run(&mut random, 4, Troubles::Moves, true);
+        tell(&history, tally);
+        !judge(&history)
+    });
+    assert!(is_caught);
+}
