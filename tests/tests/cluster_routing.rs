@@ -1,0 +1,230 @@
+//! One client over three real servers of a cluster, whose table is cut into tablets, moves and loses a server.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use client::{Client, Completion, Error, KeyRange, MigrationMode, MigrationStanding, Request, Status};
+use tempfile::TempDir;
+use tests::raw::PATIENCE;
+use tests::server::{Server, Settings, Tenant};
+
+/// The first hashes of the second and the last third; tablets begin at multiples of 2^32.
+const SECOND: u64 = 0x5555_5555 << 32;
+const THIRD: u64 = 0xaaaa_aaaa << 32;
+/// Between two looks at something, so that the servers have time for it.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+struct Cluster {
+    servers: Vec<Server>,
+    numbers: Vec<u32>,
+    etcd: Child,
+    _directory: TempDir,
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
+}
+
+/// Asks until there is an answer.
+fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+impl Cluster {
+    fn start(count: usize) -> Cluster {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (clients, peers) = (free_address(), free_address());
+        let mut command = Command::new("etcd");
+        command.args(["--name", "test", "--log-level", "error", "--data-dir"]).arg(directory.path());
+        for (option, address) in [
+            ("--listen-client-urls", clients),
+            ("--advertise-client-urls", clients),
+            ("--listen-peer-urls", peers),
+            ("--initial-advertise-peer-urls", peers),
+        ] {
+            command.arg(option).arg(format!("http://{address}"));
+        }
+        command.arg("--initial-cluster").arg(format!("test=http://{peers}"));
+        let etcd = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let etcd = etcd.expect("etcd, which scripts/setup installs");
+        let mut cluster = Cluster { servers: Vec::new(), numbers: Vec::new(), etcd, _directory: directory };
+        until("etcd does not come up", || TcpStream::connect(clients).ok());
+        for _ in 0..count {
+            let metadata = format!("etcd://{clients}/test");
+            let server = Server::start_with(Settings { metadata, ..Settings::default() });
+            let number = until("the server is not registered", || {
+                let servers = server.admin().server_list().ok()?;
+                servers.iter().find(|server| server.is_asked).map(|server| server.id)
+            });
+            cluster.servers.push(server);
+            cluster.numbers.push(number);
+        }
+        cluster
+    }
+
+    /// A tenant that each server knows.
+    fn tenant(&self, name: &str) -> Tenant {
+        let tenant = self.servers[0].tenant(name);
+        for server in &self.servers {
+            until("a server does not hear of the tenant", || {
+                let address = server.address().to_string();
+                Client::connect(&address, &tenant.name, &tenant.secret).ok()
+            });
+        }
+        tenant
+    }
+
+    /// Moves hashes to a server and waits until they are there.
+    fn migrate(&self, table: &str, hashes: RangeInclusive<u64>, to: usize) {
+        let mut admin = self.servers[0].admin();
+        let begun = until("no migration begins", || {
+            match admin.migration_begin(table, hashes.clone(), self.numbers[to], MigrationMode::Rocksteady) {
+                // The one before is not cleared away yet.
+                Err(Error::Refused { status: Status::WrongTablets, text }) if text.contains("migration") => {
+                    None
+                }
+                begun => Some(begun.expect("a migration")),
+            }
+        });
+        until("the migration does not end", || {
+            let list = admin.migration_list().ok()?;
+            match list.iter().find(|entry| entry.id == begun.id).map(|entry| entry.standing) {
+                None | Some(MigrationStanding::Finished) => Some(()),
+                Some(standing) => {
+                    assert!(standing != MigrationStanding::Ended, "the migration was undone");
+                    None
+                }
+            }
+        });
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.servers.clear();
+        // It may have ended already.
+        let _ = self.etcd.kill();
+        let _ = self.etcd.wait();
+    }
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key {number:05}").into_bytes()
+}
+
+/// Holds the client against what is in the table: `count` keys, their values themselves.
+fn assert_holds(client: &mut Client, table: u32, count: u32) {
+    let keys: Vec<_> = (0..count).map(key).collect();
+    for key in keys.iter().step_by(7) {
+        assert_eq!(client.get(table, key).expect("an answer").expect("an object").value, *key);
+    }
+    let asked: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let objects = client.multi_get(table, &asked).expect("objects");
+    assert!(keys.iter().zip(objects).all(|(key, object)| object.is_some_and(|object| object.value == *key)));
+    for reverse in [false, true] {
+        let range = KeyRange { reverse, ..KeyRange::default() };
+        let mut scanned: Vec<_> = client
+            .scan(table, range, usize::MAX)
+            .expect("objects in order")
+            .into_iter()
+            .map(|listed| listed.key)
+            .collect();
+        if reverse {
+            scanned.reverse();
+        }
+        assert!(scanned == keys, "a scan meets each key once, in order: {} of {count}", scanned.len());
+    }
+    let range = KeyRange { from: &keys[100], to: Some(&keys[200]), ..KeyRange::default() };
+    let found = client.scan(table, range, 30).expect("objects in order");
+    assert!(found.iter().map(|listed| &listed.key).eq(&keys[100..130]));
+    let mut listed: Vec<_> = client.enumerate(table).map(|listed| listed.expect("a page").key).collect();
+    listed.sort();
+    assert!(listed == keys, "an enumeration meets each key once: {} of {count}", listed.len());
+    assert_eq!(client.verify(table).expect("a verification").objects, u64::from(count));
+}
+
+#[test]
+fn a_table_over_three_servers_is_one_to_its_clients_also_without_one_of_them() {
+    const COUNT: u32 = 1_500;
+    let mut cluster = Cluster::start(3);
+    let tenant = cluster.tenant("ann");
+    let mut client = cluster.servers[0].client(&tenant);
+    let table = client.table_create_ordered("data").expect("a table");
+    let keys: Vec<_> = (0..COUNT).map(key).collect();
+    let objects: Vec<_> = keys.iter().map(|key| (&key[..], &key[..])).collect();
+    let written = client.multi_put(table, &objects).expect("a session");
+    assert!(written.iter().all(Result::is_ok));
+    assert_holds(&mut client, table, COUNT);
+    // To the others, while the client knows of one server alone; then to and fro, so that there are several parts.
+    cluster.migrate("ann/data", SECOND..=THIRD - 1, 1);
+    assert_holds(&mut client, table, COUNT);
+    cluster.migrate("ann/data", THIRD..=u64::MAX, 2);
+    assert_holds(&mut client, table, COUNT);
+    assert_holds(&mut cluster.servers[2].client(&tenant), table, COUNT);
+    let middle = 0x8000_0000 << 32;
+    cluster.migrate("ann/data", middle..=THIRD - 1, 0);
+    assert_holds(&mut client, table, COUNT);
+    // One server goes: its objects with it, those of the others stay.
+    cluster.servers[2].kill();
+    let is_gone = |key: &[u8]| store::hash(key) >= THIRD;
+    let (gone, here): (Vec<_>, Vec<_>) = keys.iter().partition(|key| is_gone(key));
+    let mut client = cluster.servers[1].client(&tenant);
+    for key in here.iter().take(50) {
+        assert!(client.get(table, key).expect("an answer").is_some());
+    }
+    match client.get(table, gone[0]) {
+        Err(Error::ServerAway { server }) => assert_eq!(server, cluster.numbers[2]),
+        other => panic!("{other:?}"),
+    }
+    assert!(client.get(table, here[51]).expect("an answer").is_some());
+}
+
+#[test]
+fn increments_are_executed_once_while_their_hashes_move_between_servers() {
+    const KEYS: u32 = 50;
+    let cluster = Cluster::start(2);
+    let tenant = cluster.tenant("bob");
+    let mut client = cluster.servers[0].client(&tenant);
+    let table = client.table_create("data").expect("a table");
+    let is_over = AtomicBool::new(false);
+    let counts = thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let mut session = cluster.servers[1].client(&tenant).into_session();
+            let (mut next, mut counts) = (0, vec![0; KEYS as usize]);
+            while !is_over.load(Ordering::Relaxed) || session.outstanding() > 0 {
+                while session.can_submit() && !is_over.load(Ordering::Relaxed) {
+                    let number = next % KEYS;
+                    let increment = Request::Increment { table, key: &key(number), delta: 1 };
+                    session.submit(&increment, number.into()).expect("a place");
+                    next += 1;
+                }
+                let take = &mut |completion: Completion<'_>| {
+                    assert_eq!(completion.status, Ok(Status::Ok));
+                    counts[completion.tag as usize] += 1;
+                };
+                session.poll_waiting(take).expect("a session");
+            }
+            counts
+        });
+        for to in [1, 0, 1] {
+            cluster.migrate("bob/data", SECOND..=THIRD - 1, to);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        load.join().expect("answers that are right")
+    });
+    assert!(counts.iter().all(|&count| count > 0));
+    for (number, count) in (0..).zip(counts) {
+        assert_eq!(client.increment(table, &key(number), 0).expect("a number").0, count);
+    }
+}
