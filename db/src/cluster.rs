@@ -6,5 +6,6 @@ pub mod coordinator;
 pub mod metadata;
 pub mod migration;
 pub mod peer;
+pub mod presence;
 pub mod records;
 pub mod registration;

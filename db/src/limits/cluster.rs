@@ -49,6 +49,10 @@ pub const REGISTRATION_TTL_MS: u64 = 10_000;
 /// How often a server says that it is there, in milliseconds.
 pub const REGISTRATION_KEEP_MS: u64 = 2_500;
 
+/// For how long the registration of a server is missing until others say that it is gone, in milliseconds: after etcd was
+/// away for long every server registers anew within less.
+pub const GONE_AFTER_MS: u64 = 7_500;
+
 /// After what a server tries again to register, or to follow the metadata, in milliseconds.
 pub const CLUSTER_RETRY_MS: u64 = 500;
 
@@ -112,4 +116,5 @@ const _: () = assert!(ETCD_MARKS_TTL_MS / 2 > 10 * (ETCD_CALL_MS + ETCD_RESOLVE_
 const _: () = assert!(ETCD_STAGE_TTL_MS > 4 * ETCD_CALL_MS);
 const _: () = assert!(GRANTS_SWEPT_AT_ONCE < ETCD_PARTS_MAX && TABLETS_CHANGED_AT_ONCE < ETCD_PARTS_MAX);
 const _: () = assert!(REGISTRATION_KEEP_MS + ETCD_CALL_MS < REGISTRATION_TTL_MS);
+const _: () = assert!(REGISTRATION_KEEP_MS + ETCD_CALL_MS + CLUSTER_RETRY_MS < GONE_AFTER_MS);
 const _: () = assert!(RECORD_STAGED_BYTES < PACKAGE_CHUNK_BYTES && PACKAGE_CHUNK_BYTES < 3 << 19);

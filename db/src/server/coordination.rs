@@ -2,7 +2,7 @@
 //! look whether there is still one.
 //!
 //! Elected is who writes its number first, under the lease of its registration; when that is over another one is. What is
-//! to be done is decided by [`crate::cluster::coordinator`] from the records alone. While the metadata does not answer
+//! to be done is decided by [`crate::cluster::coordinator`] from the records and from who is there. While the metadata does not answer
 //! nothing is decided, and data traffic goes on.
 
 use std::io;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::control::Control;
 use crate::cluster::coordinator::steps;
-use crate::cluster::metadata::{Coordinator, MetadataError, ServerRun};
+use crate::cluster::metadata::{Coordinator, MetadataError, ServerRun, Snapshot};
 use crate::limits::COORDINATION_LOOK_MS;
 
 /// Starts the thread, which ends when the server stops.
@@ -46,13 +46,15 @@ fn look(
     own: ServerRun,
     before: Option<Coordinator>,
 ) -> Result<Option<Coordinator>, MetadataError> {
+    control.interim.look(&control.metadata)?;
     let Some(lease) = control.interim.lease(Instant::now()) else { return Ok(None) };
     let elected = control.metadata.coordinator_elect(own.server, lease)?;
     if elected.server == own.server {
         if before != Some(elected) {
             tracing::info!(server = own.server, term = elected.term, "this server coordinates the cluster");
         }
-        for step in steps(&control.metadata.snapshot()?) {
+        let snapshot = Snapshot { there: control.interim.there(), ..control.metadata.snapshot()? };
+        for step in steps(&snapshot) {
             tracing::debug!(?step, "a step of the coordinator");
             control.metadata.coordinate(elected.term, &step, control.clock.wall_ms())?;
         }

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::cluster::metadata::{ServerRun, TenantRow};
+use crate::cluster::metadata::{Metadata, MetadataError, ServerRun, TenantRow};
+use crate::cluster::presence::Presence;
 use crate::cluster::records::{Held, LeaseId};
 use crate::tenant::TenantId;
 
@@ -22,6 +23,7 @@ struct State {
     run: Option<ServerRun>,
     held: Option<Held>,
     tenants: BTreeMap<String, TenantRow>,
+    presence: Presence,
 }
 
 impl Interim {
@@ -46,6 +48,39 @@ impl Interim {
     #[must_use]
     pub fn lease(&self, now: Instant) -> Option<LeaseId> {
         self.state().held.filter(|held| now < held.until).map(|held| held.lease)
+    }
+
+    /// Looks which servers are there.
+    ///
+    /// # Errors
+    /// When the metadata does not say.
+    pub fn look(&self, metadata: &Metadata) -> Result<(), MetadataError> {
+        let seen = metadata.members().and_then(|members| Ok((members, metadata.servers()?)));
+        let mut state = self.state();
+        match seen {
+            Ok((members, registered)) => {
+                let runs: Vec<ServerRun> = members.iter().map(|row| row.run).collect();
+                let registered = registered.iter().map(|row| row.id).collect();
+                state.presence.see(&runs, &registered, Instant::now());
+                Ok(())
+            }
+            Err(error) => {
+                state.presence.lose_sight();
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether a server is gone for good: see [`Presence`].
+    #[must_use]
+    pub fn is_gone(&self, run: ServerRun) -> bool {
+        self.state().presence.is_gone(run, Instant::now())
+    }
+
+    /// The servers that are not.
+    #[must_use]
+    pub fn there(&self) -> Vec<ServerRun> {
+        self.state().presence.there(Instant::now())
     }
 
     /// These are the tenants now, of those that `is_meant` says something about.

@@ -129,12 +129,15 @@ impl Metadata {
     pub fn tablets_adopt(&self, server: u32, now_ms: u64) -> Result<(usize, bool), MetadataError> {
         let mut given = 0;
         loop {
-            let mut owned: BTreeMap<u32, usize> = self.servers()?.iter().map(|row| (row.id, 0)).collect();
-            if owned.contains_key(&server) {
+            let Snapshot { there, plans, tablets, .. } = self.snapshot()?;
+            if there.iter().any(|run| run.server == server) {
                 return Err(TabletError::IsThere(server).into());
             }
+            let drained = drained(&plans);
+            let takers = there.iter().filter(|run| !drained.contains(run));
+            let mut owned: BTreeMap<u32, usize> = takers.map(|run| (run.server, 0)).collect();
             let first = *owned.keys().next().ok_or(TabletError::NoServer(server))?;
-            for tablet in self.tablets()?.iter().flat_map(|row| &row.tablets) {
+            for tablet in tablets.iter().flat_map(|row| &row.tablets) {
                 owned.entry(tablet.server).and_modify(|owned| *owned += 1);
             }
             let adopt = |transaction: &mut Transaction<'_>| {

@@ -111,21 +111,15 @@ impl Errands {
         Some(Opened { stream, _place: None })
     }
 
-    /// Looks whether the other server is there: registered, and not started again since.
+    /// Looks whether the other server is gone, or was started again: see [`crate::cluster::presence`].
     pub(super) fn look_after_peer(&self, side: Side) {
         self.go(move |own| {
             let peer = match side {
                 Side::Source => own.row.target,
                 Side::Target => own.row.source,
             };
-            let metadata = &own.control.metadata;
-            let there = metadata.servers().and_then(|servers| {
-                let is_registered = servers.iter().any(|row| row.id == peer.server);
-                let is_same = metadata.members()?.iter().any(|member| member.run == peer);
-                Ok(is_registered && is_same)
-            });
-            // Records that do not answer say nothing of anybody.
-            own.post.send(if there.unwrap_or(true) { Mail::PeerThere } else { Mail::PeerGone });
+            let is_gone = own.control.interim.is_gone(peer);
+            own.post.send(if is_gone { Mail::PeerGone } else { Mail::PeerThere });
         });
     }
 }

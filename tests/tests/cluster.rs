@@ -1,0 +1,285 @@
+//! Three servers over one etcd: plans, whoever dies in the middle of them, and etcd away for a while. What was acknowledged by
+//! servers that live is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use client::{Admin, Client, ClusterStatus, Error, PlanEntry, PlanProgress, TableOptions, TabletEntry};
+use serde_json::Value;
+use tests::effort::{rng, rounds};
+use tests::etcd::Etcd;
+use tests::raw::PATIENCE;
+use tests::server::{Server, Settings, Tenant, binary};
+
+const SERVERS: u32 = 3;
+const TABLE: &str = "acme/data";
+
+/// Tries until it is so.
+fn comes<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(done) = attempt() {
+            return done;
+        }
+        assert!(Instant::now() < deadline, "it does not come: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+struct Cluster {
+    /// By their numbers, from 1 on.
+    servers: Vec<Server>,
+    etcd: Etcd,
+    acme: Tenant,
+}
+
+impl Cluster {
+    /// Three servers that know of each other, one of which coordinates.
+    fn start() -> Self {
+        let etcd = Etcd::start();
+        let settings = Settings { metadata: etcd.metadata(), memory: "192MiB".into(), ..Settings::default() };
+        let servers: Vec<Server> = (0..SERVERS).map(|_| Server::start_with(settings.clone())).collect();
+        let acme = servers[0].tenant("acme");
+        let cluster = Self { servers, etcd, acme };
+        comes("three servers", || {
+            let status = cluster.status(1);
+            (status.coordinator > 0 && status.members.iter().filter(|row| row.is_there).count() == 3)
+                .then_some(())
+        });
+        cluster
+    }
+
+    fn admin(&self, server: u32) -> Admin {
+        self.servers[server as usize - 1].admin()
+    }
+
+    fn status(&self, server: u32) -> ClusterStatus {
+        self.admin(server).cluster_status().expect("etcd answers")
+    }
+
+    /// A client at each of these servers, and the number of the table `data`.
+    fn clients(&self, servers: &[u32]) -> Everywhere {
+        let clients = servers.iter().map(|&server| {
+            let client = comes("a session", || {
+                let server = &self.servers[server as usize - 1];
+                let address = server.address().to_string();
+                Client::connect(&address, &self.acme.name, &self.acme.secret).ok()
+            });
+            (server, client)
+        });
+        let mut clients: Vec<_> = clients.collect();
+        let table = comes("the table", || clients[0].1.table_open("data").ok());
+        for (_, client) in &mut clients {
+            comes("the table at each", || client.table_open("data").ok());
+        }
+        Everywhere { clients, table }
+    }
+
+    fn create_table(&self, tablets: u16) {
+        let mut client = self.servers[0].client(&self.acme);
+        client.table_create_spread("data", TableOptions::default(), tablets).expect("room");
+    }
+
+    fn tablets(&self, server: u32) -> Vec<TabletEntry> {
+        self.admin(server).tablet_list().expect("etcd answers")
+    }
+
+    /// How a plan ends, as a server sees it.
+    fn end(&self, server: u32, plan: &PlanEntry) -> PlanEntry {
+        comes("the end of a plan", || {
+            let status = self.admin(server).cluster_status().ok()?;
+            let now = status.plans.into_iter().find(|other| other.id == plan.id)?;
+            (now.progress != PlanProgress::Running).then_some(now)
+        })
+    }
+}
+
+/// A client that asks one server after the other, until it is the one that owns a key.
+struct Everywhere {
+    clients: Vec<(u32, Client)>,
+    table: u32,
+}
+
+impl Everywhere {
+    fn ask<T>(&mut self, act: impl Fn(&mut Client, u32) -> Result<T, Error>) -> (u32, T) {
+        let table = self.table;
+        comes("an owner", || {
+            self.clients.iter_mut().find_map(|(server, client)| Some((*server, act(client, table).ok()?)))
+        })
+    }
+
+    fn put(&mut self, key: u64, value: u64) -> u32 {
+        self.ask(|client, table| client.put(table, &key.to_le_bytes(), &value.to_le_bytes())).0
+    }
+
+    fn get(&mut self, key: u64) -> Option<Vec<u8>> {
+        self.ask(|client, table| client.get(table, &key.to_le_bytes())).1.map(|object| object.value)
+    }
+}
+
+fn owner_of(tablets: &[TabletEntry], key: u64) -> u32 {
+    let hash = store::hash(&key.to_le_bytes());
+    let tablet = tablets.iter().find(|tablet| (tablet.first..=tablet.last).contains(&hash));
+    tablet.expect("every hash has an owner").server
+}
+
+#[test]
+fn a_server_is_drained_though_the_coordinator_is_killed_in_the_middle() {
+    let mut cluster = Cluster::start();
+    cluster.create_table(9);
+    let mut clients = cluster.clients(&[1, 2, 3]);
+    for key in 0..600 {
+        clients.put(key, key);
+    }
+    let coordinator = cluster.status(1).coordinator;
+    let [drained, other] = *(1..=SERVERS).filter(|server| *server != coordinator).collect::<Vec<_>>() else {
+        panic!("two others");
+    };
+    let before = cluster.tablets(other);
+    assert_eq!(before.iter().filter(|tablet| tablet.server == drained).count(), 3, "new tablets are spread");
+    let plan = cluster.admin(drained).cluster_drain(drained).expect("nothing else runs");
+    assert!(cluster.admin(other).cluster_balance().is_err(), "one plan at a time");
+    comes("a move", || {
+        let plan = cluster.status(other).plans.pop()?;
+        (plan.on_the_way + plan.done > 0).then_some(())
+    });
+    cluster.servers[coordinator as usize - 1].kill();
+    let mut end = cluster.end(other, &plan);
+    // A move to the one that died came to nothing, which ends the plan: the others own it all.
+    while end.progress == PlanProgress::Stopped {
+        let again = cluster.admin(other).cluster_drain(drained).expect("nothing else runs");
+        end = cluster.end(other, &again);
+    }
+    let after = cluster.tablets(other);
+    assert!(after.iter().all(|tablet| tablet.server != drained), "{after:?}");
+    let status = cluster.status(other);
+    assert!([drained, other].contains(&status.coordinator), "another one coordinates");
+    let gone: Vec<u32> = status.members.iter().filter(|row| !row.is_there).map(|row| row.id).collect();
+    assert_eq!(gone, [coordinator]);
+    let mut clients = cluster.clients(&[drained, other]);
+    for key in (0..600).filter(|key| owner_of(&after, *key) != coordinator) {
+        assert_eq!(clients.get(key), Some(key.to_le_bytes().to_vec()), "key {key}");
+    }
+
+    let adopted = cluster.admin(other).cluster_adopt(coordinator).expect("it is gone");
+    let lost = after.iter().filter(|tablet| tablet.server == coordinator).count();
+    assert_eq!((adopted.tablets as usize, adopted.are_left), (lost, false));
+    let now = cluster.tablets(other);
+    assert!(now.iter().all(|tablet| tablet.server == other), "the drained one gets nothing: {now:?}");
+    assert_eq!(now.iter().filter(|tablet| tablet.emptied_ms > 0).count(), lost, "what is lost is said to be");
+    for key in (0..600).filter(|key| owner_of(&after, *key) == coordinator) {
+        assert_eq!(clients.get(key), None, "others serve it, empty");
+    }
+    let text = drawn(&cluster, other, &["cluster", "status"]);
+    assert!(
+        text.contains("gone") && text.contains("drained") && text.contains("has lost its objects"),
+        "{text}"
+    );
+    cluster.servers[coordinator as usize - 1].restart();
+    comes("it is back", || cluster.status(other).members.iter().all(|row| row.is_there).then_some(()));
+}
+
+/// What `splinter` prints, asked by the administrator of a server.
+fn drawn(cluster: &Cluster, server: u32, arguments: &[&str]) -> String {
+    let server = &cluster.servers[server as usize - 1];
+    let ran = Command::new(binary("splinter"))
+        .env("SPLINTER_ADDRESS", server.address().to_string())
+        .env("SPLINTER_ADMIN_SECRET", server.admin_secret())
+        .args(arguments)
+        .output()
+        .expect("the program runs");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).expect("text")
+}
+
+#[test]
+fn data_goes_on_while_etcd_stands_still_and_a_plan_goes_on_after_it() {
+    let cluster = Cluster::start();
+    cluster.create_table(1);
+    let mut clients = cluster.clients(&[1, 2, 3]);
+    for key in 0..400 {
+        clients.put(key, key);
+    }
+    let mut admin = cluster.admin(1);
+    let plan = admin.cluster_balance().expect("nothing else runs");
+    comes("a move", || {
+        let plan = admin.cluster_status().ok()?.plans.pop()?;
+        (plan.on_the_way + plan.done > 0).then_some(())
+    });
+    cluster.etcd.pause(true);
+    for key in 0..400 {
+        let value = key + u64::from(key % 2 == 0);
+        clients.put(key, value);
+        assert_eq!(clients.get(key), Some(value.to_le_bytes().to_vec()));
+    }
+    assert!(admin.tablet_split(TABLE, 1 << 62).is_err(), "nothing of the cluster changes");
+    cluster.etcd.pause(false);
+    let mut end = cluster.end(1, &plan);
+    // A lease that ran out meanwhile may have undone a move.
+    while end.progress == PlanProgress::Stopped {
+        let again = comes("a plan", || cluster.admin(1).cluster_balance().ok());
+        end = cluster.end(1, &again);
+    }
+    let tablets = cluster.tablets(1);
+    let owners: BTreeSet<u32> = tablets.iter().map(|tablet| tablet.server).collect();
+    assert_eq!(owners.len(), 3, "each owns something: {tablets:?}");
+    for key in 0..400 {
+        let value = key + u64::from(key % 2 == 0);
+        assert_eq!(clients.get(key), Some(value.to_le_bytes().to_vec()), "key {key}");
+    }
+    let json = drawn(&cluster, 1, &["--output", "json", "cluster", "status"]);
+    let status: Value = serde_json::from_str(&json).expect("one value");
+    assert_eq!(status["servers"].as_array().map(Vec::len), Some(3));
+    assert_eq!(status["tablets"].as_array().map(Vec::len), Some(tablets.len()));
+    assert_eq!(status["plans"][0]["goal"], "balance");
+}
+
+#[test]
+fn tablets_are_cut_and_joined_while_every_increment_counts() {
+    let cluster = Cluster::start();
+    cluster.create_table(3);
+    let over = AtomicBool::new(false);
+    let mut random = rng();
+    let counted: BTreeMap<u64, i64> = thread::scope(|scope| {
+        let load = |first: u64| {
+            let (cluster, over) = (&cluster, &over);
+            move || {
+                let (mut clients, mut counted) = (cluster.clients(&[1, 2, 3]), BTreeMap::<u64, i64>::new());
+                while !over.load(Ordering::Relaxed) {
+                    let key = first + counted.values().sum::<i64>() as u64 % 50;
+                    clients.ask(|client, table| match client.increment(table, &key.to_le_bytes(), 1) {
+                        // What was refused was not executed.
+                        Err(error @ Error::Refused { .. }) => Err(error),
+                        executed => Ok(executed.expect("an answer")),
+                    });
+                    *counted.entry(key).or_default() += 1;
+                }
+                counted
+            }
+        };
+        let threads = [scope.spawn(load(0)), scope.spawn(load(1_000))];
+        let mut admin = cluster.admin(2);
+        for _ in 0..rounds(60, 1_000) {
+            let at = random.u64(1..1 << 32) << 32;
+            admin.tablet_split(TABLE, at).expect("room");
+            let tablets = admin.tablet_list().expect("etcd answers");
+            let pairs = tablets.windows(2).filter(|pair| pair[0].server == pair[1].server);
+            let edges: Vec<u64> = pairs.map(|pair| pair[1].first).collect();
+            if edges.len() > 5 {
+                let edge = edges[random.usize(..edges.len())];
+                admin.tablet_merge(TABLE, edge).expect("both are of one server");
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let mut clients = cluster.clients(&[1, 2, 3]);
+    assert!(!counted.is_empty());
+    for (key, count) in counted {
+        let (_, total) = clients.ask(|client, table| client.increment(table, &key.to_le_bytes(), 0));
+        assert_eq!(total.0, count, "key {key}");
+    }
+}
