@@ -5,6 +5,8 @@
 
 #[path = "cluster_simulation/caller.rs"]
 mod caller;
+#[path = "cluster_linearizability/library.rs"]
+mod library;
 #[path = "cluster_linearizability/path.rs"]
 mod path;
 #[path = "cluster_linearizability/recording.rs"]
@@ -46,7 +48,7 @@ fn a_single_server_is_linearizable_over_a_path_that_loses_doubles_and_reorders()
 #[test]
 fn three_servers_are_linearizable_while_tablets_move_and_etcd_stands_still() {
     let cluster = Cluster::start(3);
-    let (history, tally) = cluster.run(&mut rng(), rounds(12, 600), Troubles::Moves, false);
+    let (history, tally) = cluster.run(&mut rng(), rounds(8, 600), Troubles::Moves, false);
     tell(&history, tally);
     assert!(judge(&history) && history.len() > 100);
     assert!(tally.migrations > 0, "something moved");
@@ -55,7 +57,7 @@ fn three_servers_are_linearizable_while_tablets_move_and_etcd_stands_still() {
 #[test]
 fn what_survives_the_death_of_the_coordinator_is_linearizable() {
     let cluster = Cluster::start(3);
-    let (history, tally) = cluster.run(&mut rng(), rounds(12, 600), Troubles::MovesAndDeaths, false);
+    let (history, tally) = cluster.run(&mut rng(), rounds(8, 600), Troubles::MovesAndDeaths, false);
     tell(&history, tally);
     assert!(judge(&history) && history.len() > 100);
     assert!(tally.deaths > 0, "it died");

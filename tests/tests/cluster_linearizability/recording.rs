@@ -65,7 +65,8 @@ pub fn record(town: &Town, number: u32, mut random: Rng) -> Vec<Operation> {
             }
             values += 1 << 16;
             let key = client.random.u64(0..town.keys);
-            let (action, call) = (client.draw(key, values), town.now_us());
+            let newest = client.newest.get(&key).copied();
+            let (action, call) = (draw(&mut client.random, newest, values), town.now_us());
             let (end, outcome) = (None, Outcome::Unknown);
             let operation = Operation { client: number, key, call, end, action, outcome };
             client.drive(|caller, _, _| caller.begin(operation, name(key)));
@@ -143,19 +144,20 @@ impl Client<'_> {
         let port = opened.core_ports[usize::from(opened.home_core)];
         Some((stream, SocketAddr::new(address.ip(), port), opened))
     }
+}
 
-    fn draw(&mut self, key: u64, value: i64) -> Action {
-        let condition = match self.random.u8(0..6) {
-            0 => Condition::Absent,
-            1 => Condition::Present,
-            2 => self.newest.get(&key).map_or(Condition::Present, |&version| Condition::Version(version)),
-            _ => Condition::Always,
-        };
-        match self.random.u8(0..10) {
-            0..=3 => Action::Get,
-            4..=5 => Action::Put(value, condition),
-            6 => Action::Delete(Condition::Always),
-            _ => Action::Add(1),
-        }
+/// What is asked for next of a key whose newest known version is that.
+pub fn draw(random: &mut Rng, newest: Option<u64>, value: i64) -> Action {
+    let condition = match random.u8(0..6) {
+        0 => Condition::Absent,
+        1 => Condition::Present,
+        2 => newest.map_or(Condition::Present, Condition::Version),
+        _ => Condition::Always,
+    };
+    match random.u8(0..10) {
+        0..=3 => Action::Get,
+        4..=5 => Action::Put(value, condition),
+        6 => Action::Delete(Condition::Always),
+        _ => Action::Add(1),
     }
 }

@@ -14,7 +14,8 @@ use tests::raw::PATIENCE;
 use tests::server::{Server, Settings, Tenant};
 use wire::MigrationMode;
 
-use crate::recording::{Town, name, record};
+use crate::recording::{Town, name};
+use crate::{library, recording};
 
 const CLIENTS: u32 = 4;
 const KEYS: u64 = 16;
@@ -78,6 +79,9 @@ impl Cluster {
         thread::scope(|scope| {
             let town = &town;
             let client = |(number, seed): (usize, u64)| {
+                // Every second one uses the library, over a path that is as good as the machine's.
+                let uses_library = number % 2 == 1 && !town.is_hasty;
+                let record = if uses_library { library::record } else { recording::record };
                 scope.spawn(move || record(town, number as u32, Rng::with_seed(seed)))
             };
             let clients: Vec<_> = seeds.into_iter().enumerate().map(client).collect();

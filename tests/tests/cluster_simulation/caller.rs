@@ -280,7 +280,8 @@ impl Caller {
     }
 }
 
-fn to_wire(condition: Condition) -> wire::Condition {
+/// A condition as requests have it.
+pub fn to_wire(condition: Condition) -> wire::Condition {
     match condition {
         Condition::Always => wire::Condition::Always,
         Condition::Absent => wire::Condition::Absent,
