@@ -137,12 +137,18 @@ impl Moving {
             }
             SourceAction::GatherHashes { number, hashes } => {
                 let (pin, mut objects) = (node.mover.pin(), Vec::new());
-                for &hash in hashes {
+                // As many as fit, which may be all.
+                let some = &hashes[..hashes.len().div_ceil(2)];
+                for &hash in some {
                     if let Some(part) = self.piece_of(hash) {
                         pin.gather_hash(part, hash, &mut objects);
                     }
                 }
-                SourceEnd::Gathered(Message::PriorityPulled { number: *number, objects })
+                SourceEnd::Gathered(Message::PriorityPulled {
+                    number: *number,
+                    count: some.len() as u32,
+                    objects,
+                })
             }
             SourceAction::Discard => {
                 self.discard(node);

@@ -62,6 +62,8 @@ pub enum Message {
     PriorityPulled {
         /// As asked.
         number: u32,
+        /// Of the hashes that were asked for the first so many: all objects of theirs are here.
+        count: u32,
         /// Their bytes.
         objects: Vec<u8>,
     },
@@ -181,8 +183,9 @@ impl Message {
                 out.extend((hashes.len() as u32).to_le_bytes());
                 hashes.iter().for_each(|hash| out.extend(hash.to_le_bytes()));
             }
-            Message::PriorityPulled { number, objects } => {
+            Message::PriorityPulled { number, count, objects } => {
                 out.extend(number.to_le_bytes());
+                out.extend(count.to_le_bytes());
                 behind = objects;
             }
             Message::GiveBack { number, is_last, ceiling, objects, removed } => {
@@ -227,7 +230,11 @@ impl Message {
                 objects: reader.rest(),
             },
             7 => priority_pull(&mut reader)?,
-            8 => Message::PriorityPulled { number: reader.number()?, objects: reader.rest() },
+            8 => Message::PriorityPulled {
+                number: reader.number()?,
+                count: reader.number()?,
+                objects: reader.rest(),
+            },
             9 => Message::Discard,
             10 => Message::Discarded,
             11 => give_back(&mut reader)?,

@@ -1,4 +1,5 @@
-//! Hashes that somebody waits for at the target: each is asked for once, sixteen at a time, one batch on its way.
+//! Hashes that somebody waits for at the target: each is asked for once, in batches of which one is on its way. The source
+//! answers as many of a batch as fit a pull; the rest leads the next one.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -48,11 +49,14 @@ impl Priority {
         Some(Message::PriorityPull { number: self.number, hashes: asked.hashes.clone() })
     }
 
-    /// The answer to a batch has come: its hashes, if it is the one that is waited for, for the first time.
-    pub(super) fn answered(&mut self, number: u32) -> Option<Vec<u64>> {
-        let is_awaited = |asked: &&mut Asked| number == self.number && !asked.is_here;
+    /// The answer to the first `count` hashes of a batch has come: these, if it is the one that is waited for, for the
+    /// first time. One that brings nothing forward is none.
+    pub(super) fn answered(&mut self, number: u32, count: usize) -> Option<Vec<u64>> {
+        let is_awaited = |asked: &&mut Asked| number == self.number && !asked.is_here && count > 0;
         let asked = self.asked.as_mut().filter(is_awaited)?;
         asked.is_here = true;
+        let rest = asked.hashes.split_off(count.min(asked.hashes.len()));
+        rest.into_iter().rev().for_each(|hash| self.waiting.push_front(hash));
         Some(asked.hashes.clone())
     }
 

@@ -124,8 +124,8 @@ impl Target {
                 let due = self.pulls.pulled(partition, number, Held { next, objects });
                 replay(partition, due, out);
             }
-            (Message::PriorityPulled { number, objects }, Phase::Moving) => {
-                if let Some(hashes) = self.priority.answered(number) {
+            (Message::PriorityPulled { number, count, objects }, Phase::Moving) => {
+                if let Some(hashes) = self.priority.answered(number, count as usize) {
                     act(out, TargetAction::ReplayPriority { hashes, objects });
                 }
             }

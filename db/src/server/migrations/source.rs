@@ -168,13 +168,19 @@ impl SourceSide {
     }
 
     fn gather_hashes(&mut self, number: u32, hashes: &[u64]) -> Message {
-        let mut objects = Vec::new();
-        if let Some(pieces) = &self.pieces {
-            hashes.iter().for_each(|&hash| pieces.gather_hash(&self.ground.core, hash, &mut objects));
+        let (mut objects, mut count) = (Vec::new(), 0);
+        for &hash in hashes {
+            if objects.len() >= PULL_BYTES {
+                break;
+            }
+            if let Some(pieces) = &self.pieces {
+                pieces.gather_hash(&self.ground.core, hash, &mut objects);
+            }
+            count += 1;
         }
         self.ground.progress.add(Figure::PriorityPulls, 1);
         self.ground.progress.add(Figure::Bytes, objects.len() as u64);
-        Message::PriorityPulled { number, objects }
+        Message::PriorityPulled { number, count, objects }
     }
 
     /// A few steps of it; the rest later.

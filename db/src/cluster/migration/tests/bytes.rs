@@ -13,7 +13,7 @@ fn messages() -> Vec<Message> {
         Message::Pull { partition: 0, number: u32::MAX, from: Some(place) },
         Message::Pulled { partition: 1, number: 2, next: Some(place), objects: vec![1, 2, 3] },
         Message::PriorityPull { number: 4, hashes: vec![1, u64::MAX] },
-        Message::PriorityPulled { number: 4, objects: Vec::new() },
+        Message::PriorityPulled { number: 4, count: 2, objects: Vec::new() },
         Message::Discard,
         Message::Discarded,
         Message::GiveBack {
@@ -44,8 +44,10 @@ fn bytes_that_are_no_message_are_refused() {
         }
         assert_eq!(Message::decode(&[0]), Err(BadMessage));
     }
-    let many = |count: u32| [&[7, 0, 0, 0, 0][..], &count.to_le_bytes(), &[0; 8 * 17]].concat();
-    assert!([0, 16, 17, u32::MAX].into_iter().all(|count| Message::decode(&many(count)) == Err(BadMessage)));
+    let many = |count: u32| [&[7, 0, 0, 0, 0][..], &count.to_le_bytes(), &[0; 8 * 257]].concat();
+    assert!(
+        [0, 16, 256, 257, u32::MAX].into_iter().all(|count| Message::decode(&many(count)) == Err(BadMessage))
+    );
     let mut random = fastrand::Rng::with_seed(5);
     for _ in 0..20_000 {
         let mut bytes = random.choice(messages()).expect("there are some").encode();

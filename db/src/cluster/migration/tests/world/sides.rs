@@ -74,8 +74,11 @@ impl SourceSide {
                 SourceEnd::Gathered(Message::Pulled { partition, number, next, objects })
             }
             SourceAction::GatherHashes { number, hashes } => {
-                let objects = encode(hashes.iter().filter_map(|hash| self.objects.get_key_value(hash)));
-                SourceEnd::Gathered(Message::PriorityPulled { number, objects })
+                // As many as fit, which may be all.
+                let some = &hashes[..hashes.len().div_ceil(2)];
+                let objects = encode(some.iter().filter_map(|hash| self.objects.get_key_value(hash)));
+                let count = some.len() as u32;
+                SourceEnd::Gathered(Message::PriorityPulled { number, count, objects })
             }
             SourceAction::Discard => {
                 assert!(!self.serves, "nobody discards what it serves");
