@@ -53,11 +53,9 @@ pub const PULL_LOOK_US: u64 = 1_000;
 pub const REPLAY_PATIENCE_MS: u64 = 20_000;
 /// After which time without a stream it is asked whether the other server is still there, in milliseconds.
 pub const PEER_AWAY_MS: u64 = 1_000;
-/// The nice value of a thread that moves tablets: the lowest.
-pub const MIGRATION_NICE: i32 = 19;
-/// How long it may keep a core of the machine from somebody who waits for it, in microseconds: the shortest that the
-/// kernel takes.
-pub const MIGRATION_SLICE_US: u64 = 100;
+/// By how much nicer a thread is that moves tablets than the server: about a third of a worker's share of a CPU that both want. What it may
+/// take of that is up to its pace; with less, those wait for long whose objects it pulls first.
+pub const MIGRATION_NICER: i32 = 5;
 /// Objects that a source discards before it looks for something else.
 pub const DISCARD_STEPS_AT_ONCE: usize = 8;
 /// After what a target tries again to open a stream to the source, in milliseconds.

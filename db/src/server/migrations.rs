@@ -7,7 +7,7 @@
 //!   the thread: mail, messages of the other end, actions on the store by a core of its own; errands for what may take long
 //! ```
 //! A thread works at full priority until the hashes have changed hands, since nobody serves them meanwhile, and at the
-//! lowest from there on. There are [`MIGRATIONS_AT_ONCE`] cores of the store for sources and as many for targets; a target
+//! lower one from there on. There are [`MIGRATIONS_AT_ONCE`] cores of the store for sources and as many for targets; a target
 //! has its own before it asks anything of the source, and a source waits for nobody, so none waits in a circle.
 
 mod errand;

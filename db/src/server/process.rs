@@ -8,7 +8,7 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::limits::{MIGRATION_NICE, MIGRATION_SLICE_US};
+use crate::limits::SLICE_US;
 
 /// Where control groups are.
 const GROUPS: &str = "/sys/fs/cgroup";
@@ -166,6 +166,9 @@ pub fn pin_thread(cpu: usize) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The highest nice value.
+const NICE_MAX: i32 = 19;
+
 /// What the kernel takes of a thread's scheduling: its `struct sched_attr`, first version.
 #[repr(C)]
 struct Scheduling {
@@ -179,20 +182,22 @@ struct Scheduling {
     period_ns: u64,
 }
 
-/// Makes the calling thread one that gives way to all others of the usual kind: the lowest nice value, and slices so short
-/// that whoever wakes up waits for one of them at most where the kernel knows of slices (Linux 6.12). There is no way back
-/// for a process without privileges.
+/// Gives the calling thread slices so short that whoever shares its CPU waits for one of them at most, where the kernel
+/// knows of slices (Linux 6.12), and a nice value that is higher by so much. There is no way back for a process without
+/// privileges.
 ///
 /// # Errors
 /// When the kernel refuses.
-pub fn give_way() -> io::Result<()> {
+pub fn take_short_turns(nicer: i32) -> io::Result<()> {
+    // SAFETY: plain numbers; 0 is the calling thread, which is there.
+    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
     let scheduling = Scheduling {
         bytes: size_of::<Scheduling>() as u32,
         policy: libc::SCHED_OTHER as u32,
         flags: 0,
-        nice: MIGRATION_NICE,
+        nice: (nice + nicer).min(NICE_MAX),
         priority: 0,
-        runtime_ns: MIGRATION_SLICE_US * 1_000,
+        runtime_ns: SLICE_US * 1_000,
         deadline_ns: 0,
         period_ns: 0,
     };

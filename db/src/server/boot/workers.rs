@@ -17,7 +17,7 @@ use crate::metrics::WorkerMetrics;
 use crate::server::change::{Change, ChangeSender, change_queue};
 use crate::server::neighbours::Neighbours;
 use crate::server::ports::Ports;
-use crate::server::process::pin_thread;
+use crate::server::process::{pin_thread, take_short_turns};
 use crate::server::view::Views;
 use crate::server::worker::{Worker, WorkerParts};
 
@@ -80,6 +80,10 @@ fn run_worker<P: SharedPort>(index: usize, cpu: Option<usize>, parts: WorkerPart
         && let Err(error) = pin_thread(cpu)
     {
         tracing::warn!(worker = index, cpu, %error, "the worker runs unpinned");
+    }
+    // Where workers share a CPU with others, a request waits for their turns.
+    if let Err(error) = take_short_turns(0) {
+        tracing::debug!(worker = index, %error, "the worker takes turns of the usual length");
     }
     let result: io::Result<()> = Worker::new(parts).and_then(Worker::run);
     if let Err(error) = result {

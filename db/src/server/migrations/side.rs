@@ -12,7 +12,7 @@ use super::link::Link;
 use super::mail::Mailbox;
 use super::progress::{Figure, Progress};
 use crate::cluster::metadata::{MigrationRow, Side};
-use crate::limits::{MIGRATION_LOOK_MS, PEER_AWAY_MS};
+use crate::limits::{MIGRATION_LOOK_MS, MIGRATION_NICER, PEER_AWAY_MS};
 use crate::server::control::{Control, Refusal};
 use crate::server::ownership::Alteration;
 use crate::server::process;
@@ -86,7 +86,7 @@ impl Ground {
             return;
         }
         self.progress.set(Figure::BeganUs, self.now_us());
-        if let Err(error) = process::give_way() {
+        if let Err(error) = process::take_short_turns(MIGRATION_NICER) {
             tracing::warn!(%error, "a migration runs at the priority of requests");
         }
     }
