@@ -4,6 +4,7 @@
 //! to them over loopback, through the client library where a client behaves and by [`raw`] where it does
 //! not. What clients were told is a [`history`], which is checked for linearizability.
 
+pub mod cluster;
 pub mod effort;
 pub mod etcd;
 pub mod history;

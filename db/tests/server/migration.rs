@@ -75,9 +75,13 @@ impl Pair {
 
     /// Begins to move some hashes to a server.
     fn begin(&self, table: &Table, hashes: HashRange, to: usize) -> MigrationRow {
+        self.begin_by(table, hashes, to, Mode::Rocksteady)
+    }
+
+    fn begin_by(&self, table: &Table, hashes: HashRange, to: usize, mode: Mode) -> MigrationRow {
         let target = self.numbers()[to];
         let whose = (table.tenant, table.number);
-        let begun = self.metadata.migration_begin(whose, hashes, target, Mode::Rocksteady, 1);
+        let begun = self.metadata.migration_begin(whose, hashes, target, mode, 1);
         begun.expect("nothing else moves")
     }
 
@@ -270,4 +274,23 @@ fn an_abort_at_any_moment_leaves_every_object_at_one_owner_as_it_was_written_las
     }
     assert!(returned > 0, "some were in time");
     table.check(0..KEYS);
+}
+
+#[test]
+fn where_everybody_waits_until_all_is_there_every_answer_is_right_as_well() {
+    let mut random = Rng::with_seed(3);
+    let pair = Pair::start();
+    let mut table = pair.table();
+    const KEYS: u64 = 3_000;
+    for number in 0..KEYS {
+        table.put(number, &vec![number as u8; 300]);
+    }
+    for to in [1, 0] {
+        let row = pair.begin_by(&table, HashRange::ALL, to, Mode::StopAndCopy);
+        while !pair.is_done(&row) {
+            (0..50).for_each(|_| table.use_it(&mut random, KEYS));
+        }
+        assert_eq!(pair.owner(&table, 0), pair.numbers()[to]);
+        table.check(0..KEYS);
+    }
 }

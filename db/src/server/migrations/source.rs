@@ -55,7 +55,7 @@ impl SourceSide {
                     break;
                 }
             }
-            if self.machine.is_over() {
+            if self.machine.is_over() && self.todo.is_empty() {
                 return Way::Over;
             }
             self.ground.look_after_peer();

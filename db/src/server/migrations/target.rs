@@ -14,8 +14,12 @@ use super::mail::Mail;
 use super::pace::Pace;
 use super::progress::Figure;
 use super::side::{Ground, Todo, Way};
-use crate::cluster::migration::{Message, Target, TargetAction, TargetEnd, TargetInput, TargetOutput};
-use crate::limits::{MIGRATION_MESSAGES_AT_ONCE, MIGRATION_PARTITIONS, MIGRATION_TURN_US, PULL_LOOK_US};
+use crate::cluster::migration::{
+    Message, Mode, Standing, Target, TargetAction, TargetEnd, TargetInput, TargetOutput,
+};
+use crate::limits::{
+    MIGRATION_MESSAGES_AT_ONCE, MIGRATION_PARTITIONS, MIGRATION_TURN_US, PULL_LOOK_US, PULL_RATE_MAX,
+};
 use crate::tablet::PartsChange;
 
 /// See the file's head.
@@ -35,6 +39,10 @@ pub(super) struct TargetSide {
     ceiling: u64,
     /// Whether the part knows what it waits for, so that it can be served from.
     expects: bool,
+    /// Whether workers have the hashes.
+    is_open: bool,
+    /// Whether everything is there, or will not come.
+    is_finished: bool,
     /// What has not arrived never will.
     is_given_up: bool,
     wanted: Vec<u64>,
@@ -60,6 +68,8 @@ impl TargetSide {
             giving: Giving::default(),
             ceiling: 0,
             expects: false,
+            is_open: false,
+            is_finished: false,
             is_given_up: false,
             wanted: Vec::new(),
             connecting: (false, None),
@@ -102,7 +112,13 @@ impl TargetSide {
                 }
             }
             self.tick();
-            if self.machine.is_over() {
+            if self.is_finished
+                && let Err(way) = self.open()
+            {
+                return way;
+            }
+            // What it wanted last is done first.
+            if self.machine.is_over() && self.todo.is_empty() {
                 self.ground.progress.set(Figure::EndedUs, self.ground.now_us());
                 self.part.iter().for_each(|part| part.settle());
                 return Way::Over;
@@ -116,8 +132,14 @@ impl TargetSide {
 
     fn read(&mut self, mail: Mail) -> Option<Way> {
         match mail {
-            Mail::Standing(standing) => self.step(TargetInput::Standing(standing)),
-            Mail::Committed(standing) => self.step(TargetInput::End(TargetEnd::Committed(standing))),
+            Mail::Standing(standing) => {
+                self.is_finished |= standing == Standing::Finished;
+                self.step(TargetInput::Standing(standing));
+            }
+            Mail::Committed(standing) => {
+                self.is_finished |= standing == Standing::Finished;
+                self.step(TargetInput::End(TargetEnd::Committed(standing)));
+            }
             Mail::Abort => self.abort(),
             Mail::Stream(opened) => {
                 self.connecting.0 = false;
@@ -179,7 +201,9 @@ impl TargetSide {
         let now_us = self.ground.now_us();
         let control = &self.ground.control;
         let is_loaded = || control.migrations.as_ref().is_some_and(|own| own.is_loaded(now_us));
-        let allowance_bytes = self.pace.allowance(now_us, is_loaded);
+        // Who makes everybody wait hurries.
+        let allowance_bytes =
+            if self.stands_still() { PULL_RATE_MAX } else { self.pace.allowance(now_us, is_loaded) };
         self.step(TargetInput::Tick { allowance_bytes });
     }
 
@@ -274,18 +298,31 @@ impl TargetSide {
             if self.is_given_up {
                 self.give_up_rest();
             }
-            let hashes = self.ground.row.hashes;
-            let change = PartsChange {
-                take: vec![(hashes.first(), hashes.last())],
-                come: vec![part],
-                ..PartsChange::default()
-            };
-            self.ground.alter(&change).ok_or(Way::Gone)?;
-            if let Some(from_us) = self.pause_us {
-                self.ground.progress.set(Figure::PauseUs, self.ground.now_us().saturating_sub(from_us));
-            }
         }
+        if self.stands_still() {
+            return Ok(());
+        }
+        self.open()?;
         self.ground.be_humble();
+        Ok(())
+    }
+
+    /// Whether nobody is to be served before everything is there.
+    fn stands_still(&self) -> bool {
+        self.ground.row.mode == Mode::StopAndCopy && !self.is_finished
+    }
+
+    /// Workers have the hashes from here on; the second time nothing changes.
+    fn open(&mut self) -> Result<(), Way> {
+        let Some(part) = self.part.clone().filter(|_| self.expects && !self.is_open) else { return Ok(()) };
+        self.is_open = true;
+        let hashes = self.ground.row.hashes;
+        let take = vec![(hashes.first(), hashes.last())];
+        let change = PartsChange { take, come: vec![part], ..PartsChange::default() };
+        self.ground.alter(&change).ok_or(Way::Gone)?;
+        if let Some(from_us) = self.pause_us {
+            self.ground.progress.set(Figure::PauseUs, self.ground.now_us().saturating_sub(from_us));
+        }
         Ok(())
     }
 

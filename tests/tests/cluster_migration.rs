@@ -1,0 +1,247 @@
+//! Tablets that move between real servers over a real etcd: under load, with every answer checked, and with servers and etcd
+//! that end in the middle.
+
+use std::collections::BTreeMap;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use client::{Client, Error, MigrationEntry, MigrationMode, MigrationStanding, Status};
+use fastrand::Rng;
+use tests::cluster::Cluster;
+use tests::effort::{rng, rounds};
+use tests::raw::PATIENCE;
+use tests::server::{Server, Settings, Tenant};
+
+const HALF: u64 = 1 << 63;
+
+fn comes<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(done) = attempt() {
+            return done;
+        }
+        assert!(Instant::now() < deadline, "it does not come");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A session at each server; a key is asked for where it is owned.
+struct Caller {
+    clients: Vec<Client>,
+    table: u32,
+    likely: usize,
+}
+
+impl Caller {
+    fn new(servers: &[Server], tenant: &Tenant, table: u32) -> Self {
+        let clients = servers.iter().map(|server| comes(|| knows(server, tenant))).collect();
+        Self { clients, table, likely: 0 }
+    }
+
+    /// Asks one server after the other until one owns the key: `NotOwned` leaves no trace.
+    fn ask<T>(&mut self, mut ask: impl FnMut(&mut Client, u32) -> Result<T, Error>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = ask(&mut self.clients[self.likely], self.table);
+            match answer {
+                Err(error) if error.status() == Some(Status::NotOwned) => {
+                    self.likely = (self.likely + 1) % self.clients.len();
+                }
+                Err(error) if error.status() == Some(Status::Retry) => {}
+                answer => return answer.expect("an answer"),
+            }
+            assert!(Instant::now() < deadline, "nobody owns it");
+        }
+    }
+
+    fn get(&mut self, key: u64) -> Option<Vec<u8>> {
+        self.ask(|client, table| client.get(table, &key.to_le_bytes())).map(|object| object.value)
+    }
+
+    fn put(&mut self, key: u64, value: &[u8]) -> u64 {
+        self.ask(|client, table| client.put(table, &key.to_le_bytes(), value))
+    }
+}
+
+/// A client at a server that has heard of the table.
+fn knows(server: &Server, tenant: &Tenant) -> Option<Client> {
+    let mut client = server.client(tenant);
+    client.table_open("data").ok().map(|_| client)
+}
+
+/// Two servers, a tenant, its table.
+fn cluster() -> (Cluster, Tenant, u32) {
+    let cluster = Cluster::start(2, &Settings::default());
+    let tenant = cluster.servers[0].tenant("acme");
+    let table = cluster.servers[0].client(&tenant).table_create("data").unwrap();
+    (cluster, tenant, table)
+}
+
+/// The index of the server that owns a hash.
+fn owner(cluster: &Cluster, asked: usize, hash: u64) -> usize {
+    let tablets = cluster.servers[asked].admin().tablet_list().unwrap();
+    let tablet = tablets.iter().find(|tablet| (tablet.first..=tablet.last).contains(&hash)).unwrap();
+    cluster.numbers().iter().position(|number| *number == tablet.server).unwrap()
+}
+
+fn migrations(server: &Server) -> Vec<MigrationEntry> {
+    server.admin().migration_list().unwrap()
+}
+
+/// Begins to move the upper half to the server of this index.
+fn begin(cluster: &Cluster, to: usize) -> MigrationEntry {
+    let target = cluster.numbers()[to];
+    let mode = MigrationMode::Rocksteady;
+    let begun = comes(|| {
+        cluster.servers[to].admin().migration_begin("acme/data", HALF..=u64::MAX, target, mode).ok()
+    });
+    assert_eq!(begun.target, target);
+    begun
+}
+
+/// One thread's keys, and what they should be.
+fn use_own_keys(caller: &mut Caller, random: &mut Rng, own: std::ops::Range<u64>, over: &AtomicBool) -> u64 {
+    let mut model: BTreeMap<u64, (Vec<u8>, u64)> = BTreeMap::new();
+    let mut calls = 0;
+    while !over.load(Ordering::Relaxed) {
+        let key = random.u64(own.clone());
+        let before = model.get(&key).cloned();
+        match random.u8(0..8) {
+            0..4 => {
+                let expected = before.map_or_else(|| key.to_le_bytes().to_vec(), |(value, _)| value);
+                let found = caller.get(key).unwrap_or_default();
+                assert_eq!(found, expected, "key {key}");
+            }
+            4..6 => {
+                let value = vec![random.u8(..); random.usize(1..300)];
+                let version = caller.put(key, &value);
+                assert!(before.is_none_or(|(_, before)| version > before), "versions of {key} grow");
+                model.insert(key, (value, version));
+            }
+            6 => {
+                // Gone and there again: whoever moves it may not bring the old one back.
+                let gone = caller.ask(|client, table| client.delete(table, &key.to_le_bytes()));
+                assert!(gone.is_some() == before.is_none_or(|(value, _)| !value.is_empty()), "key {key}");
+                model.insert(key, (Vec::new(), gone.unwrap_or(0)));
+            }
+            _ => {
+                let counter = key | 1 << 40;
+                let expected = model
+                    .get(&counter)
+                    .map_or(0, |(value, _)| i64::from_le_bytes(value[..].try_into().unwrap()))
+                    + 1;
+                let sum = caller.ask(|client, table| client.increment(table, &counter.to_le_bytes(), 1)).0;
+                assert_eq!(sum, expected, "counter {counter}");
+                model.insert(counter, (expected.to_le_bytes().to_vec(), 0));
+            }
+        }
+        calls += 1;
+    }
+    for (key, (value, _)) in model {
+        assert_eq!(caller.get(key).unwrap_or_default(), value, "key {key}");
+    }
+    calls
+}
+
+#[test]
+fn a_table_moves_to_and_fro_under_load_and_every_answer_is_right() {
+    const THREADS: u64 = 2;
+    let keys = 50_000_u64;
+    let (cluster, tenant, table) = cluster();
+    let (over, loaded) = (AtomicBool::new(false), Barrier::new(THREADS as usize + 1));
+    thread::scope(|scope| {
+        let users: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let mut caller = Caller::new(&cluster.servers, &tenant, table);
+                let (over, loaded) = (&over, &loaded);
+                scope.spawn(move || {
+                    let own = thread * keys..(thread + 1) * keys;
+                    for key in own.clone() {
+                        caller.put(key, &key.to_le_bytes());
+                    }
+                    loaded.wait();
+                    use_own_keys(&mut caller, &mut rng(), own, over)
+                })
+            })
+            .collect();
+        loaded.wait();
+        for _ in 0..rounds(4, 100) {
+            let to = 1 - owner(&cluster, 0, u64::MAX);
+            begin(&cluster, to);
+            comes(|| migrations(&cluster.servers[0]).is_empty().then_some(()));
+            assert_eq!(owner(&cluster, 0, u64::MAX), to);
+        }
+        over.store(true, Ordering::Relaxed);
+        let calls: u64 = users.into_iter().map(|user| user.join().unwrap()).sum();
+        assert!(calls > 0);
+    });
+}
+
+/// Fills the table, begins to move its upper half, and comes back when its standing has passed `Preparing`.
+fn in_the_middle(cluster: &Cluster, caller: &mut Caller, keys: u64) -> (usize, usize) {
+    for key in 0..keys {
+        caller.put(key, &[1; 5_000]);
+    }
+    let from = owner(cluster, 0, u64::MAX);
+    begin(cluster, 1 - from);
+    comes(|| {
+        let listed = migrations(&cluster.servers[1 - from]);
+        listed.iter().all(|one| one.standing != MigrationStanding::Preparing).then_some(())
+    });
+    (from, 1 - from)
+}
+
+#[test]
+fn a_target_goes_on_with_what_it_has_when_the_source_dies() {
+    let (mut cluster, tenant, table) = cluster();
+    let mut caller = Caller::new(&cluster.servers, &tenant, table);
+    let (source, target) = in_the_middle(&cluster, &mut caller, 4_000);
+    cluster.servers[source].kill();
+    let is_moved = |key: &u64| store::hash(&key.to_le_bytes()) >= HALF;
+    let moved: Vec<u64> = (0..4_000).filter(is_moved).collect();
+    caller.likely = target;
+    let written: Vec<u64> = moved.iter().copied().step_by(10).collect();
+    for key in &written {
+        caller.put(*key, b"since");
+    }
+    comes(|| (owner_of_number(&cluster, target) == cluster_number(&cluster, target)).then_some(()));
+    for key in moved {
+        // What waits for the source waits until its lease is over.
+        let found = comes(|| caller.clients[target].get(table, &key.to_le_bytes()).ok());
+        let value = found.map(|object| object.value);
+        if written.contains(&key) {
+            assert_eq!(value.as_deref(), Some(&b"since"[..]), "key {key}");
+        } else {
+            assert!(value.is_none_or(|value| value == [1; 5_000]), "key {key}");
+        }
+    }
+}
+
+fn owner_of_number(cluster: &Cluster, asked: usize) -> u32 {
+    let tablets = cluster.servers[asked].admin().tablet_list().unwrap();
+    tablets.iter().find(|tablet| tablet.last == u64::MAX).unwrap().server
+}
+
+fn cluster_number(cluster: &Cluster, index: usize) -> u32 {
+    let address = cluster.servers[index].address().to_string();
+    let listed = cluster.servers[index].admin().server_list().unwrap();
+    listed.iter().find(|entry| entry.tcp == address).unwrap().id
+}
+
+#[test]
+fn a_source_serves_again_what_it_had_when_the_target_dies() {
+    let (mut cluster, tenant, table) = cluster();
+    let mut caller = Caller::new(&cluster.servers, &tenant, table);
+    let (source, target) = in_the_middle(&cluster, &mut caller, 4_000);
+    cluster.servers[target].kill();
+    if !migrations(&cluster.servers[source]).is_empty() {
+        let number = cluster_number(&cluster, source);
+        comes(|| (owner_of_number(&cluster, source) == number).then_some(()));
+        for key in 0..4_000_u64 {
+            let found = comes(|| caller.clients[source].get(table, &key.to_le_bytes()).ok());
+            assert_eq!(found.expect("it never left").value, [1; 5_000], "key {key}");
+        }
+    }
+}
