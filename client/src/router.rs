@@ -276,10 +276,12 @@ impl Router {
     /// Whether a request would be accepted now, and sent at once where there is one server.
     #[inline]
     pub(crate) fn can_submit(&self) -> bool {
-        match &self.servers[..] {
+        let has_place = match &self.servers[..] {
             [Server { exchange: Some(exchange), .. }] => exchange.can_submit(),
-            _ => self.owed < self.credits.into(),
-        }
+            _ => true,
+        };
+        // Some may wait outside of the window.
+        has_place && self.owed < self.credits.into()
     }
 
     /// Requests without a completion.

@@ -38,11 +38,18 @@ pub(super) fn sift(
     complete: &mut impl FnMut(Completion<'_>),
 ) {
     match completion.status {
-        Ok(status @ (Status::UseStream | Status::BadToken | Status::NotOwned | Status::SeveralTablets)) => {
-            let end = completion.body.try_into().ok().map(u64::from_le_bytes);
-            troubles.push(Trouble { sequence: completion.sequence, status, end });
+        Ok(Status::UseStream | Status::BadToken | Status::NotOwned | Status::SeveralTablets) => {
+            keep(troubles, &completion);
         }
         _ => complete(completion),
+    }
+}
+
+#[cold]
+fn keep(troubles: &mut Vec<Trouble>, completion: &Completion<'_>) {
+    if let Ok(status) = completion.status {
+        let end = completion.body.try_into().ok().map(u64::from_le_bytes);
+        troubles.push(Trouble { sequence: completion.sequence, status, end });
     }
 }
 

@@ -69,9 +69,14 @@ pub(super) fn sort(
     complete: &mut impl FnMut(Completion<'_>),
 ) {
     if completion.tag >= ROUTERS_TAGS {
-        let Completion { tag, status, body, .. } = completion;
-        return inbox.push(Arrived { tag, outcome: status.map(|status| (status, body.to_vec())) });
+        return keep(&completion, inbox);
     }
     *owed -= 1;
     complete(completion);
+}
+
+#[cold]
+fn keep(completion: &Completion<'_>, inbox: &mut Vec<Arrived>) {
+    let Completion { tag, status, body, .. } = *completion;
+    inbox.push(Arrived { tag, outcome: status.map(|status| (status, body.to_vec())) });
 }
