@@ -50,7 +50,10 @@ fn owned(tablets: &[TabletEntry], server: u32) -> impl Iterator<Item = &TabletEn
 
 /// How many whole tables its tablets would be.
 fn share(tablets: &[TabletEntry], server: u32) -> f64 {
-    owned(tablets, server).map(|tablet| (tablet.last - tablet.first) as f64 / 2f64.powi(64)).sum()
+    // Of nothing the sum would be minus zero.
+    let parts =
+        owned(tablets, server).map(|tablet| tablet.last.saturating_sub(tablet.first) as f64 / 2f64.powi(64));
+    parts.fold(0.0, |sum, part| sum + part)
 }
 
 fn servers(status: &ClusterStatus, tablets: &[TabletEntry]) -> String {
