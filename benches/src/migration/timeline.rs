@@ -7,7 +7,7 @@
 //!            | before | moving ............................. | after |
 //! ```
 //! Each way of moving plays once a run, over the same servers: the half moves under load, then it moves back without
-//! any, which shows how fast it can be. Every answer is checked. Rocksteady (SOSP'17, §4), Fulva (SRDS'19, §4).
+//! any, which shows how fast it can be. Every answer is checked. Rocksteady (SOSP'17, §4).
 
 mod bins;
 mod play;

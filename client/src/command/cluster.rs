@@ -122,8 +122,6 @@ fn tablets(admin: &mut Admin, table: Option<&str>) -> Result<Answer, Failure> {
 fn migrate(admin: &mut Admin, options: &MigrateOptions) -> Result<Answer, Failure> {
     let mode = match options.mode {
         MigrationWay::Rocksteady => MigrationMode::Rocksteady,
-        MigrationWay::Cooperative => MigrationMode::Cooperative,
-        MigrationWay::PreCopy => MigrationMode::PreCopy,
         MigrationWay::StopAndCopy => MigrationMode::StopAndCopy,
     };
     let begun = admin.migration_begin(&options.table, options.hashes.range(), options.to, mode)?;

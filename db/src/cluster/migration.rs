@@ -41,10 +41,6 @@ pub enum Mode {
     /// The target owns it first, and pulls.
     #[default]
     Rocksteady,
-    /// The same, and clients read from both sides what may not have arrived.
-    Cooperative,
-    /// The source sends it while it serves, then stands still for the rest: to compare with.
-    PreCopy,
     /// The source stands still until the target has it: to compare with.
     StopAndCopy,
 }

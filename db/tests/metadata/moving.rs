@@ -103,7 +103,7 @@ pub fn the_owner_changes_in_the_commit_that_changes_the_standing(place: &Place) 
         other.migration_advance(row.id, Standing::Moving, Standing::Finished),
         Err(MetadataError::NotFound)
     );
-    let begin = |target| one.migration_begin((ann, t), moved, target, Mode::Cooperative, 6);
+    let begin = |target| one.migration_begin((ann, t), moved, target, Mode::StopAndCopy, 6);
     let back = begin(1).expect("nothing moves there");
     assert!(back.id > row.id);
     other.migration_advance(back.id, Standing::Preparing, Standing::Moving).expect("it is there");

@@ -50,23 +50,17 @@ impl Body for TabletEntry {
 pub enum MigrationMode {
     /// The target owns it first, and pulls.
     Rocksteady = 0,
-    /// The same, and clients read from both sides what may not have arrived.
-    Cooperative = 1,
-    /// The source sends it while it serves, then stands still for the rest: to compare with.
-    PreCopy = 2,
     /// The source stands still until the target has it: to compare with.
-    StopAndCopy = 3,
+    StopAndCopy = 1,
 }
 
 impl MigrationMode {
-    const ALL: [MigrationMode; 4] = [Self::Rocksteady, Self::Cooperative, Self::PreCopy, Self::StopAndCopy];
+    const ALL: [MigrationMode; 2] = [Self::Rocksteady, Self::StopAndCopy];
 
     /// As it is called on command lines.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rocksteady => "rocksteady",
-            Self::Cooperative => "cooperative",
-            Self::PreCopy => "pre-copy",
             Self::StopAndCopy => "stop-and-copy",
         }
     }

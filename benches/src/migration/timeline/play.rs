@@ -149,11 +149,7 @@ impl<'a> Scene<'a> {
             seconds,
             before: bins.seen(margin_ns / 5, began_ns - super::bins::INTERVAL_NS),
             moving: bins.seen(began_ns - super::bins::INTERVAL_NS, ended_ns),
-            hand_over: if way.hands_over_last() {
-                bins.seen(ended_ns - edge_ns, ended_ns + HAND_OVER_NS)
-            } else {
-                bins.seen(began_ns - super::bins::INTERVAL_NS, began_ns + edge_ns)
-            },
+            hand_over: bins.seen(began_ns - super::bins::INTERVAL_NS, began_ns + edge_ns),
             after: bins.seen(ended_ns, ended_ns + margin_ns),
             errors,
         };

@@ -31,10 +31,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub enum Way {
     /// The target owns it at once and pulls; what waits for an object is pulled first.
     Rocksteady,
-    /// Clients read from both sides what may not have arrived.
-    Cooperative,
-    /// A copy is made ahead, then what was written meanwhile follows while nobody is served.
-    SourceDriven,
     /// Nobody is served until all has moved.
     StopAndCopy,
 }
@@ -44,8 +40,6 @@ impl Way {
     pub fn name(self) -> &'static str {
         match self {
             Self::Rocksteady => "rocksteady",
-            Self::Cooperative => "cooperative",
-            Self::SourceDriven => "source-driven",
             Self::StopAndCopy => "stop-and-copy",
         }
     }
@@ -53,15 +47,8 @@ impl Way {
     fn mode(self) -> MigrationMode {
         match self {
             Self::Rocksteady => MigrationMode::Rocksteady,
-            Self::Cooperative => MigrationMode::Cooperative,
-            Self::SourceDriven => MigrationMode::PreCopy,
             Self::StopAndCopy => MigrationMode::StopAndCopy,
         }
-    }
-
-    /// Whether the owner changes at the end; else it does at the beginning.
-    pub fn hands_over_last(self) -> bool {
-        self == Self::SourceDriven
     }
 }
 

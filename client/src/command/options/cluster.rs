@@ -82,8 +82,8 @@ pub struct MigrateOptions {
     /// From the first hash up to the other one, without it: 50%..75%, 8000000000000000.., ..25%; all if nothing is said.
     #[arg(long, default_value = "..")]
     pub hashes: Hashes,
-    /// How it moves.
-    #[arg(long, value_enum, default_value = "rocksteady")]
+    /// How it moves; there is no reason to choose another way but to compare them.
+    #[arg(long, value_enum, default_value = "rocksteady", hide = true)]
     pub mode: MigrationWay,
     /// Return when it is done and the hashes could move again, not when it has begun.
     #[arg(long)]
@@ -95,12 +95,6 @@ pub struct MigrateOptions {
 pub enum MigrationWay {
     /// The target serves at once and pulls; what somebody waits for comes first.
     Rocksteady,
-    /// The same, and clients read at both ends meanwhile.
-    Cooperative,
-    /// For comparison: a copy is made ahead, then the range stands still for the rest.
-    #[value(hide = true)]
-    PreCopy,
     /// For comparison: the range stands still until all has moved.
-    #[value(hide = true)]
     StopAndCopy,
 }

@@ -123,8 +123,6 @@ fn entry_of(row: &MigrationRow, table: String) -> MigrationEntry {
         target: row.target.server,
         mode: match row.mode {
             Mode::Rocksteady => MigrationMode::Rocksteady,
-            Mode::Cooperative => MigrationMode::Cooperative,
-            Mode::PreCopy => MigrationMode::PreCopy,
             Mode::StopAndCopy => MigrationMode::StopAndCopy,
         },
         standing: match row.standing {
@@ -142,8 +140,6 @@ fn entry_of(row: &MigrationRow, table: String) -> MigrationEntry {
 fn mode_of(mode: MigrationMode) -> Mode {
     match mode {
         MigrationMode::Rocksteady => Mode::Rocksteady,
-        MigrationMode::Cooperative => Mode::Cooperative,
-        MigrationMode::PreCopy => Mode::PreCopy,
         MigrationMode::StopAndCopy => Mode::StopAndCopy,
     }
 }
