@@ -135,12 +135,13 @@ fn show(settings: &Settings, rate: f64, played: &[Played]) {
 /// Throughput, p50 and p99.9 over time, one above the other, a line for each way.
 fn draw(path: &std::path::Path, settings: &Settings, played: &[Played]) -> Result<(), String> {
     let title = format!("Half of {:.1} GB moves, YCSB-B", settings.megabytes as f64 / 1000.0);
-    let series = |figure: &dyn Fn(&bins::Seen) -> f64| -> Vec<Series> {
+    let series = |scale: Scale, figure: &dyn Fn(&bins::Seen) -> f64| -> Vec<Series> {
         let line = |played: &Played| Series {
             name: played.way.name().to_string(),
             points: (played.timeline.each())
                 .map(|(at_ns, seen)| ((at_ns as f64 - played.began_ns as f64) / 1e9, figure(&seen)))
-                .filter(|point| point.1 > 0.0)
+                // An interval without requests has no latency; one without answers has a throughput, which is none.
+                .filter(|point| point.1 > 0.0 || scale == Scale::Linear)
                 .collect(),
         };
         played.iter().map(line).collect()
@@ -152,17 +153,17 @@ fn draw(path: &std::path::Path, settings: &Settings, played: &[Played]) -> Resul
             Panel {
                 axes: Axes { title: &title, x: "", y: "thousand answers/s" },
                 scale: Scale::Linear,
-                series: series(&|seen| seen.answers_per_second / 1e3),
+                series: series(Scale::Linear, &|seen| seen.answers_per_second / 1e3),
             },
             Panel {
                 axes: Axes { title: "", x: "", y: "p50, us" },
                 scale: Scale::Logarithmic,
-                series: series(&|seen| seen.latency_us_p50),
+                series: series(Scale::Logarithmic, &|seen| seen.latency_us_p50),
             },
             Panel {
                 axes: Axes { title: "", x, y: "p99.9, us" },
                 scale: Scale::Logarithmic,
-                series: series(&|seen| seen.latency_us_p999),
+                series: series(Scale::Logarithmic, &|seen| seen.latency_us_p999),
             },
         ],
     )
