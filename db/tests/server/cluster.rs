@@ -23,7 +23,7 @@ use super::{Site, config};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Tries until it is so.
-fn comes<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+pub(super) fn comes<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(done) = attempt() {

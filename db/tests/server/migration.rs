@@ -1,7 +1,6 @@
 //! Tablets that move between two servers of one cluster over a real etcd.
 
 use std::collections::BTreeMap;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use db::cluster::metadata::{Metadata, MigrationRow};
@@ -14,6 +13,7 @@ use wire::{AdminRequest, Body, Condition, Request, Status, TableId, reply};
 
 use super::Site;
 use super::client::{Client, Ended};
+use super::cluster::comes;
 use super::etcd_process::EtcdProcess;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,17 +32,6 @@ struct Table {
     tenant: TenantId,
     number: u32,
     model: BTreeMap<u64, Vec<u8>>,
-}
-
-fn comes<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(done) = attempt() {
-            return done;
-        }
-        assert!(Instant::now() < deadline, "it does not come");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 impl Pair {
