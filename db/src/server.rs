@@ -37,6 +37,7 @@ pub mod membership;
 pub mod migrations;
 pub mod native;
 pub mod neighbours;
+mod now;
 pub mod opening;
 pub mod outgoing;
 pub mod ownership;

@@ -9,9 +9,11 @@
 
 pub mod origin;
 pub mod ring;
+mod told;
 
 pub use origin::{Answer, Origin, Route};
 pub use ring::{Claim, Ring};
+pub use told::Told;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -43,6 +45,8 @@ pub struct Session {
     closed: AtomicBool,
     /// From where it was opened, over a stream: whoever is there has answered.
     opener: Option<IpAddr>,
+    /// How far a migration is, as far as it was told.
+    pub told: Told,
 }
 
 impl Session {
@@ -60,6 +64,7 @@ impl Session {
             streams: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             opener: None,
+            told: Told::default(),
         }
     }
 

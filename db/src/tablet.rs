@@ -6,9 +6,11 @@
 //! tenant and the right: so a lookup is the same for both, and a grant ends with its entry. What of a table is
 //! here, and which of that is served, is told by its [`Parts`].
 
+mod moving;
 mod parts;
 pub mod ranges;
 
+pub use moving::Moving;
 pub use parts::{Parts, PartsChange, PartsError};
 
 use std::collections::HashMap;
@@ -59,7 +61,11 @@ impl TableEntry {
     #[must_use]
     pub fn has_map(&self, map: &TabletMap) -> bool {
         let known = self.map.as_deref().and_then(|bytes| TabletMap::decode(bytes).ok());
-        known.is_some_and(|known| known.servers() == map.servers() && known.tablets() == map.tablets())
+        known.is_some_and(|known| {
+            let told =
+                |map: &TabletMap| (map.servers().to_vec(), map.tablets().to_vec(), map.moving().to_vec());
+            told(&known) == told(map)
+        })
     }
 
     /// The encoded map of its tablets.

@@ -10,6 +10,7 @@
 //! here before its object arrives must stay removed: it is noted, under the lock of its bucket. So are all that are removed
 //! until it is settled that nothing goes back, since the other store has their objects. Hashes that somebody waits for are pulled ahead of their partitions.
 
+mod missed;
 mod pulled;
 mod wanted;
 
@@ -17,6 +18,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::OnceLock;
 
+use self::missed::Missed;
 use self::pulled::Pulled;
 use self::wanted::Wanted;
 use crate::hash_range::HashRange;
@@ -71,6 +73,7 @@ pub(crate) struct Arrival {
     /// Made when the first is wanted: most parts arrive before anybody asks.
     wanted: OnceLock<Wanted>,
     pulled: OnceLock<Pulled>,
+    missed: OnceLock<Missed>,
 }
 
 impl Arrival {
@@ -83,7 +86,8 @@ impl Arrival {
         };
         let partitions = hashes.split(count).into_iter().map(partition).collect();
         let [complete, settled, forgotten] = [(); 3].map(|()| AtomicBool::new(false));
-        Arrival { partitions, complete, settled, forgotten, wanted: OnceLock::new(), pulled: OnceLock::new() }
+        let (wanted, pulled, missed) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Arrival { partitions, complete, settled, forgotten, wanted, pulled, missed }
     }
 
     /// The hashes of each partition.
@@ -116,6 +120,24 @@ impl Arrival {
             }
         }
         arrived
+    }
+
+    /// What of each partition has arrived without a gap, where anything has: its first hash and its last.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        let arrived = |partition: &Partition| {
+            let (first, last) = (partition.hashes.first(), partition.hashes.last());
+            if partition.complete.load(Ordering::Acquire) {
+                return Some((first, last));
+            }
+            let next = partition.next.load(Ordering::Acquire);
+            (next > first).then(|| (first, next - 1))
+        };
+        self.partitions.iter().filter_map(arrived)
+    }
+
+    /// A read has missed `hash`; whether one had not long ago.
+    pub(crate) fn is_missed_again(&self, hash: u64) -> bool {
+        self.missed.get_or_init(Missed::default).again(hash)
     }
 
     /// The same, or whether it was pulled ahead.
@@ -260,6 +282,7 @@ mod tests {
         arrival.advance(3, u64::MAX);
         assert!(arrival.has_arrived(99) && !arrival.has_arrived(100));
         assert!(arrival.has_arrived(u64::MAX) && !arrival.has_arrived(quarter) && !arrival.is_complete());
+        assert_eq!(arrival.ranges().collect::<Vec<_>>(), [(0, 99), (3 * quarter, u64::MAX)]);
         (0..3).for_each(|at| arrival.advance(at, (at as u64 + 1) * quarter - 1));
         assert!(arrival.is_complete() && arrival.has_arrived(quarter));
     }

@@ -57,6 +57,8 @@ pub const RECENT_WANTS: usize = 4 * WANTED_HASHES_MAX;
 pub const PULLED_HASHES_KEPT: u64 = 2 * WANTED_HASHES_MAX as u64;
 /// Slots for them, half empty.
 pub const PULLED_SLOTS: usize = 2 * PULLED_HASHES_KEPT as usize;
+/// Places in which hashes are remembered that reads have missed: 32 KiB for each part that arrives and is asked.
+pub const MISSED_HASHES_KEPT: usize = 4096;
 /// Hashes of the narrowest range that a table can have: more than the largest index has buckets.
 pub const HASH_RANGE_WIDTH_MIN: u64 = 1 << 32;
 /// Mean objects per bucket at which the index grows, as a fraction: at 5.2 of 7 one bucket in six overflows.

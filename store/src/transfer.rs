@@ -91,6 +91,20 @@ impl Table {
         self.arrival.get().map_or(Some(u64::MAX), |arrival| arrival.arrived_from(hash))
     }
 
+    /// What of each partition has arrived without a gap, where anything has: its first hash and its last. None where nothing
+    /// arrives.
+    pub fn arrived_ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.arrival.get().into_iter().flat_map(Arrival::ranges)
+    }
+
+    /// A read that does not wait has missed `hash`. Where one had not long ago, it is [wanted](Table::want).
+    pub fn miss(&self, hash: u64) {
+        if let Some(arrival) = self.arrival.get().filter(|arrival| arrival.is_missed_again(hash)) {
+            // Where too many are wanted it comes with its partition.
+            let _ = arrival.wanted().want(hash);
+        }
+    }
+
     /// Asks whoever pulls for the objects of `hash` before all others. The same hash again costs one exchange in memory.
     /// False where too many are wanted, or nothing arrives.
     pub fn want(&self, hash: u64) -> bool {

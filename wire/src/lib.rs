@@ -45,4 +45,4 @@ pub use request::{KeyRange, Request};
 pub use requester::{Completion, CompletionError, Requester, RequesterConfig, SubmitError};
 pub use status::Status;
 pub use stream::RecordHeader;
-pub use tablets::{ServerPlace, Tablet, TabletMap};
+pub use tablets::{Moving, ServerPlace, Tablet, TabletMap};

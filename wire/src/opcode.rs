@@ -29,11 +29,13 @@ pub const VERIFY: u8 = 11;
 pub const SCAN: u8 = 12;
 /// Asks which server has which hashes of a table.
 pub const TABLETS: u8 = 13;
+/// Reads one object without waiting, for who asks both servers between which it may be on the move.
+pub const GET_NOW: u8 = 14;
 
 /// Whether a data request of this number changes nothing, so that it may be executed twice. An invocation may write.
 #[inline]
 pub const fn is_read(opcode: u8) -> bool {
-    matches!(opcode, PING | GET | MULTI_GET | ENUMERATE | VERIFY | SCAN | TABLETS)
+    matches!(opcode, PING | GET | MULTI_GET | ENUMERATE | VERIFY | SCAN | TABLETS | GET_NOW)
 }
 
 /// Opens a session of a tenant.

@@ -33,6 +33,13 @@ pub enum Request<'a> {
         /// The object's key.
         key: &'a [u8],
     },
+    /// Reads an object without waiting, of a server that may have it still, or not yet: for who asks both.
+    GetNow {
+        /// The table's id.
+        table: u32,
+        /// The object's key.
+        key: &'a [u8],
+    },
     /// Writes an object.
     Put {
         /// The table's id.
@@ -165,6 +172,7 @@ impl<'a> Request<'a> {
         match self {
             Request::Ping => opcode::PING,
             Request::Get { .. } => opcode::GET,
+            Request::GetNow { .. } => opcode::GET_NOW,
             Request::Put { .. } => opcode::PUT,
             Request::PutFor { .. } => opcode::PUT_FOR,
             Request::Delete { .. } => opcode::DELETE,
@@ -191,7 +199,7 @@ impl<'a> Request<'a> {
     pub fn body_bytes(&self) -> usize {
         match self {
             Request::Ping => 0,
-            Request::Get { key, .. } => GET_HEAD_BYTES + key.len(),
+            Request::Get { key, .. } | Request::GetNow { key, .. } => GET_HEAD_BYTES + key.len(),
             Request::Put { key, value, condition, .. } => {
                 WRITE_HEAD_BYTES + condition.tail_bytes() + key.len() + value.len()
             }
@@ -222,6 +230,7 @@ impl<'a> Request<'a> {
         match self {
             Request::Ping | Request::Tablets { .. } => Ok(()),
             Request::Get { key, .. }
+            | Request::GetNow { key, .. }
             | Request::Delete { key, .. }
             | Request::Increment { key, .. }
             | Request::IncrementFloat { key, .. } => at_most(key, KEY_BYTES_MAX, Status::KeyTooLarge),
@@ -263,9 +272,9 @@ impl<'a> Request<'a> {
         match *self {
             Request::Ping => assert!(body.is_empty(), "a ping has no body"),
             Request::Tablets { table } => encode_named(body, table, &[]),
-            Request::Get { table, key: rest } | Request::Verify { table, cursor: rest } => {
-                encode_named(body, table, rest)
-            }
+            Request::Get { table, key: rest }
+            | Request::GetNow { table, key: rest }
+            | Request::Verify { table, cursor: rest } => encode_named(body, table, rest),
             Request::Put { table, key, value, condition } => {
                 let rest = write_head(body, table, key, condition);
                 let (key_out, value_out) = rest.split_at_mut(key.len());

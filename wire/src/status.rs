@@ -154,6 +154,10 @@ statuses! {
     SeveralTablets = 53,
     /// The tablets or the servers are not such that this can be done; nothing was changed.
     WrongTablets = 54,
+    /// The key is the server's, and it is not known here yet whether there is an object.
+    NotArrived = 55,
+    /// The key is another server's by now, and on its way there: this is what it was when it left.
+    Frozen = 56,
 }
 
 impl fmt::Display for Status {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   version u64 | servers: list of (number u32, address text) | tablets: list of (last hash u64, index of its server u16)
+//!   | on the move: list of (migration u32, first hash u64, last hash u64, index of the server that they come from u16)
 //! ```
 //! Tablets stand in the order of their hashes, each reaching from behind the one before to its last hash, the last one to
 //! 2^64 - 1: so every hash has exactly one server, and one search finds it. The hash of a key is xxh3 (64 bits).
@@ -28,12 +29,26 @@ pub struct Tablet {
     pub server: u16,
 }
 
+/// Hashes that a server has given to another which does not have all of their objects yet: until then a read may ask both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moving {
+    /// Number of the migration.
+    pub migration: u32,
+    /// The first of the hashes.
+    pub first: u64,
+    /// The last of them.
+    pub last: u64,
+    /// Index in the map of the server that they come from.
+    pub source: u16,
+}
+
 /// The tablets of a table. Valid by construction: see the file's head.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TabletMap {
     version: u64,
     servers: Vec<ServerPlace>,
     tablets: Vec<Tablet>,
+    moving: Vec<Moving>,
 }
 
 impl TabletMap {
@@ -49,7 +64,7 @@ impl TabletMap {
         let reaches_the_end = tablets.last().is_some_and(|tablet| tablet.last == u64::MAX);
         let has_servers = tablets.iter().all(|tablet| usize::from(tablet.server) < servers.len());
         if rises && reaches_the_end && has_servers {
-            Ok(TabletMap { version, servers, tablets })
+            Ok(TabletMap { version, servers, tablets, moving: Vec::new() })
         } else {
             Err(Status::Malformed)
         }
@@ -58,7 +73,20 @@ impl TabletMap {
     /// That of a table which one server has as a whole.
     #[must_use]
     pub fn whole(version: u64, server: ServerPlace) -> TabletMap {
-        TabletMap { version, servers: vec![server], tablets: vec![Tablet { last: u64::MAX, server: 0 }] }
+        let tablets = vec![Tablet { last: u64::MAX, server: 0 }];
+        TabletMap { version, servers: vec![server], tablets, moving: Vec::new() }
+    }
+
+    /// The same, with these hashes on the move.
+    ///
+    /// # Errors
+    /// [`Status::Malformed`] for hashes or servers that are none, [`Status::LimitExceeded`] for too many.
+    pub fn with_moving(self, moving: Vec<Moving>) -> Result<TabletMap, Status> {
+        if moving.len() > TABLETS_PER_TABLE_MAX {
+            return Err(Status::LimitExceeded);
+        }
+        let is_one = |it: &Moving| it.first <= it.last && usize::from(it.source) < self.servers.len();
+        if moving.iter().all(is_one) { Ok(TabletMap { moving, ..self }) } else { Err(Status::Malformed) }
     }
 
     /// Its version.
@@ -77,6 +105,12 @@ impl TabletMap {
     #[must_use]
     pub fn tablets(&self) -> &[Tablet] {
         &self.tablets
+    }
+
+    /// What of them is on the move in such a way that reads may ask both servers.
+    #[must_use]
+    pub fn moving(&self) -> &[Moving] {
+        &self.moving
     }
 
     /// The index of the server that has a hash.
@@ -110,21 +144,36 @@ impl Body for Tablet {
     }
 }
 
+impl Body for Moving {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u32(self.migration);
+        writer.u64(self.first);
+        writer.u64(self.last);
+        writer.u16(self.source);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<Moving, Status> {
+        let (migration, first, last) = (reader.u32()?, reader.u64()?, reader.u64()?);
+        Ok(Moving { migration, first, last, source: reader.u16()? })
+    }
+}
+
 impl Body for TabletMap {
     fn write(&self, writer: &mut BodyWriter) {
         writer.u64(self.version);
         self.servers.write(writer);
         self.tablets.write(writer);
+        self.moving.write(writer);
     }
 
     fn read(reader: &mut BodyReader<'_>) -> Result<TabletMap, Status> {
-        TabletMap::new(reader.u64()?, Vec::read(reader)?, Vec::read(reader)?)
+        TabletMap::new(reader.u64()?, Vec::read(reader)?, Vec::read(reader)?)?.with_moving(Vec::read(reader)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ServerPlace, Tablet, TabletMap};
+    use super::{Moving, ServerPlace, Tablet, TabletMap};
     use crate::body::Body;
     use crate::limits::TABLETS_PER_TABLE_MAX;
     use crate::status::Status;
@@ -144,7 +193,13 @@ mod tests {
         for (hash, index) in [(0, 1), (9, 1), (10, 0), (99, 0), (100, 1), (u64::MAX, 1)] {
             assert_eq!(map.server_of(hash), index, "hash {hash}");
         }
-        assert_eq!(TabletMap::decode(&map.encode()), Ok(map));
+        assert_eq!(TabletMap::decode(&map.encode()), Ok(map.clone()));
+        let moving = Moving { migration: 3, first: 10, last: 99, source: 1 };
+        let on_the_move = map.clone().with_moving(vec![moving]).expect("a server of the map");
+        assert_eq!(TabletMap::decode(&on_the_move.encode()), Ok(on_the_move));
+        for none in [Moving { source: 2, ..moving }, Moving { first: 100, ..moving }] {
+            assert_eq!(map.clone().with_moving(vec![none]), Err(Status::Malformed));
+        }
         assert_eq!(TabletMap::whole(1, server(4)).server_of(77), 0);
     }
 

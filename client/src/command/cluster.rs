@@ -122,6 +122,7 @@ fn tablets(admin: &mut Admin, table: Option<&str>) -> Result<Answer, Failure> {
 fn migrate(admin: &mut Admin, options: &MigrateOptions) -> Result<Answer, Failure> {
     let mode = match options.mode {
         MigrationWay::Rocksteady => MigrationMode::Rocksteady,
+        MigrationWay::Cooperative => MigrationMode::Cooperative,
         MigrationWay::StopAndCopy => MigrationMode::StopAndCopy,
     };
     let begun = admin.migration_begin(&options.table, options.hashes.range(), options.to, mode)?;

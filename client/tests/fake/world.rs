@@ -33,6 +33,10 @@ pub struct World {
     pub map: Vec<u8>,
     /// How often it was asked for those.
     pub maps_asked: u64,
+    /// What it answers to gets of keys that do not wait, without a look at who owns them; else `NotOwned`.
+    pub now: HashMap<Vec<u8>, (Status, Vec<u8>)>,
+    /// How often it was asked so, by key.
+    pub asked_now: HashMap<Vec<u8>, u64>,
     /// Id of the extension; a test changes it as an installation would.
     pub extension: u32,
     /// How often names were resolved.
@@ -63,6 +67,8 @@ impl World {
             owned: vec![(0, u64::MAX)],
             map: TabletMap::whole(0, ServerPlace { number: 0, address: String::new() }).encode(),
             maps_asked: 0,
+            now: HashMap::new(),
+            asked_now: HashMap::new(),
             extension: 1,
             resolutions: 0,
             sessions: HashMap::new(),
@@ -124,6 +130,10 @@ impl World {
                 self.maps_asked += 1;
                 return (Status::Ok, self.map.clone());
             }
+            Ok(Request::GetNow { key, .. }) => {
+                *self.asked_now.entry(key.to_vec()).or_default() += 1;
+                return self.now.get(key).cloned().unwrap_or((Status::NotOwned, vec![]));
+            }
             Ok(request) if !self.owns(&request) => return (Status::NotOwned, vec![]),
             Ok(request) => self.execute(&request),
             Err(status) => (status, vec![]),
@@ -178,7 +188,8 @@ impl World {
             | Request::Enumerate { .. }
             | Request::Scan { .. }
             | Request::Verify { .. }
-            | Request::Tablets { .. } => (Status::UnknownOpcode, vec![]),
+            | Request::Tablets { .. }
+            | Request::GetNow { .. } => (Status::UnknownOpcode, vec![]),
             Request::MultiGet { table, keys } => {
                 let mut body = (keys.len() as u16).to_le_bytes().to_vec();
                 for key in keys {

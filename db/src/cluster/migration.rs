@@ -43,6 +43,8 @@ pub enum Mode {
     Rocksteady,
     /// The source stands still until the target has it: to compare with.
     StopAndCopy,
+    /// The target owns it first, and pulls; the source goes on answering reads of clients that ask both.
+    Cooperative,
 }
 
 /// What the records say of a migration; the only way is down, but for a return that a dead source cannot take.

@@ -32,6 +32,13 @@ pub const MIGRATION_CORES: usize = 2 * MIGRATIONS_AT_ONCE;
 /// it may ask for at a time.
 pub const PEER_UNTAKEN_BYTES_MAX: usize = 4 << 20;
 
+/// How often a session is told how far a cooperative migration is, in microseconds: in that time little of it arrives, and
+/// telling costs 140 bytes.
+pub const PROGRESS_EVERY_US: u64 = 10_000;
+/// Which part of the bytes that move, as a divisor, reads at the source may cost beside them, with their requests: a tenth is
+/// what all reads at a second server may cost, and the rest of it is the target's for saying what has not arrived.
+pub const SECOND_READS_DIVISOR: u64 = 14;
+
 /// How long the thread of a migration sleeps at most while nothing happens, in milliseconds: what is said again is due so
 /// often.
 pub const MIGRATION_LOOK_MS: u64 = 10;

@@ -187,6 +187,7 @@ fn locate_mixed<'p, 'w: 'p, 'b: 'p>(
 fn target<'r>(request: &Request<'r>) -> Option<(u32, Option<&'r [u8]>)> {
     match *request {
         Request::Get { table, key }
+        | Request::GetNow { table, key }
         | Request::Put { table, key, .. }
         | Request::PutFor { table, key, .. }
         | Request::Delete { table, key, .. }

@@ -11,6 +11,7 @@ use wire::{Keys, Request, Status};
 
 use super::ahead::Located;
 use super::listing;
+use super::now;
 use super::view::RoundView;
 use crate::limits::{RETRY_BUSY_US, RETRY_PASSING_US};
 use crate::metrics::{Counter, WorkerMetrics};
@@ -65,6 +66,10 @@ pub fn execute(
         Request::Get { key, .. } => {
             metrics.count(Counter::Gets);
             return get(environment, located, key, place);
+        }
+        Request::GetNow { key, .. } => {
+            metrics.count(Counter::Gets);
+            return now::get(environment, caller.session, located, key, place);
         }
         Request::Put { key, value, condition, .. } => {
             metrics.count(Counter::Puts);
@@ -163,7 +168,7 @@ fn get_arriving(
 
 /// How long an object is there yet.
 #[inline]
-fn ttl_ms(environment: &WorkerEnvironment<'_>, object: &Object<'_>) -> Option<u64> {
+pub(super) fn ttl_ms(environment: &WorkerEnvironment<'_>, object: &Object<'_>) -> Option<u64> {
     let expires_ms = object.expires_ms();
     (expires_ms != store::NEVER_MS).then(|| expires_ms.saturating_sub(environment.core.store().now_ms()))
 }

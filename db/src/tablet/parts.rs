@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use store::{Eviction, HashRange, Table, TableKind, TableOptions};
 
+use super::Moving;
 use crate::limits::PARTS_PER_TABLE_MAX;
 
 /// A range of hashes that is owned, within one part.
@@ -61,6 +62,8 @@ pub struct Parts {
     others: Box<[Piece]>,
     /// By their hashes.
     held: Box<[Arc<Table>]>,
+    /// On the move here or from here, in such a way that reads may ask both servers.
+    moving: Box<[Arc<Moving>]>,
     options: TableOptions,
 }
 
@@ -99,14 +102,15 @@ impl Parts {
             TableOptions { kind: part.kind(), eviction: part.eviction(), ..TableOptions::default() };
         let held = [Arc::clone(&part)].into();
         let widest = Piece { first: hashes.first(), span: hashes.last() - hashes.first(), part: Some(part) };
-        Self { widest, others: Box::default(), held, options }
+        Self { widest, others: Box::default(), held, moving: Box::default(), options }
     }
 
     /// Nothing of a table that is made so.
     #[must_use]
     pub fn none(options: TableOptions) -> Self {
         let options = TableOptions { hashes: HashRange::ALL, ..options };
-        Self { widest: NOTHING, others: Box::default(), held: Box::default(), options }
+        let (others, held, moving) = (Box::default(), Box::default(), Box::default());
+        Self { widest: NOTHING, others, held, moving, options }
     }
 
     /// These parts, and the ranges of them that are owned: none of either, or many, in any order.
@@ -146,7 +150,7 @@ impl Parts {
         let widest = (0..pieces.len()).max_by_key(|&at| pieces[at].span);
         let widest = widest.map_or(NOTHING, |at| pieces.remove(at));
         let options = TableOptions { hashes: HashRange::ALL, ..options };
-        Ok(Self { widest, others: pieces.into(), held: held.into(), options })
+        Ok(Self { widest, others: pieces.into(), held: held.into(), moving: Box::default(), options })
     }
 
     /// The part that has the keys of a hash, if they are owned.
@@ -186,6 +190,12 @@ impl Parts {
     #[must_use]
     pub fn likely(&self) -> Option<&Table> {
         self.widest.part.as_deref()
+    }
+
+    /// What moves a hash, here or from here, and lets reads ask both servers.
+    #[must_use]
+    pub fn moving(&self, hash: u64) -> Option<&Moving> {
+        self.moving.iter().map(|moving| &**moving).find(|moving| moving.has(hash) && moving.is_open())
     }
 
     /// All parts that are held, owned or not, by their hashes.

@@ -60,7 +60,7 @@ impl Entry {
     pub const fn of(request: &Request<'_>) -> Self {
         match request {
             Request::Ping => Self::Pings,
-            Request::Get { .. } => Self::Gets,
+            Request::Get { .. } | Request::GetNow { .. } => Self::Gets,
             Request::Put { .. } | Request::PutFor { .. } => Self::Puts,
             Request::Delete { .. } => Self::Deletes,
             Request::Increment { .. } | Request::IncrementFloat { .. } => Self::Increments,

@@ -52,16 +52,19 @@ pub enum MigrationMode {
     Rocksteady = 0,
     /// The source stands still until the target has it: to compare with.
     StopAndCopy = 1,
+    /// The target owns it first, and pulls; clients read of both what may not have arrived.
+    Cooperative = 2,
 }
 
 impl MigrationMode {
-    const ALL: [MigrationMode; 2] = [Self::Rocksteady, Self::StopAndCopy];
+    const ALL: [MigrationMode; 3] = [Self::Rocksteady, Self::StopAndCopy, Self::Cooperative];
 
     /// As it is called on command lines.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rocksteady => "rocksteady",
             Self::StopAndCopy => "stop-and-copy",
+            Self::Cooperative => "cooperative",
         }
     }
 

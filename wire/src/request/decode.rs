@@ -61,6 +61,11 @@ impl<'a> Request<'a> {
                 let table = body.try_into().map_err(|_| Status::Malformed)?;
                 Ok(Request::Tablets { table: u32::from_le_bytes(table) })
             }
+            opcode::GET_NOW => {
+                let (table, key) = body.split_first_chunk().ok_or(Status::Malformed)?;
+                at_most(key, KEY_BYTES_MAX, Status::KeyTooLarge)?;
+                Ok(Request::GetNow { table: u32::from_le_bytes(*table), key })
+            }
             opcode::PING if body.is_empty() => Ok(Request::Ping),
             opcode::PING => Err(Status::Malformed),
             _ => Err(Status::UnknownOpcode),

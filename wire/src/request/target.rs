@@ -10,6 +10,7 @@ impl Request<'_> {
         match self {
             Request::Ping => None,
             Request::Get { table, .. }
+            | Request::GetNow { table, .. }
             | Request::Put { table, .. }
             | Request::PutFor { table, .. }
             | Request::Delete { table, .. }
@@ -30,6 +31,7 @@ impl Request<'_> {
     pub fn hash(&self, hash: impl Fn(&[u8]) -> u64) -> Option<u64> {
         match self {
             Request::Get { key, .. }
+            | Request::GetNow { key, .. }
             | Request::Put { key, .. }
             | Request::PutFor { key, .. }
             | Request::Delete { key, .. }

@@ -33,7 +33,7 @@ impl Material {
             2 => Condition::Present,
             _ => Condition::Version(rng.u64(..)),
         };
-        match rng.u8(..13) {
+        match rng.u8(..14) {
             0 => Request::Ping,
             1 => Request::Get { table, key },
             2 => Request::Put { table, key, value, condition },
@@ -64,6 +64,7 @@ impl Material {
                 bytes_max: rng.u32(1..=65_536),
             },
             11 => Request::Tablets { table },
+            12 => Request::GetNow { table, key },
             9 => Request::MultiGet { table, keys: Keys::from_slices(slices) },
             _ => Request::Invoke {
                 extension: rng.u32(..),

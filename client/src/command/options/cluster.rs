@@ -95,6 +95,8 @@ pub struct MigrateOptions {
 pub enum MigrationWay {
     /// The target serves at once and pulls; what somebody waits for comes first.
     Rocksteady,
+    /// The same, and clients read of both servers what may not have arrived, instead of waiting for it.
+    Cooperative,
     /// For comparison: the range stands still until all has moved.
     StopAndCopy,
 }

@@ -82,16 +82,16 @@ pub(super) fn follow(
     for row in &catalog.tables {
         // One that is placed in a moment.
         let Some(tablets) = tablets.get(&row.id) else { continue };
-        let migrations = catalog.migrations.iter().filter(|migration| migration.table == row.id);
+        let migrations = || catalog.migrations.iter().filter(|migration| migration.table == row.id);
         let known = control.table(row.tenant, &row.name);
         let entry = match &known {
             Some(entry) => Arc::clone(entry),
             None => Arc::new(control.make_table(row.id, row.tenant, &row.name, row.options)),
         };
-        let Due { leave, take, missing, go } = due(&entry.parts, tablets, migrations, own);
+        let Due { leave, take, missing, go } = due(&entry.parts, tablets, migrations(), own);
         let come = missing.into_iter().map(|hashes| control.make_part(&entry, hashes, 0)).collect();
-        let change = PartsChange { leave, take, come, go };
-        let map = map_of(tablets, &catalog.members, catalog.revision.0);
+        let change = PartsChange { leave, take, come, go, moving: Vec::new() };
+        let map = map_of(tablets, migrations(), &catalog.members, catalog.revision.0);
         let map = map.filter(|map| !entry.has_map(map));
         if known.is_none() {
             let parts = entry.parts.altered(&change);

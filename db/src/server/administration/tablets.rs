@@ -124,6 +124,7 @@ fn entry_of(row: &MigrationRow, table: String) -> MigrationEntry {
         mode: match row.mode {
             Mode::Rocksteady => MigrationMode::Rocksteady,
             Mode::StopAndCopy => MigrationMode::StopAndCopy,
+            Mode::Cooperative => MigrationMode::Cooperative,
         },
         standing: match row.standing {
             Standing::Preparing => MigrationStanding::Preparing,
@@ -141,5 +142,6 @@ fn mode_of(mode: MigrationMode) -> Mode {
     match mode {
         MigrationMode::Rocksteady => Mode::Rocksteady,
         MigrationMode::StopAndCopy => Mode::StopAndCopy,
+        MigrationMode::Cooperative => Mode::Cooperative,
     }
 }

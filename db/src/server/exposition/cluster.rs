@@ -42,6 +42,16 @@ fn write_migrations<W: FnMut(&[u8]) -> io::Result<()>>(
         ("objects", "Objects that were taken and stored.", Figure::Objects),
         ("pulls", "Pulls that were answered, or asked for.", Figure::Pulls),
         ("priority_pulls", "The same of those that somebody waited for.", Figure::PriorityPulls),
+        (
+            "second_reads",
+            "Reads answered beside the owner's answer, at the side that they left.",
+            Figure::SecondReads,
+        ),
+        (
+            "second_read_bytes",
+            "Bytes of messages for reads of both sides: at the source the reads, at the target what it says of progress.",
+            Figure::SecondReadBytes,
+        ),
         ("late_objects", "Objects that were of the past when they came.", Figure::Late),
         (
             "damaged_objects",

@@ -33,13 +33,27 @@ impl Pieces {
 
     /// About how many objects they have.
     pub(super) fn objects(&self) -> u64 {
+        self.share(Table::objects)
+    }
+
+    /// About how many bytes those are.
+    pub(super) fn bytes(&self) -> u64 {
+        self.share(Table::bytes)
+    }
+
+    /// A figure of the parts, as far as it is likely theirs.
+    fn share(&self, figure: impl Fn(&Table) -> u64) -> u64 {
         let share = |piece: &Piece| {
             let width = u128::from(piece.hashes.1 - piece.hashes.0) + 1;
-            let objects =
-                u128::from(piece.part.objects()) * (width >> 32) / (piece.part.hashes().width() >> 32).max(1);
-            objects as u64
+            let whole = u128::from(figure(&piece.part));
+            (whole * (width >> 32) / (piece.part.hashes().width() >> 32).max(1)) as u64
         };
         self.0.iter().map(share).sum()
+    }
+
+    /// The hashes and who has them.
+    pub(super) fn parts(&self) -> Vec<(Range, Arc<Table>)> {
+        self.0.iter().map(|piece| (piece.hashes, Arc::clone(&piece.part))).collect()
     }
 
     /// Appends objects behind `from`, or from the first hash of a partition on, until there are so many bytes; says where to

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::tablet::Moving;
+
 /// A figure of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
@@ -22,6 +24,10 @@ pub enum Figure {
     Damaged,
     /// Microseconds in which nobody served the hashes, as the target saw it.
     PauseUs,
+    /// Reads of this side that clients made beside those at the owner.
+    SecondReads,
+    /// Bytes of messages that such reads cost at this side, and of telling how far it is.
+    SecondReadBytes,
     /// When the bulk of it began, in microseconds of the server's clock.
     BeganUs,
     /// When it was done.
@@ -67,6 +73,13 @@ impl Progress {
     pub(super) fn add(&self, figure: Figure, count: u64) {
         self.set(figure, self.get(figure) + count);
         self.totals.figures[figure as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Takes over what workers have counted of reads at a second server.
+    pub(super) fn take_spent(&self, moving: &Moving) {
+        let (reads, bytes) = moving.spent();
+        self.add(Figure::SecondReads, reads - self.get(Figure::SecondReads));
+        self.add(Figure::SecondReadBytes, bytes.saturating_sub(self.get(Figure::SecondReadBytes)));
     }
 
     pub(super) fn set(&self, figure: Figure, value: u64) {

@@ -1,16 +1,20 @@
 //! The source of a migration: does what its machine wants on the store, and answers the target over its stream.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::mail::Mail;
 use super::pieces::Pieces;
 use super::progress::Figure;
 use super::side::{Ground, Todo, Way};
-use crate::cluster::migration::{Message, Place, Source, SourceAction, SourceEnd, SourceInput, SourceOutput};
+use crate::cluster::migration::{
+    Message, Mode, Place, Source, SourceAction, SourceEnd, SourceInput, SourceOutput,
+};
 use crate::limits::{
     DISCARD_STEPS_AT_ONCE, MIGRATION_MESSAGES_AT_ONCE, MIGRATION_PARTITIONS, MIGRATION_TURN_US, PULL_BYTES,
+    SECOND_READS_DIVISOR,
 };
-use crate::tablet::PartsChange;
+use crate::tablet::{Moving, PartsChange};
 
 /// Steps of the store's background work while there is no room for what comes back.
 const TIDY_STEPS_WITHOUT_ROOM: usize = 16;
@@ -23,6 +27,8 @@ pub(super) struct SourceSide {
     out: Vec<SourceOutput>,
     /// What is on the move, from the cut on.
     pieces: Option<Pieces>,
+    /// What workers answer of it yet.
+    moving: Option<Arc<Moving>>,
     partitions: Vec<store::HashRange>,
 }
 
@@ -30,7 +36,8 @@ impl SourceSide {
     pub(super) fn new(ground: Ground) -> Self {
         let partitions = ground.row.hashes.split(MIGRATION_PARTITIONS);
         let machine = Source::default();
-        Self { ground, machine, todo: Todo::new(), out: Vec::new(), pieces: None, partitions }
+        let (pieces, moving) = (None, None);
+        Self { ground, machine, todo: Todo::new(), out: Vec::new(), pieces, moving, partitions }
     }
 
     /// Goes on until it is over.
@@ -149,11 +156,23 @@ impl SourceSide {
     fn cut(&mut self) -> Result<u64, Way> {
         let pieces = self.owned()?;
         self.ground.progress.set(Figure::ObjectsExpected, pieces.objects());
-        let change = PartsChange { leave: vec![self.bounds()], ..PartsChange::default() };
-        self.ground.alter(&change).ok_or(Way::Gone)?;
+        if self.ground.row.mode == Mode::Cooperative && self.moving.is_none() {
+            let budget_bytes = pieces.bytes() / SECOND_READS_DIVISOR;
+            self.moving = Some(Arc::new(Moving::new(self.ground.row.id, pieces.parts(), budget_bytes)));
+        }
+        let (leave, moving) = (vec![self.bounds()], self.moving.iter().cloned().collect());
+        self.ground.alter(&PartsChange { leave, moving, ..PartsChange::default() }).ok_or(Way::Gone)?;
         let ceiling = pieces.version_ceiling();
         self.pieces = Some(pieces);
         Ok(ceiling)
+    }
+
+    /// No worker answers of what was given away from here on: it changes.
+    fn close(&mut self) {
+        if let Some(moving) = &self.moving {
+            moving.close();
+            self.ground.progress.take_spent(moving);
+        }
     }
 
     fn gather(&mut self, partition: u8, number: u32, from: Option<Place>) -> Message {
@@ -162,6 +181,7 @@ impl SourceSide {
         let next = self.pieces.as_ref().zip(hashes).and_then(|(pieces, hashes)| {
             pieces.gather(&self.ground.core, *hashes, from, (PULL_BYTES, &mut objects))
         });
+        self.moving.iter().for_each(|moving| self.ground.progress.take_spent(moving));
         self.ground.progress.add(Figure::Pulls, 1);
         self.ground.progress.add(Figure::Bytes, objects.len() as u64);
         Message::Pulled { partition, number, next, objects }
@@ -185,6 +205,7 @@ impl SourceSide {
 
     /// A few steps of it; the rest later.
     fn discard(&mut self) -> Option<SourceEnd> {
+        self.close();
         let core = &self.ground.core;
         let pieces = self.pieces.as_mut();
         let is_left = pieces.is_some_and(|pieces| (0..DISCARD_STEPS_AT_ONCE).all(|_| pieces.discard(core)));
@@ -199,6 +220,7 @@ impl SourceSide {
 
     /// Stores what comes back; where there is no room just now the rest a little later.
     fn take_back(&mut self, objects: Vec<u8>, removed: Vec<Place>) -> Option<SourceEnd> {
+        self.close();
         let core = &self.ground.core;
         if let Some(pieces) = &self.pieces {
             let objects = pieces.take_back(core, &objects);
@@ -215,6 +237,7 @@ impl SourceSide {
 
     /// Workers serve it again, with versions above those that the target gave.
     fn serve(&mut self, ceiling: u64) -> Result<(), Way> {
+        self.close();
         self.pieces.iter().for_each(|pieces| pieces.begin_above(ceiling));
         let change = PartsChange { take: vec![self.bounds()], ..PartsChange::default() };
         self.ground.alter(&change).ok_or(Way::Gone)

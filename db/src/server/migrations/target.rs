@@ -20,7 +20,7 @@ use crate::cluster::migration::{
 use crate::limits::{
     MIGRATION_MESSAGES_AT_ONCE, MIGRATION_PARTITIONS, MIGRATION_TURN_US, PULL_LOOK_US, PULL_RATE_MAX,
 };
-use crate::tablet::PartsChange;
+use crate::tablet::{Moving, PartsChange};
 
 /// See the file's head.
 pub(super) struct TargetSide {
@@ -30,6 +30,8 @@ pub(super) struct TargetSide {
     out: Vec<TargetOutput>,
     pace: Pace,
     part: Option<Arc<Table>>,
+    /// What clients are told of it that ask both servers.
+    moving: Option<Arc<Moving>>,
     partitions: Vec<HashRange>,
     /// What is being stored, as far as it has come.
     storing: Storing,
@@ -63,6 +65,7 @@ impl TargetSide {
             out: Vec::new(),
             pace,
             part: None,
+            moving: None,
             partitions,
             storing: Storing::default(),
             giving: Giving::default(),
@@ -121,6 +124,7 @@ impl TargetSide {
             if self.machine.is_over() && self.todo.is_empty() {
                 self.ground.progress.set(Figure::EndedUs, self.ground.now_us());
                 self.part.iter().for_each(|part| part.settle());
+                self.close();
                 return Way::Over;
             }
             self.ground.look_after_peer();
@@ -318,7 +322,12 @@ impl TargetSide {
         self.is_open = true;
         let hashes = self.ground.row.hashes;
         let take = vec![(hashes.first(), hashes.last())];
-        let change = PartsChange { take, come: vec![part], ..PartsChange::default() };
+        if self.ground.row.mode == Mode::Cooperative {
+            let pieces = vec![((hashes.first(), hashes.last()), Arc::clone(&part))];
+            self.moving = Some(Arc::new(Moving::new(self.ground.row.id, pieces, 0)));
+        }
+        let moving = self.moving.iter().cloned().collect();
+        let change = PartsChange { take, come: vec![part], moving, ..PartsChange::default() };
         self.ground.alter(&change).ok_or(Way::Gone)?;
         if let Some(from_us) = self.pause_us {
             self.ground.progress.set(Figure::PauseUs, self.ground.now_us().saturating_sub(from_us));
@@ -349,7 +358,16 @@ impl TargetSide {
         self.ground.control.wake(part, None);
     }
 
+    /// Clients are not told to ask the source from here on.
+    fn close(&mut self) {
+        if let Some(moving) = self.moving.take() {
+            moving.close();
+            self.ground.progress.take_spent(&moving);
+        }
+    }
+
     fn cut(&mut self) -> Result<u64, Way> {
+        self.close();
         let hashes = self.ground.row.hashes;
         let change = PartsChange { leave: vec![(hashes.first(), hashes.last())], ..PartsChange::default() };
         self.ground.alter(&change).ok_or(Way::Gone)?;
@@ -373,6 +391,7 @@ impl TargetSide {
     }
 
     fn drop_part(&mut self) {
+        self.close();
         let Some(part) = self.part.take() else { return };
         let change = PartsChange { go: vec![Arc::clone(&part)], ..PartsChange::default() };
         // Where the table is gone its parts are.

@@ -11,6 +11,7 @@ use store::{HashRange, Table};
 use wire::{ServerPlace, TabletMap};
 
 use crate::cluster::metadata::{MemberRow, MigrationRow, ServerRun, Side, TabletsRow};
+use crate::cluster::migration::{Mode, Standing};
 use crate::tablet::Parts;
 use crate::tablet::ranges::{Range, overlap, subtract, unite};
 
@@ -64,24 +65,37 @@ pub fn due<'r>(
     Due { leave, take, missing, go }
 }
 
-/// What clients are told of the tablets of a table.
+/// What clients are told of the tablets of a table, and of all that moves of it.
 #[must_use]
-pub fn map_of(tablets: &TabletsRow, members: &[MemberRow], version: u64) -> Option<TabletMap> {
+pub fn map_of<'r>(
+    tablets: &TabletsRow,
+    migrations: impl Iterator<Item = &'r MigrationRow>,
+    members: &[MemberRow],
+    version: u64,
+) -> Option<TabletMap> {
     let mut servers: Vec<ServerPlace> = Vec::new();
-    let mut entries: Vec<wire::Tablet> = Vec::new();
-    for tablet in &tablets.tablets {
-        let known = servers.iter().position(|place| place.number == tablet.server);
+    let mut index_of = |number: u32| {
+        let known = servers.iter().position(|place| place.number == number);
         let index = known.unwrap_or_else(|| {
-            let member = members.iter().find(|member| member.run.server == tablet.server);
+            let member = members.iter().find(|member| member.run.server == number);
             let address = member.map(|member| member.tcp.to_string()).unwrap_or_default();
-            servers.push(ServerPlace { number: tablet.server, address });
+            servers.push(ServerPlace { number, address });
             servers.len() - 1
         });
-        let (last, server) = (tablet.hashes.last(), u16::try_from(index).ok()?);
+        u16::try_from(index).ok()
+    };
+    let mut entries: Vec<wire::Tablet> = Vec::new();
+    for tablet in &tablets.tablets {
+        let (last, server) = (tablet.hashes.last(), index_of(tablet.server)?);
         entries.pop_if(|before| before.server == server);
         entries.push(wire::Tablet { last, server });
     }
-    TabletMap::new(version, servers, entries).ok()
+    let mut moving = Vec::new();
+    for row in migrations.filter(|row| row.mode == Mode::Cooperative && row.standing == Standing::Moving) {
+        let (first, last) = bounds(row.hashes);
+        moving.push(wire::Moving { migration: row.id, first, last, source: index_of(row.source.server)? });
+    }
+    TabletMap::new(version, servers, entries).and_then(|map| map.with_moving(moving)).ok()
 }
 
 fn bounds(hashes: HashRange) -> Range {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use store::{HashRange, Table};
 
-use super::{Parts, PartsError};
+use super::{Moving, Parts, PartsError};
 use crate::tablet::ranges::{Range, subtract};
 
 /// What comes and goes.
@@ -18,13 +18,16 @@ pub struct PartsChange {
     pub come: Vec<Arc<Table>>,
     /// Parts that are not held any more, if they were.
     pub go: Vec<Arc<Table>>,
+    /// What is on the move from now on in such a way that reads may ask both servers. It ends by being closed.
+    pub moving: Vec<Arc<Moving>>,
 }
 
 impl PartsChange {
     /// Whether nothing comes or goes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.leave.is_empty() && self.take.is_empty() && self.come.is_empty() && self.go.is_empty()
+        let Self { leave, take, come, go, moving } = self;
+        leave.is_empty() && take.is_empty() && come.is_empty() && go.is_empty() && moving.is_empty()
     }
 }
 
@@ -40,6 +43,8 @@ impl Parts {
         let owned = owned.iter().map(range).collect::<Result<Vec<_>, _>>()?;
         let is_kept = |part: &&Arc<Table>| !change.go.iter().any(|gone| Arc::ptr_eq(gone, part));
         let held = self.held.iter().filter(is_kept).chain(&change.come).cloned().collect();
-        Self::new(self.options, held, &owned)
+        let open = self.moving.iter().filter(|moving| moving.is_open()).chain(&change.moving);
+        let moving = open.cloned().collect();
+        Ok(Self { moving, ..Self::new(self.options, held, &owned)? })
     }
 }

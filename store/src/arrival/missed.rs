@@ -1,0 +1,41 @@
+//! Hashes that reads have missed lately, so that one that is missed again is known to be asked for often.
+//!
+//! A sample, not a count: each hash has one place, which others share and take. Who is asked for often comes back before
+//! that. No locks; what two threads do at once to one place costs a hash its mark, and nothing else.
+
+use crate::limits::MISSED_HASHES_KEPT;
+use crate::sync::{AtomicU64, Ordering};
+
+/// See the file's head.
+pub(super) struct Missed {
+    places: Box<[AtomicU64]>,
+}
+
+impl Default for Missed {
+    fn default() -> Self {
+        Missed { places: (0..MISSED_HASHES_KEPT).map(|_| AtomicU64::new(0)).collect() }
+    }
+}
+
+impl Missed {
+    /// A read has missed `hash`; whether one had not long ago.
+    pub(super) fn again(&self, hash: u64) -> bool {
+        let place = &self.places[hash as usize % self.places.len()];
+        place.swap(hash, Ordering::Relaxed) == hash
+    }
+}
+
+#[cfg(all(test, not(loom_model)))]
+mod tests {
+    use super::Missed;
+
+    #[test]
+    fn a_hash_is_missed_again_unless_another_took_its_place() {
+        let missed = Missed::default();
+        let other = 7 + missed.places.len() as u64;
+        assert_eq!(
+            [7, 7, other, 7, 8, 7].map(|hash| missed.again(hash)),
+            [false, true, false, false, false, true]
+        );
+    }
+}
