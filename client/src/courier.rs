@@ -15,10 +15,9 @@ use std::thread;
 use std::time::Duration;
 
 use net::Waker;
-use wire::{RecordHeader, Status};
+use wire::{Journey, RecordHeader, Status};
 
 use crate::Error;
-use crate::kept::Journey;
 use crate::lane::{Door, Lane};
 
 /// A data request for the stream.

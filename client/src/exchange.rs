@@ -16,8 +16,8 @@ use std::net::SocketAddr;
 use net::Waker;
 use wire::limits::LISTING_IN_PARTS_BYTES;
 use wire::{
-    AdminRequest, Completion, FrameError, FrameWriter, Group, OpenRequest, Opened, Request, Requester,
-    RequesterConfig, SessionLimits, SubmitError,
+    AdminRequest, Completion, FrameError, FrameWriter, Group, Journey, OpenRequest, Opened, Request,
+    Requester, RequesterConfig, SessionLimits, SubmitError,
 };
 
 use self::lost::{Again, Standing};
@@ -26,7 +26,6 @@ use self::second_step::{Trouble, sift};
 use crate::config::Identity;
 use crate::connection::Connection;
 use crate::courier::{Courier, Job};
-use crate::kept::{Journey, Kept};
 use crate::lane::{Door, Lane};
 use crate::{ClientConfig, Error, SessionStatistics};
 
@@ -38,11 +37,10 @@ pub(crate) struct Exchange {
     view: u64,
     home: SocketAddr,
     home_core: u16,
+    /// How often the home has changed.
+    homes: u32,
     requester: Requester,
     settings: RequesterConfig,
-    /// When something was last sent that may have been sent before.
-    resent_us: u64,
-    kept: Kept,
     courier: Courier,
     /// Requests under way on the stream.
     on_stream: usize,
@@ -85,10 +83,9 @@ impl Exchange {
             view: opened.view,
             home: core_address(&identity, &config, &opened, opened.home_core),
             home_core: opened.home_core,
+            homes: 0,
             requester: Requester::new(opened.token, opened.next_sequence, opened.credits, settings),
             settings,
-            resent_us: 0,
-            kept: Kept::new(opened.credits),
             courier: Courier::new(lane, waker),
             on_stream: 0,
             orphans: 0,
@@ -107,7 +104,7 @@ impl Exchange {
     #[inline]
     pub(crate) fn submit(
         &mut self,
-        (now_us, journey): (u64, Journey),
+        journey: Journey,
         tag: u64,
         request: &Request<'_>,
         statistics: &mut SessionStatistics,
@@ -124,11 +121,8 @@ impl Exchange {
             request.encode(&mut body);
             return self.submit_to_stream((tag, journey), request.opcode(), body, statistics);
         }
-        match self.requester.submit(now_us, tag, request) {
-            Ok(sequence) => {
-                self.kept.keep(sequence, (now_us, journey), tag, request);
-                Ok(())
-            }
+        match self.requester.submit_on(journey, tag, request) {
+            Ok(_) => Ok(()),
             Err(SubmitError::Full) => Err(Error::Full),
             Err(SubmitError::Refused(status)) => Err(Error::Refused { status, text: String::new() }),
             Err(SubmitError::TooLarge) => {
@@ -188,23 +182,13 @@ impl Exchange {
     /// Fills one frame; `None` when nothing is to be sent.
     #[inline]
     pub(crate) fn poll_transmit(&mut self, now_us: u64, buffer: &mut [u8]) -> Option<usize> {
-        self.note_resending(now_us);
         self.requester.poll_transmit(now_us, self.view, buffer)
     }
 
     /// Adds what is to be sent to a frame that others share; whether everything fitted.
     #[inline]
     pub(crate) fn poll_group(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
-        self.note_resending(now_us);
         self.requester.poll_group(now_us, self.view, writer, buffer)
-    }
-
-    /// Remembers that the transmission at hand may be a second one of some request.
-    #[inline]
-    fn note_resending(&mut self, now_us: u64) {
-        if self.requester.next_deadline_us().is_some_and(|due_us| due_us <= now_us) {
-            self.resent_us = now_us;
-        }
     }
 
     /// Whether something is to be sent.
@@ -249,10 +233,19 @@ impl Exchange {
         !self.troubles.is_empty()
     }
 
-    /// Completes what has passed its deadline and takes every second step that is due. To be called after
-    /// each batch. Returns at once, unless the session is lost: then it tries to open it anew for as long as
-    /// a call may take.
+    /// Whether [`Exchange::settle`] has something to do.
     #[inline]
+    pub(crate) fn is_due(&self, now_us: u64) -> bool {
+        self.requester.is_due(now_us)
+            || !self.troubles.is_empty()
+            || self.on_stream > 0
+            || !self.again.is_empty()
+    }
+
+    /// Completes what has passed its deadline and takes every second step that is due. To be called after
+    /// each batch, if it is due. Returns at once, unless the session is lost: then it tries to open it anew for as long as
+    /// a call may take.
+    #[cold]
     pub(crate) fn settle(
         &mut self,
         now_us: u64,
@@ -260,23 +253,33 @@ impl Exchange {
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(), Error> {
         self.requester.on_timer(now_us, complete);
-        if self.troubles.is_empty() && self.on_stream == 0 && self.again.is_empty() {
-            return Ok(());
-        }
-        self.take_second_steps(now_us, statistics, complete)
+        self.take_second_steps(statistics, complete)
     }
 
     /// The address of the tenant's home core, as the latest reply named it.
     #[inline]
     pub(crate) fn home(&mut self) -> SocketAddr {
+        self.follow_home();
+        self.home
+    }
+
+    /// Looks where the home is by now; returns how often it has changed.
+    #[inline]
+    pub(crate) fn follow_home(&mut self) -> u32 {
         match self.requester.home_core() {
-            Some(core) if core != self.home_core && usize::from(core) < self.opened.core_ports.len() => {
-                self.home_core = core;
-                self.home = core_address(&self.identity, &self.config, &self.opened, core);
-            }
+            Some(core) if core != self.home_core => self.move_home(core),
             _ => {}
         }
-        self.home
+        self.homes
+    }
+
+    #[cold]
+    fn move_home(&mut self, core: u16) {
+        if usize::from(core) < self.opened.core_ports.len() {
+            self.home_core = core;
+            self.home = core_address(&self.identity, &self.config, &self.opened, core);
+            self.homes += 1;
+        }
     }
 
     /// When something is to be done next if nothing arrives.

@@ -29,7 +29,6 @@ mod courier;
 mod error;
 mod exchange;
 mod group;
-mod kept;
 mod lane;
 pub mod local;
 mod router;

@@ -21,7 +21,7 @@ mod settling;
 use std::collections::VecDeque;
 
 use net::Waker;
-use wire::{CompletionError, Request, SessionLimits, Status};
+use wire::{CompletionError, Journey, Request, SessionLimits, Status};
 
 use self::gather::Gather;
 use self::maps::{TableMap, Way};
@@ -29,7 +29,6 @@ use self::server::Reach;
 pub(crate) use self::server::Server;
 use crate::config::Identity;
 use crate::exchange::Exchange;
-use crate::kept::Journey;
 use crate::{ClientConfig, Error, SessionStatistics};
 
 /// The server that was named.
@@ -53,8 +52,10 @@ pub(crate) struct Router {
     inbox: Vec<Arrived>,
     /// Requests of callers without a completion.
     owed: usize,
-    /// There is more to do than a single server asks for.
+    /// There is more to do than what exchanges do by themselves.
     is_restless: bool,
+    /// With several servers: when they are looked after next.
+    look_at_us: u64,
     /// Where the next map is asked for.
     turn: usize,
     identity: Identity,
@@ -66,6 +67,7 @@ pub(crate) struct Router {
     limits: SessionLimits,
     credits: u16,
     client_id: u64,
+    call_timeout_us: u64,
 }
 
 /// A request that has no way at present.
@@ -109,6 +111,7 @@ impl Router {
         let config = exchange.config().clone();
         let others_config = ClientConfig { core_addresses: Vec::new(), ..config.clone() };
         let (limits, credits, client_id) = (exchange.limits(), exchange.credits(), exchange.client_id());
+        let call_timeout_us = u64::try_from(config.call_timeout.as_micros()).unwrap_or(u64::MAX);
         Router {
             servers: vec![Server::home(exchange, identity.address.clone())],
             leaving: Vec::new(),
@@ -119,6 +122,7 @@ impl Router {
             inbox: Vec::new(),
             owed: 0,
             is_restless: false,
+            look_at_us: u64::MAX,
             turn: HOME,
             identity,
             config,
@@ -128,6 +132,7 @@ impl Router {
             limits,
             credits,
             client_id,
+            call_timeout_us,
         }
     }
 
@@ -149,7 +154,8 @@ impl Router {
         let Some(exchange) = exchange.filter(|_| self.owed < self.credits.into()) else {
             return self.submit_by_map(now_us, tag, request, statistics);
         };
-        match exchange.submit((now_us, Journey::begin(now_us)), tag, request, statistics) {
+        let journey = Journey::begin(now_us, self.call_timeout_us);
+        match exchange.submit(journey, tag, request, statistics) {
             Ok(()) => {
                 statistics.requests += 1;
                 self.owed += 1;
@@ -173,7 +179,7 @@ impl Router {
         }
         let refused = |status| Error::Refused { status, text: String::new() };
         request.check().map_err(refused)?;
-        let journey = Journey::begin(now_us);
+        let journey = Journey::begin(now_us, self.call_timeout_us);
         let sent = self.send(now_us, (tag, journey), request, statistics)?;
         statistics.requests += 1;
         self.owed += 1;
@@ -232,7 +238,7 @@ impl Router {
             Reach::Away => return Ok(Sent::Away(server)),
         }
         let Some(exchange) = &mut self.servers[server].exchange else { return Ok(Sent::Waits(0)) };
-        match exchange.submit((now_us, journey), tag, request, statistics) {
+        match exchange.submit(journey, tag, request, statistics) {
             Ok(()) => Ok(Sent::To(server)),
             // An older one holds the window back.
             Err(Error::Full) => Ok(Sent::Waits(0)),

@@ -43,8 +43,8 @@ pub struct Session {
     /// The time of the latest look at the clock; requests submitted between two polls share one look.
     now_us: u64,
     clock_is_fresh: bool,
-    /// The port speaks with this peer alone; `None` with several servers.
-    peer: Option<SocketAddr>,
+    /// The port speaks with one peer alone: which of the homes of the session that one is; `None` with several servers.
+    peer: Option<u32>,
 }
 
 impl Session {
@@ -91,7 +91,7 @@ impl Session {
             started: Instant::now(),
             now_us: 0,
             clock_is_fresh: false,
-            peer: Some(peer),
+            peer: Some(0),
             port,
         })
     }
@@ -235,9 +235,12 @@ impl Session {
             self.peer = None;
             return self.port.forget_peer().map_err(|error| Error::Port { error });
         }
-        let home = self.router.server(HOME).and_then(|server| server.exchange.as_mut()).map(Exchange::home);
-        if let Some(home) = home.filter(|&home| home != peer) {
-            self.port.set_peer(home).map_err(|error| Error::Port { error })?;
+        let Some(exchange) = self.router.server(HOME).and_then(|server| server.exchange.as_mut()) else {
+            return Ok(());
+        };
+        let home = exchange.follow_home();
+        if home != peer {
+            self.port.set_peer(exchange.home()).map_err(|error| Error::Port { error })?;
             self.peer = Some(home);
         }
         Ok(())
@@ -270,7 +273,9 @@ fn fill_outbox(
     statistics: &mut SessionStatistics,
 ) {
     let peer = exchange.home();
-    while let Some(index) = outbox.open(peer) {
+    while exchange.wants_transmit(now_us)
+        && let Some(index) = outbox.open(peer)
+    {
         let Some(frame_bytes) = exchange.poll_transmit(now_us, outbox.buffer(index)) else {
             outbox.set_bytes(index, 0);
             if index == 0 {

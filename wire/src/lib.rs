@@ -42,7 +42,9 @@ pub use keys::Keys;
 pub use name::{function_hash, name_is_valid, path_is_valid, qualified_name_is_valid};
 pub use open::{OpenRequest, Opened, SessionLimits, VersionRange};
 pub use request::{KeyRange, Request};
-pub use requester::{Completion, CompletionError, Requester, RequesterConfig, SubmitError};
+pub use requester::{
+    Accepted, Completion, CompletionError, Journey, Requester, RequesterConfig, SubmitError,
+};
 pub use status::Status;
 pub use stream::RecordHeader;
 pub use tablets::{Moving, ServerPlace, Tablet, TabletMap};

@@ -10,16 +10,19 @@
 //!      |  sent .. done .. refused      |  queued ..      |        next - first <= credits
 //! ```
 //! A ring of slots indexed by sequence, sized by the credits; bodies live in buffers that slots keep, so that
-//! nothing is allocated once they have grown. No threads, no locks, and no pacing beyond the credits.
+//! nothing is allocated once they have grown, and a request can be read back to be made in another way. No threads, no
+//! locks, and no pacing beyond the credits.
 
 mod assembly;
 mod completion;
+mod journey;
 mod receive;
 mod ring;
 mod round_trip;
 mod transmit;
 
 pub use completion::{Completion, CompletionError, RequesterConfig, SubmitError};
+pub use journey::{Accepted, Journey};
 
 use crate::limits::{
     CREDITS_MAX, FRAME_BYTES_LIMIT, FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, MESSAGE_HEADER_BYTES,
@@ -45,6 +48,8 @@ pub struct Requester {
     credits: u64,
     /// No slot is due for retransmission before; may be too early, never too late.
     resend_at_us: u64,
+    /// No call is to be given up before; may be too early, never too late.
+    give_up_at_us: u64,
     /// The highest view that anything was sent under.
     sent_view: u64,
     ring: Ring,
@@ -74,6 +79,7 @@ impl Requester {
             next: first_sequence,
             credits: u64::from(credits),
             resend_at_us: NEVER_US,
+            give_up_at_us: NEVER_US,
             sent_view: 0,
             ring: Ring::new(credits),
             assemblies: Assemblies::default(),
@@ -91,6 +97,20 @@ impl Requester {
     /// See [`SubmitError`]; nothing was queued.
     #[inline]
     pub fn submit(&mut self, now_us: u64, tag: u64, request: &Request<'_>) -> Result<u64, SubmitError> {
+        self.submit_on(Journey::begin(now_us, self.config.call_timeout_us), tag, request)
+    }
+
+    /// As [`Requester::submit`], for a request that may have been on its way before: it keeps its deadline.
+    ///
+    /// # Errors
+    /// As [`Requester::submit`].
+    #[inline]
+    pub fn submit_on(
+        &mut self,
+        journey: Journey,
+        tag: u64,
+        request: &Request<'_>,
+    ) -> Result<u64, SubmitError> {
         if !self.can_submit() {
             return Err(SubmitError::Full);
         }
@@ -105,8 +125,9 @@ impl Requester {
         slot.code = request.opcode();
         slot.repetition = Repetition::None;
         slot.tag = tag;
-        slot.deadline_us = now_us.saturating_add(self.config.call_timeout_us);
+        slot.set_journey(journey);
         request.encode(slot.body_mut(body_bytes));
+        self.give_up_at_us = self.give_up_at_us.min(journey.deadline_us);
         Ok(sequence)
     }
 
@@ -147,22 +168,43 @@ impl Requester {
     /// Completes what has passed its deadline.
     #[inline]
     pub fn on_timer(&mut self, now_us: u64, complete: &mut impl FnMut(Completion<'_>)) {
-        while let Some((sequence, deadline_us)) = self.oldest_call() {
-            if deadline_us > now_us {
-                break;
-            }
-            self.give_up(sequence, None, complete);
+        if self.is_due(now_us) {
+            self.give_up_due(now_us, complete);
         }
+    }
+
+    /// Whether [`Requester::on_timer`] may have something to do.
+    #[inline]
+    pub const fn is_due(&self, now_us: u64) -> bool {
+        now_us >= self.give_up_at_us
+    }
+
+    /// Walks the window once; runs only when the earliest deadline may have passed.
+    #[cold]
+    fn give_up_due(&mut self, now_us: u64, complete: &mut impl FnMut(Completion<'_>)) {
+        let mut give_up_at_us = NEVER_US;
+        for sequence in self.first..self.next {
+            let slot = self.ring.slot(sequence);
+            if !slot.is_call() {
+                continue;
+            }
+            match slot.deadline_us {
+                deadline_us if deadline_us <= now_us => self.give_up(sequence, None, complete),
+                deadline_us => give_up_at_us = give_up_at_us.min(deadline_us),
+            }
+        }
+        self.give_up_at_us = give_up_at_us;
     }
 
     /// Gives every request up with [`CompletionError::Closed`] and releases every reserved sequence: the
     /// session is over.
     pub fn close(&mut self, complete: &mut impl FnMut(Completion<'_>)) {
-        while let Some((sequence, _)) = self.oldest_call() {
-            self.give_up(sequence, Some(CompletionError::Closed), complete);
-        }
         for sequence in self.first..self.next {
-            self.release(sequence);
+            if self.ring.slot(sequence).is_call() {
+                self.give_up(sequence, Some(CompletionError::Closed), complete);
+            } else {
+                self.release(sequence);
+            }
         }
     }
 
@@ -185,21 +227,17 @@ impl Requester {
     }
 
     /// When [`Requester::on_timer`] and [`Requester::poll_transmit`] are to be called next, if nothing else
-    /// happens; possibly in the past, `None` when no reply is awaited. What is queued does not wait for it.
-    #[inline]
+    /// happens; possibly in the past, or too early for there to be something; `None` when no reply is awaited. What is
+    /// queued does not wait for it.
     pub fn next_deadline_us(&self) -> Option<u64> {
-        let (_, deadline_us) = self.oldest_call()?;
-        Some(deadline_us.min(self.resend_at_us))
+        let awaits = (self.first..self.next).any(|sequence| self.ring.slot(sequence).is_call());
+        awaits.then(|| self.give_up_at_us.min(self.resend_at_us))
     }
 
-    /// The oldest request that is neither complete nor reserved, and its deadline: the earliest of all, since
-    /// all calls have the same timeout.
-    #[inline]
-    fn oldest_call(&self) -> Option<(u64, u64)> {
-        (self.first..self.next).find_map(|sequence| {
-            let slot = self.ring.slot(sequence);
-            slot.is_call().then_some((sequence, slot.deadline_us))
-        })
+    /// The request of an outstanding sequence, or of a completed one as long as nothing was submitted since.
+    #[must_use]
+    pub fn accepted(&self, sequence: u64) -> Accepted<'_> {
+        self.ring.slot(sequence).accepted()
     }
 
     /// Sequences that are not complete, the reserved ones included.
@@ -244,7 +282,7 @@ impl Requester {
         }
         self.unsent = self.unsent.max(self.first);
         if self.first == self.next {
-            self.resend_at_us = NEVER_US;
+            (self.resend_at_us, self.give_up_at_us) = (NEVER_US, NEVER_US);
         }
     }
 }

@@ -7,11 +7,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use wire::{Completion, CompletionError, Opened, Request, Requester, Status};
+use wire::{Accepted, Completion, CompletionError, Journey, Opened, Request, Requester, Status, opcode};
 
 use super::{Exchange, Moved};
 use crate::connection::Connection;
-use crate::kept::{Journey, Kept};
 use crate::lane::{Door, Lane};
 use crate::{Error, SessionStatistics};
 
@@ -37,6 +36,13 @@ pub(super) struct Again {
     pub(super) body: Vec<u8>,
 }
 
+impl Again {
+    pub(super) fn of(accepted: &Accepted<'_>) -> Again {
+        let Accepted { tag, journey, code, body, .. } = *accepted;
+        Again { tag, journey, code, body: body.to_vec() }
+    }
+}
+
 impl Exchange {
     /// Opens the session anew and sorts what was outstanding.
     pub(super) fn reopen(
@@ -56,13 +62,12 @@ impl Exchange {
             }
         };
         self.requester = Requester::new(opened.token, opened.next_sequence, opened.credits, self.settings);
-        self.kept = Kept::new(opened.credits);
-        self.resent_us = 0;
         let door = Door::Session { token: opened.token };
         self.courier.replace(Lane::new(connection, self.identity.server, door, self.config.clone()));
         self.view = opened.view;
         self.home = super::core_address(&self.identity, &self.config, &opened, opened.home_core);
         self.home_core = opened.home_core;
+        self.homes += 1;
         self.opened = opened;
         self.standing = Standing::Open;
         statistics.reopened += 1;
@@ -71,16 +76,16 @@ impl Exchange {
 
     /// Ends the session: what only reads is to be made again, all else completes as closed.
     fn close(&mut self, complete: &mut impl FnMut(Completion<'_>)) {
-        let Exchange { requester, kept, again, .. } = self;
-        requester.close(&mut |completion| {
-            let kept = kept.get(completion.sequence);
-            if kept.is_read() {
-                let (tag, journey, code) = (kept.tag, kept.journey, kept.code);
-                again.push_back(Again { tag, journey, code, body: kept.body().to_vec() });
+        let mut ended = Vec::new();
+        self.requester.close(&mut |completion| ended.push(completion.sequence));
+        for sequence in ended {
+            let ended = self.requester.accepted(sequence);
+            if opcode::is_read(ended.code) {
+                self.again.push_back(Again::of(&ended));
             } else {
-                complete(completion);
+                complete(closed(ended.tag, sequence));
             }
-        });
+        }
         self.orphans = self.on_stream;
     }
 
@@ -128,11 +133,11 @@ impl Exchange {
     }
 
     /// Submits what is to be made again, as far as the window allows.
-    pub(super) fn submit_again(&mut self, now_us: u64, statistics: &mut SessionStatistics) {
+    pub(super) fn submit_again(&mut self, statistics: &mut SessionStatistics) {
         while let Some(Again { tag, journey, code, body }) = self.again.front_mut() {
             let (tag, journey, code, body) = (*tag, *journey, *code, std::mem::take(body));
             let accepted = match Request::decode(code, &body) {
-                Ok(request) => self.submit((now_us, journey), tag, &request, statistics).is_ok(),
+                Ok(request) => self.submit(journey, tag, &request, statistics).is_ok(),
                 // What was encoded here is decoded here.
                 Err(_) => true,
             };
@@ -170,7 +175,7 @@ impl Exchange {
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(Status, Vec<u8>), Error> {
         let timeout = match code {
-            wire::opcode::EXTENSION_INSTALL => self.config.install_timeout,
+            opcode::EXTENSION_INSTALL => self.config.install_timeout,
             _ => self.config.admin_timeout,
         };
         match self.courier.administer(code, body, repeatable, timeout) {

@@ -1,13 +1,12 @@
 //! What follows an answer that is not the end: over to the stream, into a new session, or to
 //! another server.
 
-use wire::{Completion, CompletionError, Status};
+use wire::{Completion, CompletionError, Journey, Status, opcode};
 
 use super::Exchange;
 use super::lost::{Again, Standing, closed, failed};
 use crate::courier::{Done, Job};
-use crate::kept::Journey;
-use crate::{Error, SessionStatistics, kept};
+use crate::{Error, SessionStatistics};
 
 /// An answer that asks for a second step.
 pub(super) struct Trouble {
@@ -57,29 +56,29 @@ impl Exchange {
     #[cold]
     pub(super) fn take_second_steps(
         &mut self,
-        now_us: u64,
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(), Error> {
         for Trouble { sequence, status, end } in std::mem::take(&mut self.troubles) {
-            let kept = self.kept.get(sequence);
-            let (tag, journey, code, body) = (kept.tag, kept.journey, kept.code, kept.body().to_vec());
+            let accepted = self.requester.accepted(sequence);
+            let was_repeated = accepted.was_repeated;
+            let again = Again::of(&accepted);
+            let Again { tag, journey, code, .. } = again;
             match status {
                 Status::UseStream => {
-                    self.send_over_stream(sequence, (tag, journey), code, body, statistics);
+                    self.send_over_stream(sequence, (tag, journey), code, again.body, statistics);
                     continue;
                 }
                 Status::NotOwned | Status::SeveralTablets => {
-                    self.moved.push(Moved { tag, journey, code, body, status, end });
+                    self.moved.push(Moved { tag, journey, code, body: again.body, status, end });
                     continue;
                 }
                 _ => {}
             }
             self.standing = Standing::Lost;
             // Sent once, and refused: it was not executed.
-            let sent_once = kept.submitted_us >= self.resent_us;
-            if kept.is_read() || sent_once {
-                self.again.push_back(Again { tag, journey, code, body });
+            if opcode::is_read(code) || !was_repeated {
+                self.again.push_back(again);
             } else {
                 complete(closed(tag, sequence));
             }
@@ -95,7 +94,7 @@ impl Exchange {
             }
             self.reopen(statistics, complete)?;
         }
-        self.submit_again(now_us, statistics);
+        self.submit_again(statistics);
         Ok(())
     }
 
@@ -119,7 +118,7 @@ impl Exchange {
             self.standing = Standing::Lost;
         }
         match answer {
-            _ if lost && kept::is_read(code) => self.again.push_back(Again { tag, journey, code, body }),
+            _ if lost && opcode::is_read(code) => self.again.push_back(Again { tag, journey, code, body }),
             _ if lost => complete(closed(tag, sequence)),
             Ok((status @ (Status::NotOwned | Status::SeveralTablets), answer)) => {
                 let end = answer[..].try_into().ok().map(u64::from_le_bytes);

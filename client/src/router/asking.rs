@@ -5,7 +5,7 @@
 //! no sense, or would lead to more servers than a cluster has, is left alone.
 
 use wire::limits::SERVERS_MAX;
-use wire::{Body, Request, ServerPlace, Status, TabletMap};
+use wire::{Body, Journey, Request, ServerPlace, Status, TabletMap};
 
 use super::gather::Outcome;
 use super::maps::Tablet;
@@ -13,7 +13,6 @@ use super::server::{Reach, Server};
 use super::{HOME, NO_TABLE, ROUTERS_TAGS, Router};
 use crate::SessionStatistics;
 use crate::exchange::Exchange;
-use crate::kept::Journey;
 
 /// Below this bit of a tag stands the table, above the server that was asked.
 pub(super) const TABLE_BITS: u32 = 32;
@@ -25,7 +24,7 @@ const LAG_US_MAX: u64 = 50_000;
 impl Router {
     /// Has the map of a table asked for again, after a pause that grows with the servers that a request has been to in
     /// vain. Returns how often it will have been asked for.
-    pub(super) fn want(&mut self, now_us: u64, index: usize, moves: u32) -> u64 {
+    pub(super) fn want(&mut self, now_us: u64, index: usize, moves: u16) -> u64 {
         let map = &mut self.maps[index];
         if !map.is_wanted && !map.is_asking {
             let lag_us = if moves > 1 { LAG_US_MIN << (moves - 2).min(16) } else { 0 };
@@ -50,9 +49,9 @@ impl Router {
                 }
                 let tag = ROUTERS_TAGS | (at as u64) << TABLE_BITS | u64::from(table);
                 let ask = Request::Tablets { table };
-                let journey = Journey::begin(now_us);
+                let journey = Journey::begin(now_us, self.call_timeout_us);
                 if let Some(exchange) = &mut self.servers[at].exchange
-                    && exchange.submit((now_us, journey), tag, &ask, statistics).is_ok()
+                    && exchange.submit(journey, tag, &ask, statistics).is_ok()
                 {
                     (self.maps[index].is_wanted, self.maps[index].is_asking) = (false, true);
                     break;

@@ -8,11 +8,10 @@
 
 use wire::limits::{ENUMERATE_OBJECTS_MAX, MULTI_GET_KEYS_MAX, SCAN_SEAL_BYTES};
 use wire::reply::{Entry, Listed, Listing, Objects, Scanned};
-use wire::{CompletionError, KeyRange, Keys, Request, Status};
+use wire::{CompletionError, Journey, KeyRange, Keys, Request, Status};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::maps::TableMap;
-use crate::kept::Journey;
 
 /// Objects that a server is asked for beyond its share, since hashes share out unevenly.
 const OBJECTS_BESIDES: usize = 8;

@@ -74,6 +74,11 @@ impl Server {
         self.exchange.is_none() && self.opening.is_none()
     }
 
+    /// Whether a session is being opened.
+    pub(super) fn is_opening(&self) -> bool {
+        self.opening.is_some()
+    }
+
     /// Makes sure that there is a session, or will be, unless there was no way a moment ago.
     pub(super) fn reach(
         &mut self,

@@ -1,10 +1,9 @@
 //! What follows when a batch is through: answers that are the router's own, requests that move, servers that come and go.
 //!
-//! None of this is needed with a single server whose maps are known; with several it is looked at once a poll.
+//! None of this is needed with a single server whose maps are known; with several the servers are looked after once a
+//! millisecond, and at once what answers bring up.
 
-use std::time::Duration;
-
-use wire::{Completion, CompletionError, KeyRange, Request, Status, opcode};
+use wire::{Completion, CompletionError, Journey, KeyRange, Request, Status, opcode};
 
 use super::asking::TABLE_BITS;
 use super::frames::sort;
@@ -12,7 +11,6 @@ use super::gather::{Gather, Outcome, PartRequest};
 use super::server::{News, Server};
 use super::{Arrived, HOME, NO_TABLE, ROUTERS_TAGS, Router, Sent, Waiting, away};
 use crate::exchange::{Exchange, Moved};
-use crate::kept::Journey;
 use crate::{Error, SessionStatistics};
 
 /// Set in tags of parts, not in those of maps.
@@ -21,6 +19,8 @@ const PART: u64 = 1 << 61;
 const PART_BITS: u32 = 16;
 /// While something waits, polls are no further apart.
 const WAITING_POLL_US: u64 = 1_000;
+/// Between two looks at servers of which nothing is expected.
+const LOOK_EVERY_US: u64 = 1_000;
 
 impl Router {
     /// Does what time or answers ask for. To be called after each batch; see [`Exchange::settle`].
@@ -31,20 +31,38 @@ impl Router {
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(), Error> {
+        let is_due = |server: &Server| server.exchange.as_ref().is_some_and(|it| it.is_due(now_us));
+        if self.is_restless
+            || now_us >= self.look_at_us
+            || !self.inbox.is_empty()
+            || self.servers.iter().any(is_due)
+        {
+            return self.settle_due(now_us, statistics, complete);
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn settle_due(
+        &mut self,
+        now_us: u64,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), Error> {
         let Router { servers, owed, inbox, is_restless, .. } = self;
         let mut settled = Ok(());
-        for exchange in servers.iter_mut().filter_map(|server| server.exchange.as_mut()) {
+        let exchanges = servers.iter_mut().filter_map(|server| server.exchange.as_mut());
+        for exchange in exchanges.filter(|exchange| exchange.is_due(now_us)) {
             let complete = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
             settled = settled.and(exchange.settle(now_us, statistics, complete));
-            *is_restless |= exchange.has_moved();
+            *is_restless |= exchange.has_moved() || exchange.is_lost();
         }
-        if self.is_restless || !self.inbox.is_empty() {
+        if self.is_restless || now_us >= self.look_at_us || !self.inbox.is_empty() {
             self.settle_routes(now_us, statistics, complete);
         }
         settled
     }
 
-    #[inline(never)]
     fn settle_routes(
         &mut self,
         now_us: u64,
@@ -72,14 +90,16 @@ impl Router {
         }
         self.ask_for_maps(now_us, statistics);
         let is_asking = self.maps.iter().any(|map| map.is_wanted);
-        self.is_restless = self.is_shared() || is_asking || !self.waiting.is_empty();
+        let is_opening = self.servers.iter().any(Server::is_opening);
+        self.is_restless = is_asking || is_opening || !self.waiting.is_empty() || !self.leaving.is_empty();
+        self.look_at_us = if self.is_shared() { now_us + LOOK_EVERY_US } else { u64::MAX };
     }
 
     /// When [`Router::settle`] is to be called next if nothing arrives.
     pub(crate) fn next_deadline_us(&self, now_us: u64) -> Option<u64> {
         let exchanges = self.servers.iter().filter_map(|server| server.exchange.as_ref());
         let due = exchanges.filter_map(Exchange::next_deadline_us).min();
-        if !self.is_restless {
+        if !self.is_restless && !self.is_shared() {
             return due;
         }
         let is_waiting = !self.waiting.is_empty() || !self.leaving.is_empty();
@@ -137,7 +157,7 @@ impl Router {
         let (mut asked, mut refusal) = (0, None);
         match (status, Request::decode(code, &body)) {
             (Status::NotOwned, Ok(request)) => {
-                journey.moves += 1;
+                journey = journey.moved();
                 let index = request.table().map(|table| self.index_of(table));
                 asked = index.map_or(0, |index| self.want(now_us, index, journey.moves));
                 refusal = Some(status);
@@ -179,8 +199,7 @@ impl Router {
         complete: &mut impl FnMut(Completion<'_>),
     ) {
         let Waiting { tag, journey, code, ref body, asked, refusal } = waiting;
-        let timeout_us = duration_us(self.config.call_timeout);
-        if now_us >= journey.accepted_us.saturating_add(timeout_us) {
+        if now_us >= journey.deadline_us {
             let outcome = refusal.map_or(Err(CompletionError::NotSent), |status| Ok((status, Vec::new())));
             return self.finish(tag, outcome, complete);
         }
@@ -284,8 +303,4 @@ impl Router {
             sort(completion, owed, inbox, complete);
         })
     }
-}
-
-fn duration_us(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -208,6 +208,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
 
     /// Executes what the chunk holds and empties it.
     fn execute(&mut self, chunk: &mut Chunk<'w>) {
+        // What is left in the places holds nothing; it is not taken out, since it is large.
         let pending = &mut chunk.pending[..std::mem::take(&mut chunk.filled)];
         let places = pending.iter_mut().flatten().map(|it| (&mut it.located, it.session, &it.request));
         chunk.tables.locate_all(&self.environment, places);
@@ -224,8 +225,8 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         }
         let requests = pending.iter().flatten().map(|pending| &pending.request);
         prefetch_extensions(requests, self.catalog, self.environment.core.index());
-        for pending in pending.iter_mut().filter_map(Option::take) {
-            self.run(&pending);
+        for pending in pending.iter().flatten() {
+            self.run(pending);
         }
         if self.invocations.live() >= self.run_at {
             if self.invocations.expects_long_polls() {

@@ -75,18 +75,23 @@ impl Requester {
         if !self.ring.slot(sequence).awaits_reply() {
             return;
         }
-        if message.flags & IS_PART == 0 {
-            return self.on_answer((now_us, view), sequence, message.code, message.body, complete);
-        }
-        let Ok(part) = reply::Part::decode(message.body) else { return };
-        if let Some(body) = self.assemblies.add(sequence, &part) {
-            self.on_answer((now_us, view), sequence, message.code, &body, complete);
-            self.assemblies.give_back(body);
+        let mut whole = Vec::new();
+        let body = if message.flags & IS_PART == 0 {
+            message.body
+        } else {
+            let Ok(part) = reply::Part::decode(message.body) else { return };
+            let Some(body) = self.assemblies.add(sequence, &part) else { return };
+            whole = body;
+            &whole
+        };
+        self.on_answer((now_us, view), sequence, message.code, body, complete);
+        if whole.capacity() > 0 {
+            self.assemblies.give_back(whole);
         }
     }
 
     /// Takes a whole answer to a request that awaits it.
-    #[inline]
+    #[inline(always)]
     fn on_answer(
         &mut self,
         (now_us, view): (u64, u64),
@@ -95,7 +100,6 @@ impl Requester {
         body: &[u8],
         complete: &mut impl FnMut(Completion<'_>),
     ) {
-        let (was_sent_later, is_news) = (view < self.sent_view, view > self.sent_view);
         let slot = self.ring.slot_mut(sequence);
         // A status of a newer protocol is an answer all the same; the caller sees that it is none of its own.
         let status = Status::from_u8(code).unwrap_or(Status::Internal);
@@ -112,10 +116,10 @@ impl Requester {
                 let after_us = u64::from(after_us.min(RETRY_AFTER_US_MAX));
                 return self.put_off(now_us, sequence, after_us, State::Throttled);
             }
-            Status::WrongView | Status::NotOwned if status == Status::WrongView || was_sent_later => {
+            Status::WrongView | Status::NotOwned if status == Status::WrongView || view < self.sent_view => {
                 // At once under a view that is news; should it be none, no faster than a lost one. `NotOwned` holds
                 // for the view of the frame and those before; under a later one a copy may be executed there.
-                let after_us = if slot.repetition != Repetition::None && !is_news {
+                let after_us = if slot.repetition != Repetition::None && view <= self.sent_view {
                     self.round_trip.interval_us(slot.doublings)
                 } else {
                     0

@@ -6,6 +6,7 @@
 use crate::frame::FrameWriter;
 use crate::limits::TAKES_PARTS;
 use crate::opcode;
+use crate::requester::journey::{Accepted, Journey};
 
 /// Where a request is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +46,8 @@ pub(super) struct Slot {
     /// Doublings of the interval that it waits now.
     pub(super) doublings: u8,
     /// Length of the body at the start of `buffer`.
-    body_bytes: u32,
+    body_bytes: u16,
+    moves: u16,
     pub(super) tag: u64,
     /// When the call is given up.
     pub(super) deadline_us: u64,
@@ -75,8 +77,26 @@ impl Slot {
         if self.buffer.len() < body_bytes {
             self.buffer.resize(body_bytes, 0);
         }
-        self.body_bytes = body_bytes as u32;
+        self.body_bytes = body_bytes as u16;
         &mut self.buffer[..body_bytes]
+    }
+
+    /// Says how long the call may take.
+    #[inline]
+    pub(super) fn set_journey(&mut self, journey: Journey) {
+        (self.deadline_us, self.moves) = (journey.deadline_us, journey.moves);
+    }
+
+    #[inline]
+    fn body(&self) -> &[u8] {
+        &self.buffer[..usize::from(self.body_bytes)]
+    }
+
+    /// The request as it was accepted.
+    pub(super) fn accepted(&self) -> Accepted<'_> {
+        let was_repeated = self.repetition != Repetition::None;
+        let journey = Journey { deadline_us: self.deadline_us, moves: self.moves };
+        Accepted { tag: self.tag, journey, code: self.code, body: self.body(), was_repeated }
     }
 
     /// What the server may do: answer a read in parts, unless an answer got lost: the stream then carries it.
@@ -89,7 +109,7 @@ impl Slot {
     /// Writes the request as a message; `false` when it does not fit.
     #[inline]
     pub(super) fn write(&self, sequence: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
-        let body = &self.buffer[..self.body_bytes as usize];
+        let body = self.body();
         let place = writer.message(buffer, self.code, self.flags(), sequence as u32, body.len());
         place.map(|place| place.copy_from_slice(body)).is_some()
     }
@@ -113,6 +133,7 @@ impl Ring {
             doublings: 0,
             body_bytes: 0,
             tag: 0,
+            moves: 0,
             deadline_us: 0,
             due_us: 0,
             sent_us: 0,

@@ -3,7 +3,7 @@
 use crate::peer::{
     Done, GET, OK, TOKEN, answer, expire, receive, requester, submit, transmit, transmit_under,
 };
-use wire::{CompletionError, Requester, Status, reply};
+use wire::{Accepted, CompletionError, Journey, Request, Requester, Status, reply};
 
 #[test]
 fn a_request_is_sent_once_and_completed_once() {
@@ -123,6 +123,26 @@ fn a_retry_that_asks_for_hours_or_cannot_be_read_is_put_off_for_a_second() {
     assert_eq!(receive(&mut requester, 0, &[(1, retry, &hours), (2, retry, b"?")]), []);
     assert_eq!(transmit(&mut requester, 999_999).0, []);
     assert_eq!(transmit(&mut requester, 1_000_000).0, [1, 2]);
+}
+
+#[test]
+fn a_call_that_was_on_its_way_before_keeps_its_deadline_and_can_be_read_back() {
+    let mut requester = requester(1, 8);
+    submit(&mut requester, 0, 1);
+    let journey = Journey { deadline_us: 400_000, moves: 2 };
+    let request = Request::Get { table: 3, key: b"far" };
+    assert_eq!(requester.submit_on(journey, 7, &request), Ok(2));
+    let mut body = vec![0; request.body_bytes()];
+    request.encode(&mut body);
+    let accepted = Accepted { tag: 7, journey, code: request.opcode(), body: &body, was_repeated: false };
+    transmit(&mut requester, 0);
+    assert_eq!(requester.accepted(2), accepted);
+    assert_eq!(expire(&mut requester, 399_999), []);
+    transmit(&mut requester, 399_999);
+    assert_eq!(expire(&mut requester, 400_000), [Done::new(7, 2, Err(CompletionError::TimedOut))]);
+    assert_eq!(requester.accepted(2), Accepted { was_repeated: true, ..accepted }, "it was lost once");
+    assert_eq!(expire(&mut requester, 999_999), []);
+    assert_eq!(expire(&mut requester, 1_000_000), [Done::new(100, 1, Err(CompletionError::TimedOut))]);
 }
 
 #[test]
