@@ -18,7 +18,12 @@
 //! records go in, messages and actions come out. Messages may be lost, come twice, and in any order. No message moves
 //! ownership: a side stops or begins to serve by the standing alone, which changes by compare-and-swap. What is local (a part,
 //! workers, the store) is an action of who drives the machine.
+//!
+//! While the standing is `preparing`, `moving` or `returning` the death of one side makes the other one the owner. So who is
+//! not registered serves none of the hashes meanwhile, and that somebody is gone is said by a commit which finds it
+//! unregistered: see "Leases" in docs/notes.md.
 
+mod lease;
 mod message;
 mod priority;
 mod pulls;

@@ -10,6 +10,7 @@ mod memory_records;
 mod moving;
 mod outage;
 mod place;
+#[path = "../support/proxy.rs"]
 mod proxy;
 mod rules;
 mod suite;
@@ -59,6 +60,7 @@ mod claims {
         acts_are_read_by_all_and_by_their_tenant,
     );
     on_all!(moving:
+        nobody_is_taken_for_gone_who_is_registered_by_then,
         tablets_have_all_hashes_once_however_they_are_cut,
         the_owner_changes_in_the_commit_that_changes_the_standing,
         hashes_are_in_one_migration_whoever_begins_it,

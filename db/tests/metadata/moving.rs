@@ -1,11 +1,13 @@
 //! What holds of tablets and of migrations when several servers change them, wherever the records are kept.
 
 use std::thread;
+use std::time::Duration;
 
 use db::cluster::metadata::{
-    Metadata, MetadataError, MigrationRow, ServerRun, Side, TabletError, TabletsRow,
+    Metadata, MetadataError, MigrationRow, ServerRow, ServerRun, Side, Step, TabletError, TabletsRow,
 };
 use db::cluster::migration::{Mode, Standing};
+use db::cluster::records::LeaseId;
 use db::tenant::TenantId;
 use db::tenant::secret::SecretHash;
 use store::HashRange;
@@ -110,6 +112,53 @@ pub fn the_owner_changes_in_the_commit_that_changes_the_standing(place: &Place) 
     let ended = other.migration_advance(back.id, Standing::Moving, Standing::Ended).expect("it is there");
     assert_eq!((ended.standing, owner()), (Standing::Ended, 2), "the target was dead");
     assert_eq!(one.migration_find(back.id), Ok(Some(ended)));
+}
+
+/// Registers a server under a lease of its own.
+fn register(metadata: &Metadata, server: u32) -> LeaseId {
+    let lease = metadata.records().lease_grant(Duration::from_secs(60)).expect("records answer").lease;
+    let tcp = ([10, 0, 0, server as u8], 7000).into();
+    let row = ServerRow {
+        id: server,
+        tcp,
+        frame_ports: Vec::new(),
+        view: 1,
+        started_ms: 1,
+        version: "1".to_owned(),
+    };
+    metadata.server_register(&row, lease).expect("nobody else has the number");
+    lease
+}
+
+pub fn nobody_is_taken_for_gone_who_is_registered_by_then(place: &Place) {
+    use Standing::{Ended, Finished, Moving, Preparing};
+    let metadata = place.metadata();
+    let (ann, t) = table(&metadata, &[1, 2, 2]);
+    let row =
+        metadata.migration_begin((ann, t), range(0, QUARTER - 1), 2, Mode::Rocksteady, 5).expect("room");
+    let without =
+        |gone, from, to| metadata.migration_advance_without(gone, row.id, from, to).map(|row| row.standing);
+    let leases = [1, 2].map(|server| register(&metadata, server));
+    assert_eq!(without(Side::Target, Preparing, Ended), Ok(Preparing), "it is there");
+    metadata.migration_advance(row.id, Preparing, Moving).expect("it is there");
+    assert_eq!(without(Side::Source, Moving, Finished), Ok(Moving), "so is that");
+    let settle = Step::Settle { migration: row.id, from: Moving, to: Finished };
+    let leave = Step::Leave { migration: row.id, side: Side::Source };
+    let find = || metadata.migration_find(row.id).expect("records answer").expect("it is kept");
+    let term = metadata.coordinator_elect(2, leases[1]).expect("records answer").term;
+    metadata.records().lease_revoke(leases[0]).expect("records answer");
+    metadata.coordinate(term, &settle, 7).expect("records answer");
+    assert_eq!(find().standing, Moving, "one of both is there");
+    assert_eq!(without(Side::Source, Moving, Finished), Ok(Finished), "it is gone");
+    let back = register(&metadata, 1);
+    metadata.coordinate(term, &leave, 7).expect("records answer");
+    assert!(!find().is_source_done, "it is back, and does so itself");
+    assert_eq!(metadata.tablets_adopt(1, 5), refused(TabletError::IsThere(1)));
+    // What it was before it was started again is gone for good.
+    metadata.member_start(1, ([10, 0, 0, 1], 7000).into()).expect("room");
+    metadata.coordinate(term, &leave, 7).expect("records answer");
+    assert!(find().is_source_done);
+    metadata.records().lease_revoke(back).expect("records answer");
 }
 
 fn leave(metadata: &Metadata, row: &MigrationRow) {

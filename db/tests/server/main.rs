@@ -4,6 +4,7 @@
 mod audit;
 mod client;
 mod cluster;
+mod cut_off;
 mod damage;
 mod disk;
 #[path = "../support/etcd_process.rs"]
@@ -19,6 +20,8 @@ mod limits;
 mod logs;
 mod migration;
 mod places;
+#[path = "../support/proxy.rs"]
+mod proxy;
 mod rates;
 mod restart;
 mod stealing;
@@ -75,10 +78,20 @@ impl Site {
     }
 
     fn start_config(config: &Config, seed: u64, metadata: Metadata, prepare: Prepare) -> Self {
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a listener");
+        Self::start_at(listener, config, seed, metadata, prepare)
+    }
+
+    fn start_at(
+        listener: Listener,
+        config: &Config,
+        seed: u64,
+        metadata: Metadata,
+        prepare: Prepare,
+    ) -> Self {
         let network = LoopbackNetwork::new(seed, Faults::default(), LoopbackClock::Real);
         let ports: Vec<LoopbackPort> = (0..config.cores).map(|_| network.port().expect("a port")).collect();
         let addresses = ports.iter().map(LoopbackPort::local).collect();
-        let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a listener");
         let devices = Devices { listener, ports, metadata, prepare };
         let server = Server::start_over(config, devices).expect("a server");
         let secret = std::fs::read_to_string(config.data_directory.join(administrator::FILE_NAME));

@@ -20,19 +20,19 @@ use super::etcd_process::EtcdProcess;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Pair {
+pub(super) struct Pair {
     /// Stop before their etcd does.
-    sites: [Site; 2],
-    _directories: [TempDir; 2],
-    metadata: Metadata,
-    _etcd: EtcdProcess,
+    pub(super) sites: [Site; 2],
+    pub(super) _directories: [TempDir; 2],
+    pub(super) metadata: Metadata,
+    pub(super) _etcd: EtcdProcess,
 }
 
 /// A table of a tenant, a client at each server, and what should be in it.
-struct Table {
-    clients: [Client; 2],
+pub(super) struct Table {
+    pub(super) clients: [Client; 2],
     tenant: TenantId,
-    number: u32,
+    pub(super) number: u32,
     model: BTreeMap<u64, Vec<u8>>,
     /// Whether reads ask both servers, and how many of them were put together of what both said.
     asks_both: bool,
@@ -49,13 +49,13 @@ impl Pair {
         Self { sites, _directories: directories, metadata: metadata(), _etcd: etcd }
     }
 
-    fn numbers(&self) -> [u32; 2] {
+    pub(super) fn numbers(&self) -> [u32; 2] {
         [0, 1].map(|site: usize| {
             self.sites[site].server.control().interim.run().expect("a server of a cluster").server
         })
     }
 
-    fn table(&self) -> Table {
+    pub(super) fn table(&self) -> Table {
         let secret = self.sites[0].create_tenant("ann");
         let mut clients = [0, 1].map(|site: usize| self.sites[site].client("ann", &secret));
         let number = clients[0].create_table("t");
@@ -68,7 +68,7 @@ impl Pair {
     }
 
     /// Begins to move some hashes to a server.
-    fn begin(&self, table: &Table, hashes: HashRange, to: usize) -> MigrationRow {
+    pub(super) fn begin(&self, table: &Table, hashes: HashRange, to: usize) -> MigrationRow {
         self.begin_by(table, hashes, to, Mode::Rocksteady)
     }
 
@@ -80,18 +80,18 @@ impl Pair {
     }
 
     /// Whether a migration is over and both servers are done with it.
-    fn is_done(&self, row: &MigrationRow) -> bool {
+    pub(super) fn is_done(&self, row: &MigrationRow) -> bool {
         self.metadata.migration_find(row.id).expect("etcd answers").is_none()
     }
 
-    fn owner(&self, table: &Table, hash: u64) -> u32 {
+    pub(super) fn owner(&self, table: &Table, hash: u64) -> u32 {
         let tablets = self.metadata.tablets().expect("etcd answers");
         let row = tablets.iter().find(|row| row.table == table.number).expect("it is placed");
         row.tablets.iter().find(|tablet| tablet.hashes.contains(hash)).expect("all hashes").server
     }
 }
 
-fn key(number: u64) -> [u8; 8] {
+pub(super) fn key(number: u64) -> [u8; 8] {
     number.to_le_bytes()
 }
 
@@ -110,14 +110,14 @@ impl Table {
         }
     }
 
-    fn put(&mut self, number: u64, value: &[u8]) {
+    pub(super) fn put(&mut self, number: u64, value: &[u8]) {
         let (table, key) = (self.number, key(number));
         let put = Request::Put { table, key: &key, value, condition: Condition::Always };
         assert_eq!(self.call(&put).0, Ok(Status::Ok));
         self.model.insert(number, value.to_vec());
     }
 
-    fn get(&mut self, number: u64) -> Option<Vec<u8>> {
+    pub(super) fn get(&mut self, number: u64) -> Option<Vec<u8>> {
         if self.asks_both
             && let Some(known) = self.get_of_both(number, number as usize % 2)
         {
@@ -130,7 +130,7 @@ impl Table {
         }
     }
 
-    fn check(&mut self, numbers: impl Iterator<Item = u64>) {
+    pub(super) fn check(&mut self, numbers: impl Iterator<Item = u64>) {
         for number in numbers {
             assert_eq!(self.get(number), self.model.get(&number).cloned(), "key {number}");
         }

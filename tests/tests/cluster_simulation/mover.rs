@@ -237,7 +237,9 @@ impl Moving {
                 }
                 return Acted::Ended(None);
             }
-            TargetAction::Wake { .. } | TargetAction::Commit { .. } => unreachable!("the world does that"),
+            TargetAction::Wake { .. } | TargetAction::LookUp | TargetAction::Commit { .. } => {
+                unreachable!("the world does that")
+            }
         };
         Acted::Ended(Some(End::Target(end)))
     }

@@ -106,7 +106,7 @@ impl World {
         let is_of_records = matches!(
             action,
             Action::Source(SourceAction::LookUp | SourceAction::Commit { .. })
-                | Action::Target(TargetAction::Commit { .. })
+                | Action::Target(TargetAction::LookUp | TargetAction::Commit { .. })
         );
         if is_of_records {
             return self.within(8_000, Event::Act { run, id, action });
@@ -132,16 +132,19 @@ impl World {
         let end = match action {
             Action::Source(SourceAction::LookUp) => {
                 match self.metadata.migration_find(id) {
-                    Ok(Some(row)) => self.tell_source(run, id, SourceInput::Standing(row.standing)),
+                    Ok(Some(row)) => {
+                        let end = SourceEnd::LookedUp(row.standing, true);
+                        self.tell_source(run, id, SourceInput::End(end));
+                    }
                     Ok(None) => {}
                     Err(_) => self.within(AGAIN_US, Event::Act { run, id, action }),
                 }
                 return;
             }
-            Action::Source(SourceAction::Commit { from, to }) => {
+            Action::Source(SourceAction::Commit { from, to, .. }) => {
                 self.advance(id, from, to).map(|standing| End::Source(SourceEnd::Committed(standing)))
             }
-            Action::Target(TargetAction::Commit { from, to }) => {
+            Action::Target(TargetAction::Commit { from, to, .. }) => {
                 self.advance(id, from, to).map(|standing| End::Target(TargetEnd::Committed(standing)))
             }
             action => return self.act_on_store(run, id, &action),

@@ -7,8 +7,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::migrations::{self, MigrationRow, Side};
-use super::moving::begin;
+use super::moving::{begin, leave};
 use super::plans::{self, PlanStanding, PlannedMove};
+use super::servers::is_gone;
 use super::{Metadata, MetadataError, PlanRow, ServerRow, ServerRun, TabletError, TabletsRow, Transaction};
 use super::{encoding, members, next, tablets};
 use crate::cluster::migration::{Mode, Standing};
@@ -143,9 +144,6 @@ impl Metadata {
     /// # Errors
     /// `Conflict` when another server coordinates by now; or that it cannot be stored.
     pub fn coordinate(&self, term: u64, step: &Step, now_ms: u64) -> Result<(), MetadataError> {
-        if let Step::Leave { migration, side } = step {
-            return self.migration_leave(*migration, *side);
-        }
         self.write(|transaction| {
             let elected: Option<Coordinator> = transaction.get(COORDINATOR)?;
             if elected.is_none_or(|elected| elected.term != term) {
@@ -162,13 +160,7 @@ fn take(transaction: &mut Transaction<'_>, step: &Step, now_ms: u64) -> Result<(
     | Step::Conclude { plan, .. }
     | Step::End { plan, .. }) = step
     else {
-        if let Step::Settle { migration, from, to } = step
-            && let Some(mut row) = migrations::numbered(transaction, *migration)?
-            && row.standing == *from
-        {
-            row.advance(transaction, *to)?;
-        }
-        return Ok(());
+        return take_for_the_gone(transaction, step);
     };
     let Some(mut row) = plans::find(transaction, *plan)? else { return Ok(()) };
     let is_running = row.standing == PlanStanding::Running;
@@ -194,6 +186,28 @@ fn take(transaction: &mut Transaction<'_>, step: &Step, now_ms: u64) -> Result<(
         _ => return Ok(()),
     }
     Ok(row.store(transaction)?)
+}
+
+/// Does for servers what they cannot, unless they have come back.
+fn take_for_the_gone(transaction: &mut Transaction<'_>, step: &Step) -> Result<(), MetadataError> {
+    match *step {
+        Step::Settle { migration, from, to } => {
+            let row = migrations::numbered(transaction, migration)?.filter(|row| row.standing == from);
+            let Some(mut row) = row else { return Ok(()) };
+            if is_gone(transaction, row.source)? && is_gone(transaction, row.target)? {
+                row.advance(transaction, to)?;
+            }
+        }
+        Step::Leave { migration, side } => {
+            let row = migrations::numbered(transaction, migration)?.filter(MigrationRow::is_over);
+            let Some(row) = row else { return Ok(()) };
+            if is_gone(transaction, row.run_on(side))? {
+                leave(transaction, row, side)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Begins the migration of a move; one that cannot begin comes to nothing, unless there is nothing to do.

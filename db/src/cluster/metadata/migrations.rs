@@ -80,6 +80,17 @@ pub struct MigrationRow {
     pub is_target_done: bool,
 }
 
+impl Side {
+    /// The other one.
+    #[must_use]
+    pub fn opposite(self) -> Side {
+        match self {
+            Side::Source => Side::Target,
+            Side::Target => Side::Source,
+        }
+    }
+}
+
 impl MigrationRow {
     /// Whether the hashes have an owner who is not to change.
     #[must_use]
@@ -93,6 +104,15 @@ impl MigrationRow {
         match self.standing {
             Standing::Preparing | Standing::Returning | Standing::Ended => self.source,
             Standing::Moving | Standing::Finished => self.target,
+        }
+    }
+
+    /// The server on that side.
+    #[must_use]
+    pub fn run_on(&self, side: Side) -> ServerRun {
+        match side {
+            Side::Source => self.source,
+            Side::Target => self.target,
         }
     }
 

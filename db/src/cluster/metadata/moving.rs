@@ -3,6 +3,7 @@
 use store::HashRange;
 
 use super::migrations::{MigrationRow, Side, all, may_follow, numbered};
+use super::servers::is_gone;
 use super::tablets::{self, TabletError, overlap};
 use super::{Metadata, MetadataError, Transaction, members, next_u32};
 use crate::cluster::migration::{Mode, Standing};
@@ -59,6 +60,23 @@ pub(super) fn begin(
     Ok(row)
 }
 
+/// Notes that a side of a migration which is over has nothing to do any more.
+pub(super) fn leave(
+    transaction: &mut Transaction<'_>,
+    mut row: MigrationRow,
+    side: Side,
+) -> Result<(), MetadataError> {
+    match side {
+        Side::Source => row.is_source_done = true,
+        Side::Target => row.is_target_done = true,
+    }
+    if row.is_source_done && row.is_target_done {
+        transaction.delete(&row.key());
+        return Ok(());
+    }
+    Ok(row.store(transaction)?)
+}
+
 impl Metadata {
     /// Begins to move hashes of a table, all of one owner, to a server that is there: with tablets that begin and end
     /// where they do.
@@ -90,10 +108,38 @@ impl Metadata {
         from: Standing,
         to: Standing,
     ) -> Result<MigrationRow, MetadataError> {
+        self.advance_without(id, (from, to), None)
+    }
+
+    /// The same because the server on that side is gone: where it is registered in that moment nothing changes. So it reads
+    /// what became of it when it registers again, and none that has read after it registered is taken for gone.
+    ///
+    /// # Errors
+    /// As [`Metadata::migration_advance`].
+    ///
+    /// # Panics
+    /// As [`Metadata::migration_advance`].
+    pub fn migration_advance_without(
+        &self,
+        gone: Side,
+        id: u32,
+        from: Standing,
+        to: Standing,
+    ) -> Result<MigrationRow, MetadataError> {
+        self.advance_without(id, (from, to), Some(gone))
+    }
+
+    fn advance_without(
+        &self,
+        id: u32,
+        (from, to): (Standing, Standing),
+        gone: Option<Side>,
+    ) -> Result<MigrationRow, MetadataError> {
         assert!(may_follow(from, to), "a migration never comes from {from:?} to {to:?}");
         self.write(|transaction| {
             let mut row = numbered(transaction, id)?.ok_or(MetadataError::NotFound)?;
-            if row.standing == from {
+            let gone = gone.map(|side| is_gone(transaction, row.run_on(side))).transpose()?;
+            if row.standing == from && gone != Some(false) {
                 row.advance(transaction, to)?;
             }
             Ok(row)
@@ -122,18 +168,8 @@ impl Metadata {
     /// When it cannot be stored.
     pub fn migration_leave(&self, id: u32, side: Side) -> Result<(), MetadataError> {
         self.write(|transaction| {
-            let Some(mut row) = numbered(transaction, id)?.filter(MigrationRow::is_over) else {
-                return Ok(());
-            };
-            match side {
-                Side::Source => row.is_source_done = true,
-                Side::Target => row.is_target_done = true,
-            }
-            if row.is_source_done && row.is_target_done {
-                transaction.delete(&row.key());
-                return Ok(());
-            }
-            Ok(row.store(transaction)?)
+            let row = numbered(transaction, id)?.filter(MigrationRow::is_over);
+            row.map_or(Ok(()), |row| leave(transaction, row, side))
         })
     }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use wire::TableOptions;
 
+use super::servers::is_gone;
 use super::tablets::{Tablet, TabletError, TabletsRow, all, find, overlap};
-use super::{Metadata, MetadataError, Snapshot, Transaction, drained, migrations, tables};
+use super::{Metadata, MetadataError, Snapshot, Transaction, drained, members, migrations, tables};
 use crate::limits::TABLETS_CHANGED_AT_ONCE;
 use crate::tenant::TenantId;
 
@@ -29,6 +30,10 @@ fn adopt_some(
     owned: &mut BTreeMap<u32, usize>,
     (first, now_ms): (u32, u64),
 ) -> Result<(usize, bool), MetadataError> {
+    let run = members::run_of(transaction, server)?;
+    if !is_gone(transaction, run)? {
+        return Err(TabletError::IsThere(server).into());
+    }
     let (mut given, mut changed, mut left) = (0, 0, false);
     let migrations = migrations::all(transaction, None)?;
     for mut row in all(transaction, None)? {
@@ -130,9 +135,6 @@ impl Metadata {
         let mut given = 0;
         loop {
             let Snapshot { there, plans, tablets, .. } = self.snapshot()?;
-            if there.iter().any(|run| run.server == server) {
-                return Err(TabletError::IsThere(server).into());
-            }
             let drained = drained(&plans);
             let takers = there.iter().filter(|run| !drained.contains(run));
             let mut owned: BTreeMap<u32, usize> = takers.map(|run| (run.server, 0)).collect();

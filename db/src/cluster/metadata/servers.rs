@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use super::encoding::{bytes_of, damaged, decode, encode, hexadecimal, padded};
-use super::{Metadata, MetadataError, next_u32};
+use super::{Metadata, MetadataError, ServerRun, Transaction, members, next_u32};
 use crate::cluster::records::{Change, Committed, Condition, LeaseId, Query, RecordsError, Span};
 use crate::tenant::secret::random_bytes;
 
@@ -61,6 +61,12 @@ impl ServerRow {
 
 fn key_of(server: u32) -> String {
     format!("{SERVERS}{}", padded(server))
+}
+
+/// Whether a server is not registered, or was started again: of that it stays so until the commit.
+pub(super) fn is_gone(transaction: &mut Transaction<'_>, run: ServerRun) -> Result<bool, MetadataError> {
+    let last = members::run_of(transaction, run.server)?;
+    Ok(last.start > run.start || !transaction.has(&key_of(run.server))?)
 }
 
 impl Metadata {

@@ -1,6 +1,10 @@
 //! The source of a migration: it answers, and keeps what it has until the records say that it is another's.
+//!
+//! Others may come to believe that it is gone once its registration is over, and own what moves: so it serves none of that
+//! from then on, until it has read, registered again, that the hashes are its own.
 
 use crate::cluster::migration::Standing;
+use crate::cluster::migration::lease::Lease;
 use crate::cluster::migration::message::{Message, Place};
 use crate::limits::MIGRATION_PARTITIONS;
 
@@ -15,6 +19,8 @@ pub enum SourceInput {
     End(SourceEnd),
     /// The target is dead: its lease is over, it serves nobody.
     TargetGone,
+    /// The lease of this server is over, or held again.
+    Registered(bool),
 }
 
 /// What is to be done here.
@@ -30,6 +36,8 @@ pub enum SourceAction {
         from: Standing,
         /// What they say then.
         to: Standing,
+        /// Only while the other server is gone, as the records have it in the same moment.
+        is_peer_gone: bool,
     },
     /// Take the range away from all workers.
     Cut,
@@ -72,6 +80,8 @@ pub enum SourceEnd {
     Counted(u64),
     /// The records say so after the change, made or not.
     Committed(Standing),
+    /// The records say so, and whether this server was registered from before they were read until now.
+    LookedUp(Standing, bool),
     /// No worker has the range; no object of it has or had a higher version.
     Cut(u64),
     /// A pull.
@@ -108,8 +118,13 @@ enum Phase {
 pub struct Source {
     phase: Phase,
     standing: Standing,
-    is_committing: bool,
+    /// A change of the records is on its way: whether it needs the target to be gone.
+    committing: Option<bool>,
+    is_looking: bool,
     is_target_gone: bool,
+    lease: Lease,
+    /// It was cut for want of a lease, and for nothing else.
+    is_closed: bool,
     /// Number of what comes back next.
     expected: u32,
     /// Whether it is being stored, and whether it is the last.
@@ -124,8 +139,11 @@ impl Default for Source {
         Source {
             phase: Phase::Serving,
             standing: Standing::Preparing,
-            is_committing: false,
+            committing: None,
+            is_looking: false,
             is_target_gone: false,
+            lease: Lease::Held,
+            is_closed: false,
             expected: 0,
             taking: None,
             ceiling: 0,
@@ -139,15 +157,26 @@ impl Source {
     pub fn step(&mut self, input: SourceInput, out: &mut Vec<SourceOutput>) {
         match input {
             SourceInput::Message(message) => self.hear(message, out),
-            SourceInput::Standing(standing) => self.standing = later(self.standing, standing),
+            SourceInput::Standing(standing) => self.believe(standing),
             SourceInput::End(SourceEnd::Committed(standing)) => {
-                self.is_committing = false;
-                self.standing = later(self.standing, standing);
+                // It came back before that could be changed.
+                let is_back = self.committing.take() == Some(true) && standing == self.standing;
+                self.is_target_gone &= !is_back;
+                self.believe(standing);
+            }
+            SourceInput::End(SourceEnd::LookedUp(standing, is_registered)) => {
+                self.is_looking = false;
+                self.lease.looked_up(is_registered);
+                self.believe(standing);
             }
             SourceInput::End(end) => self.end(end, out),
             SourceInput::TargetGone => self.is_target_gone = true,
+            SourceInput::Registered(is_registered) => self.lease.turn(is_registered),
         }
         self.follow(out);
+        if self.lease == Lease::Again {
+            self.look_up(out);
+        }
     }
 
     /// Whether nothing will come of it any more.
@@ -160,6 +189,19 @@ impl Source {
         }
     }
 
+    fn believe(&mut self, standing: Standing) {
+        let standing = later(self.standing, standing);
+        // What is closed for another reason by now is opened by another rule.
+        self.is_closed &= standing == self.standing;
+        self.standing = standing;
+    }
+
+    fn look_up(&mut self, out: &mut Vec<SourceOutput>) {
+        if !std::mem::replace(&mut self.is_looking, true) {
+            out.push(SourceOutput::Do(SourceAction::LookUp));
+        }
+    }
+
     /// Does what the standing asks for.
     fn follow(&mut self, out: &mut Vec<SourceOutput>) {
         let act = |out: &mut Vec<SourceOutput>, action| out.push(SourceOutput::Do(action));
@@ -167,6 +209,18 @@ impl Source {
             (Standing::Moving | Standing::Finished, Phase::Serving) => {
                 self.phase = Phase::Cutting;
                 act(out, SourceAction::Cut);
+            }
+            (Standing::Preparing | Standing::Returning, Phase::Serving) if self.lease != Lease::Held => {
+                self.phase = Phase::Cutting;
+                self.is_closed = true;
+                act(out, SourceAction::Cut);
+            }
+            (Standing::Preparing | Standing::Returning, Phase::Frozen { ceiling })
+                if self.is_closed && self.taking.is_none() && self.lease == Lease::Held =>
+            {
+                self.phase = Phase::Reopening;
+                self.is_closed = false;
+                act(out, SourceAction::Serve { ceiling: ceiling.max(self.ceiling) });
             }
             (Standing::Ended, Phase::Frozen { ceiling }) if self.taking.is_none() => {
                 self.phase = Phase::Reopening;
@@ -179,13 +233,21 @@ impl Source {
             _ => {}
         }
         let is_open = matches!(self.standing, Standing::Preparing | Standing::Moving | Standing::Returning);
-        if self.is_target_gone && is_open && !self.is_committing {
-            self.is_committing = true;
-            act(out, SourceAction::Commit { from: self.standing, to: Standing::Ended });
+        if self.is_target_gone && is_open && self.committing.is_none() {
+            self.committing = Some(true);
+            let (from, to) = (self.standing, Standing::Ended);
+            act(out, SourceAction::Commit { from, to, is_peer_gone: true });
         }
     }
 
     fn hear(&mut self, message: Message, out: &mut Vec<SourceOutput>) {
+        // Who says that has read in the records what allows it.
+        match &message {
+            Message::HandOver => self.believe(Standing::Moving),
+            Message::GiveBack { .. } => self.believe(Standing::Returning),
+            Message::Discard => self.believe(Standing::Finished),
+            _ => {}
+        }
         let is_moving = self.standing == Standing::Moving;
         let act = |out: &mut Vec<SourceOutput>, action| out.push(SourceOutput::Do(action));
         match (message, self.phase) {
@@ -193,7 +255,6 @@ impl Source {
             (Message::HandOver, Phase::Frozen { ceiling }) if is_moving => {
                 out.push(SourceOutput::Send(Message::HandedOver { ceiling }));
             }
-            (Message::HandOver, Phase::Serving) => act(out, SourceAction::LookUp),
             (Message::Pull { partition, number, from }, Phase::Frozen { .. })
                 if is_moving && self.may_gather() =>
             {
@@ -205,14 +266,10 @@ impl Source {
                 act(out, SourceAction::GatherHashes { number, hashes });
             }
             (Message::Discard, Phase::Gone) => out.push(SourceOutput::Send(Message::Discarded)),
-            (Message::Discard, Phase::Frozen { .. }) => act(out, SourceAction::LookUp),
             (Message::GiveBack { number, .. }, phase)
                 if number < self.expected && phase != Phase::Reopening =>
             {
                 out.push(SourceOutput::Send(Message::TakenBack { number }));
-            }
-            (Message::GiveBack { .. }, _) if is_moving || self.standing == Standing::Preparing => {
-                act(out, SourceAction::LookUp);
             }
             (Message::GiveBack { number, is_last: true, .. }, Phase::Serving) if number == 0 => {
                 // It was never cut: the target has served nobody.
@@ -259,11 +316,13 @@ impl Source {
             (SourceEnd::TakenBack, Phase::Frozen { ceiling }) => {
                 let number = self.expected;
                 self.expected += 1;
-                if self.taking.take() == Some(true) {
+                if self.taking.take() != Some(true) {
+                    out.push(SourceOutput::Send(Message::TakenBack { number }));
+                } else if self.lease == Lease::Held {
                     self.phase = Phase::Reopening;
                     out.push(SourceOutput::Do(SourceAction::Serve { ceiling: ceiling.max(self.ceiling) }));
                 } else {
-                    out.push(SourceOutput::Send(Message::TakenBack { number }));
+                    self.is_closed = true;
                 }
             }
             (SourceEnd::Served, Phase::Reopening) => {

@@ -4,12 +4,14 @@
 //!   Asking ─► Making ─► Deciding ─► HandingOver ─► Opening ─► Moving ─► Discarding ─► Over
 //!                                        └───────────┴───────────┴─► Cutting ─► Giving ─► Given ─► Over
 //! ```
+//! While its server is not registered it serves nobody before the standing is `finished`: the source may own the hashes.
 
 mod interface;
 
 pub use interface::{TargetAction, TargetEnd, TargetInput, TargetOutput};
 
 use crate::cluster::migration::Standing;
+use crate::cluster::migration::lease::Lease;
 use crate::cluster::migration::message::Message;
 use crate::cluster::migration::priority::Priority;
 use crate::cluster::migration::pulls::{Held, Pulls};
@@ -36,9 +38,15 @@ enum Phase {
 pub struct Target {
     phase: Phase,
     standing: Standing,
-    is_committing: bool,
+    /// A change of the records is on its way: whether it needs the source to be gone.
+    committing: Option<bool>,
+    is_looking: bool,
     is_aborted: bool,
     is_source_gone: bool,
+    is_given_up: bool,
+    lease: Lease,
+    /// Workers were told to leave the hashes for want of a lease.
+    is_closed: bool,
     /// When what is said in this phase is said again.
     due_us: u64,
     pulls: Pulls,
@@ -54,9 +62,13 @@ impl Default for Target {
         Target {
             phase: Phase::Asking,
             standing: Standing::Preparing,
-            is_committing: false,
+            committing: None,
+            is_looking: false,
             is_aborted: false,
             is_source_gone: false,
+            is_given_up: false,
+            lease: Lease::Held,
+            is_closed: false,
             due_us: 0,
             pulls: Pulls::new(&[]),
             priority: Priority::default(),
@@ -82,8 +94,10 @@ impl Target {
             TargetInput::End(end) => self.end(end, out),
             TargetInput::Want(hash) => self.want(hash, out),
             TargetInput::Abort => self.is_aborted = true,
-            TargetInput::SourceGone => self.lose_source(out),
+            TargetInput::SourceGone => self.lose_source(),
+            TargetInput::Registered(is_registered) => self.lease.turn(is_registered),
         }
+        self.open_or_close(out);
         self.decide(out);
         if self.phase != before {
             self.due_us = now_us;
@@ -100,7 +114,7 @@ impl Target {
     /// Whether all objects of a hash that the source had are here, or will never be.
     #[must_use]
     pub fn has_arrived(&self, hash: u64) -> bool {
-        self.is_source_gone || self.pulls.has_arrived(hash)
+        self.is_given_up || self.pulls.has_arrived(hash)
     }
 
     /// How many hashes more may wait.
@@ -118,7 +132,10 @@ impl Target {
             (Message::HandedOver { ceiling }, Phase::HandingOver) if self.standing == Standing::Moving => {
                 self.phase = Phase::Opening;
                 self.ceiling = ceiling;
-                act(out, TargetAction::Serve { ceiling });
+                self.is_closed = self.lease != Lease::Held;
+                if !self.is_closed {
+                    act(out, TargetAction::Serve { ceiling });
+                }
             }
             (Message::Pulled { partition, number, next, objects }, Phase::Moving) => {
                 let due = self.pulls.pulled(partition, number, Held { next, objects });
@@ -142,7 +159,14 @@ impl Target {
                 self.pulls = Pulls::new(&partitions);
             }
             (TargetEnd::Committed(standing), _) => {
-                self.is_committing = false;
+                // It came back before that could be changed.
+                let is_back = self.committing.take() == Some(true) && standing == self.standing;
+                self.is_source_gone &= !is_back;
+                self.believe(standing, out);
+            }
+            (TargetEnd::LookedUp(standing, is_registered), _) => {
+                self.is_looking = false;
+                self.lease.looked_up(is_registered);
                 self.believe(standing, out);
             }
             (TargetEnd::Served, Phase::Opening) => self.phase = Phase::Moving,
@@ -210,7 +234,10 @@ impl Target {
                 self.giving = Some(nothing);
             }
             (Standing::Finished, phase) => {
-                if !matches!(phase, Phase::Moving) {
+                if self.is_source_gone || !self.pulls.are_done() {
+                    self.give_up_rest(out);
+                }
+                if std::mem::take(&mut self.is_closed) || !matches!(phase, Phase::Moving) {
                     act(out, TargetAction::Serve { ceiling: self.ceiling });
                 }
                 self.phase = if self.is_source_gone { Phase::Over } else { Phase::Discarding };
@@ -227,32 +254,57 @@ impl Target {
         }
     }
 
-    fn lose_source(&mut self, out: &mut Vec<TargetOutput>) {
+    fn lose_source(&mut self) {
         self.is_source_gone = true;
         if self.phase == Phase::Discarding {
             self.phase = Phase::Over;
         }
+    }
+
+    /// What has not arrived never will.
+    fn give_up_rest(&mut self, out: &mut Vec<TargetOutput>) {
+        self.is_given_up = true;
         act(out, TargetAction::GiveUpRest);
         wake(self.priority.take_all(), out);
+    }
+
+    /// Leaves the hashes to nobody while the server is not registered.
+    fn open_or_close(&mut self, out: &mut Vec<TargetOutput>) {
+        let serves =
+            self.standing == Standing::Moving && matches!(self.phase, Phase::Opening | Phase::Moving);
+        if serves && !self.is_closed && self.lease != Lease::Held {
+            self.is_closed = true;
+            act(out, TargetAction::Cut);
+            wake(self.priority.take_all(), out);
+        } else if serves && self.is_closed && self.lease == Lease::Held {
+            self.is_closed = false;
+            act(out, TargetAction::Serve { ceiling: self.ceiling });
+        }
+        if self.lease == Lease::Again && !std::mem::replace(&mut self.is_looking, true) {
+            act(out, TargetAction::LookUp);
+        }
     }
 
     /// What the records should say next.
     fn decide(&mut self, out: &mut Vec<TargetOutput>) {
         let is_aborted = self.is_aborted;
-        let to = match (self.standing, self.phase) {
-            (Standing::Preparing, _) if is_aborted || self.is_source_gone => Standing::Ended,
-            (Standing::Preparing, Phase::Deciding) => Standing::Moving,
-            (Standing::Moving | Standing::Returning, _) if self.is_source_gone => Standing::Finished,
-            (Standing::Moving, Phase::HandingOver | Phase::Opening | Phase::Moving) if is_aborted => {
-                Standing::Returning
+        let (to, is_peer_gone) = match (self.standing, self.phase) {
+            (Standing::Preparing, _) if is_aborted => (Standing::Ended, false),
+            (Standing::Preparing, _) if self.is_source_gone => (Standing::Ended, true),
+            (Standing::Preparing, Phase::Deciding) => (Standing::Moving, false),
+            (Standing::Moving, Phase::Moving) if self.pulls.are_done() && !is_aborted => {
+                (Standing::Finished, false)
             }
-            (Standing::Moving, Phase::Moving) if self.pulls.are_done() => Standing::Finished,
-            (Standing::Returning, Phase::Given) => Standing::Ended,
+            (Standing::Moving | Standing::Returning, _) if self.is_source_gone => (Standing::Finished, true),
+            (Standing::Moving, Phase::HandingOver | Phase::Opening | Phase::Moving) if is_aborted => {
+                (Standing::Returning, false)
+            }
+            (Standing::Returning, Phase::Given) => (Standing::Ended, false),
             _ => return,
         };
-        if !self.is_committing && self.phase != Phase::Over {
-            self.is_committing = true;
-            act(out, TargetAction::Commit { from: self.standing, to });
+        if self.committing.is_none() && self.phase != Phase::Over {
+            self.committing = Some(is_peer_gone);
+            act(out, TargetAction::Commit { from: self.standing, to, is_peer_gone });
         }
     }
 

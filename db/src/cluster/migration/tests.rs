@@ -53,6 +53,24 @@ fn the_death_of_the_target_leaves_the_source_with_what_it_had() {
 }
 
 #[test]
+fn a_side_that_is_cut_off_from_the_records_serves_nobody_when_the_other_one_may() {
+    let cut_off = |random: &mut fastrand::Rng| {
+        let from_us = random.u64(0..2_000_000);
+        Trouble::CutOff {
+            is_source: random.bool(),
+            from_us,
+            for_us: random.u64(0..3_000_000),
+            aborts: random.bool(),
+        }
+    };
+    let worlds = each_seed(cut_off);
+    if worlds.len() > 1 {
+        assert!(worlds.iter().any(|world| world.is_lost), "some are taken for dead");
+        assert!(worlds.iter().any(|world| world.closed > 0), "some stop serving for a while");
+    }
+}
+
+#[test]
 fn a_death_after_an_abort_leaves_one_owner() {
     each_seed(|random| {
         Trouble::AbortAndDeath(random.u64(0..2_000_000), random.u64(0..200_000), random.bool())

@@ -73,18 +73,23 @@ pub(super) fn stop(control: &Control, plan: u32) -> Result<Vec<u8>, Refusal> {
     Ok(entry_of(&row).encode())
 }
 
-/// Gives to others what a server owned that is gone for good. Refused while it could come back with its lease.
+/// Gives to others what a server owned that is gone for good. Refused until this server has found it gone for a while: see
+/// [`crate::cluster::presence`].
 pub(super) fn adopt(control: &Control, server: u32) -> Result<Vec<u8>, Refusal> {
     check_shared(control)?;
     if !control.interim.is_held(Instant::now()) {
         let text = "this server is not registered at present: ask another one, or wait";
         return Err(Refusal::new(Status::Unavailable, text));
     }
-    let adopted = control.metadata.tablets_adopt(server, control.clock.wall_ms());
+    let is_there = control.interim.there().iter().any(|run| run.server == server);
+    let adopted = match is_there {
+        true => Err(TabletError::IsThere(server).into()),
+        false => control.metadata.tablets_adopt(server, control.clock.wall_ms()),
+    };
     let (tablets, are_left) = adopted.map_err(|error| match error {
         MetadataError::Tablets(TabletError::IsThere(_)) => {
             let text =
-                format!("server {server} is there; `splinter cluster drain {server}` moves what it owns");
+                format!("server {server} is there, or was until a moment ago; `splinter cluster drain {server}` moves what it owns");
             Refusal::new(Status::WrongTablets, text)
         }
         error => error.into(),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use net::Duplex;
 
@@ -27,15 +27,13 @@ pub(super) struct Errands {
 }
 
 impl Errands {
-    fn go(&self, errand: impl FnOnce(Self) + Send + 'static) {
+    /// False when nobody could be sent.
+    fn go(&self, errand: impl FnOnce(Self) + Send + 'static) -> bool {
         let own = self.clone();
         let name = format!("errand-{}", self.row.id);
         let started =
             thread::Builder::new().name(name).stack_size(CONTROL_STACK_BYTES).spawn(move || errand(own));
-        if let Err(error) = started {
-            tracing::warn!(%error, "no thread for an errand of a migration; it is tried again");
-            self.post.send(Mail::NoStream);
-        }
+        started.inspect_err(|error| tracing::warn!(%error, "no thread for an errand of a migration")).is_ok()
     }
 
     /// Tries again until the records answer, or nobody wants to know any more.
@@ -55,30 +53,51 @@ impl Errands {
         None
     }
 
-    /// Changes the standing, if it is that.
-    pub(super) fn commit(&self, from: Standing, to: Standing) {
-        self.go(move |own| {
-            let metadata = &own.control.metadata;
-            match own.insist(|| metadata.migration_advance(own.row.id, from, to)) {
+    /// Changes the standing, if it is that; where a side has to be gone for it, only while it is.
+    pub(super) fn commit(&self, (from, to): (Standing, Standing), gone: Option<Side>) {
+        let is_sent = self.go(move |own| {
+            let (metadata, id) = (&own.control.metadata, own.row.id);
+            let advance = || match gone {
+                Some(side) => metadata.migration_advance_without(side, id, from, to),
+                None => metadata.migration_advance(id, from, to),
+            };
+            match own.insist(advance) {
                 Some(Ok(row)) => own.post.send(Mail::Committed(row.standing)),
                 Some(Err(_)) => own.post.send(Mail::Gone),
                 None => {}
             }
         });
+        if !is_sent {
+            self.post.send(Mail::Committed(from));
+        }
     }
 
-    /// Reads the standing.
+    /// Reads the standing, and whether it was read under the lease that this server holds.
     pub(super) fn look_up(&self) {
-        self.go(move |own| match own.insist(|| own.control.metadata.migration_find(own.row.id)) {
-            Some(Ok(Some(row))) => own.post.send(Mail::Standing(row.standing)),
-            Some(_) => own.post.send(Mail::Gone),
-            None => {}
+        let is_sent = self.go(move |own| {
+            let lease = || own.control.interim.lease(Instant::now());
+            let found = own.insist(|| {
+                let before = lease();
+                own.control.metadata.migration_find(own.row.id).map(|found| (found, before))
+            });
+            match found {
+                Some(Ok((Some(row), before))) => {
+                    let is_registered = before.is_some() && lease() == before;
+                    own.post.send(Mail::LookedUp(row.standing, is_registered));
+                }
+                Some(_) => own.post.send(Mail::Gone),
+                None => {}
+            }
         });
+        if !is_sent {
+            self.post.send(Mail::LookedUp(self.row.standing, false));
+        }
     }
 
     /// Notes that this side has nothing to do any more, however long that takes: the last errand.
     pub(super) fn leave(&self, side: Side) {
-        self.go(move |own| {
+        // Else somebody does when this server is started again.
+        let _ = self.go(move |own| {
             while own.control.metadata.migration_leave(own.row.id, side).is_err() {
                 if own.control.migrations.as_ref().is_none_or(super::Migrations::is_stopping) {
                     return;
@@ -90,10 +109,13 @@ impl Errands {
 
     /// Opens a stream to the source.
     pub(super) fn connect(&self) {
-        self.go(move |own| {
+        let is_sent = self.go(move |own| {
             let opened = own.open();
             own.post.send(opened.map_or(Mail::NoStream, Mail::Stream));
         });
+        if !is_sent {
+            self.post.send(Mail::NoStream);
+        }
     }
 
     fn open(&self) -> Option<Opened> {
@@ -113,13 +135,7 @@ impl Errands {
 
     /// Looks whether the other server is gone, or was started again: see [`crate::cluster::presence`].
     pub(super) fn look_after_peer(&self, side: Side) {
-        self.go(move |own| {
-            let peer = match side {
-                Side::Source => own.row.target,
-                Side::Target => own.row.source,
-            };
-            let is_gone = own.control.interim.is_gone(peer);
-            own.post.send(if is_gone { Mail::PeerGone } else { Mail::PeerThere });
-        });
+        let is_gone = self.control.interim.is_gone(self.row.run_on(side.opposite()));
+        self.post.send(if is_gone { Mail::PeerGone } else { Mail::PeerThere });
     }
 }

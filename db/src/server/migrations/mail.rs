@@ -15,6 +15,8 @@ pub(super) enum Mail {
     Abort,
     /// A change of the records was tried: they say this now.
     Committed(Standing),
+    /// The records say this, and whether this server has been registered since before they were read.
+    LookedUp(Standing, bool),
     /// A stream to the other server.
     Stream(Opened),
     /// There is no stream for now.

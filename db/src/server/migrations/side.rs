@@ -12,6 +12,7 @@ use super::link::Link;
 use super::mail::Mailbox;
 use super::progress::{Figure, Progress};
 use crate::cluster::metadata::{MigrationRow, Side};
+use crate::cluster::migration::Standing;
 use crate::limits::{MIGRATION_LOOK_MS, MIGRATION_NICER, PEER_AWAY_MS};
 use crate::server::control::{Control, Refusal};
 use crate::server::ownership::Alteration;
@@ -30,6 +31,8 @@ pub(super) struct Ground {
     pub(super) progress: Arc<Progress>,
     /// Whether somebody is looking after the other server, and when that was asked last.
     looked_after: (bool, Instant),
+    /// Whether the lease was held when that was looked at last, under which this server is registered.
+    was_registered: bool,
     is_humble: bool,
 }
 
@@ -53,7 +56,19 @@ impl Ground {
     ) -> Self {
         let (control, row) = (Arc::clone(&errands.control), errands.row.clone());
         let (link, looked_after) = (Link::none(), (false, Instant::now()));
-        Self { control, row, side, core, mailbox, errands, link, progress, looked_after, is_humble: false }
+        Self {
+            control,
+            row,
+            side,
+            core,
+            mailbox,
+            errands,
+            link,
+            progress,
+            looked_after,
+            was_registered: true,
+            is_humble: false,
+        }
     }
 
     pub(super) fn now_us(&self) -> u64 {
@@ -104,6 +119,19 @@ impl Ground {
     /// Somebody came back from it.
     pub(super) fn looked_after_peer(&mut self) {
         self.looked_after.0 = false;
+    }
+
+    /// Whether this server is registered from now on, or is not any more; nothing where that is as it was.
+    pub(super) fn turned(&mut self) -> Option<bool> {
+        let is_registered = self.control.interim.is_held(Instant::now());
+        let was_registered = std::mem::replace(&mut self.was_registered, is_registered);
+        (is_registered != was_registered).then_some(is_registered)
+    }
+
+    /// Changes the records, only while the other server is gone if that is why.
+    pub(super) fn commit(&self, from: Standing, to: Standing, is_peer_gone: bool) {
+        let gone = is_peer_gone.then_some(self.side.opposite());
+        self.errands.commit((from, to), gone);
     }
 
     /// Sleeps until something happens, or for a little.

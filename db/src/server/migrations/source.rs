@@ -49,6 +49,9 @@ impl SourceSide {
                     return way;
                 }
             }
+            if let Some(is_registered) = self.ground.turned() {
+                self.step(SourceInput::Registered(is_registered));
+            }
             let mut is_idle = self.listen();
             let until = Instant::now() + Duration::from_micros(MIGRATION_TURN_US);
             while let Some(action) = self.todo.pop_front() {
@@ -76,6 +79,9 @@ impl SourceSide {
         match mail {
             Mail::Standing(standing) => self.step(SourceInput::Standing(standing)),
             Mail::Committed(standing) => self.step(SourceInput::End(SourceEnd::Committed(standing))),
+            Mail::LookedUp(standing, is_registered) => {
+                self.step(SourceInput::End(SourceEnd::LookedUp(standing, is_registered)));
+            }
             Mail::Stream(opened) => self.ground.link.attach(opened),
             Mail::PeerGone => {
                 self.ground.looked_after_peer();
@@ -112,8 +118,8 @@ impl SourceSide {
                     }
                 }
                 SourceOutput::Do(SourceAction::LookUp) => self.ground.errands.look_up(),
-                SourceOutput::Do(SourceAction::Commit { from, to }) => {
-                    self.ground.errands.commit(from, to);
+                SourceOutput::Do(SourceAction::Commit { from, to, is_peer_gone }) => {
+                    self.ground.commit(from, to, is_peer_gone);
                 }
                 // Nobody waits behind bulk pulls.
                 SourceOutput::Do(action @ SourceAction::GatherHashes { .. }) => self.todo.push_front(action),
@@ -238,6 +244,7 @@ impl SourceSide {
     /// Workers serve it again, with versions above those that the target gave.
     fn serve(&mut self, ceiling: u64) -> Result<(), Way> {
         self.close();
+        self.moving = None;
         self.pieces.iter().for_each(|pieces| pieces.begin_above(ceiling));
         let change = PartsChange { take: vec![self.bounds()], ..PartsChange::default() };
         self.ground.alter(&change).ok_or(Way::Gone)

@@ -100,6 +100,9 @@ impl TargetSide {
                     return way;
                 }
             }
+            if let Some(is_registered) = self.ground.turned() {
+                self.step(TargetInput::Registered(is_registered));
+            }
             self.connect();
             let mut is_idle = self.listen() & self.want();
             let until = Instant::now() + Duration::from_micros(MIGRATION_TURN_US);
@@ -143,6 +146,10 @@ impl TargetSide {
             Mail::Committed(standing) => {
                 self.is_finished |= standing == Standing::Finished;
                 self.step(TargetInput::End(TargetEnd::Committed(standing)));
+            }
+            Mail::LookedUp(standing, is_registered) => {
+                self.is_finished |= standing == Standing::Finished;
+                self.step(TargetInput::End(TargetEnd::LookedUp(standing, is_registered)));
             }
             Mail::Abort => self.abort(),
             Mail::Stream(opened) => {
@@ -217,7 +224,10 @@ impl TargetSide {
         for output in out.drain(..) {
             match output {
                 TargetOutput::Send(message) => self.say(&message),
-                TargetOutput::Do(TargetAction::Commit { from, to }) => self.ground.errands.commit(from, to),
+                TargetOutput::Do(TargetAction::Commit { from, to, is_peer_gone }) => {
+                    self.ground.commit(from, to, is_peer_gone);
+                }
+                TargetOutput::Do(TargetAction::LookUp) => self.ground.errands.look_up(),
                 // Nobody waits behind bulk pulls.
                 TargetOutput::Do(
                     action @ (TargetAction::ReplayPriority { .. } | TargetAction::Wake { .. }),
@@ -275,7 +285,7 @@ impl TargetSide {
                 None
             }
             // Done by errands.
-            TargetAction::Commit { .. } => None,
+            TargetAction::Commit { .. } | TargetAction::LookUp => None,
         })
     }
 
@@ -371,6 +381,7 @@ impl TargetSide {
         let hashes = self.ground.row.hashes;
         let change = PartsChange { leave: vec![(hashes.first(), hashes.last())], ..PartsChange::default() };
         self.ground.alter(&change).ok_or(Way::Gone)?;
+        self.is_open = false;
         let Some(part) = &self.part else { return Ok(0) };
         // What waits finds that it is to go elsewhere.
         self.ground.control.wake(part, None);

@@ -14,7 +14,7 @@ pub struct PartsChange {
     pub leave: Vec<Range>,
     /// Hashes that are owned from now on, owned before or not; a part has them, maybe one that comes.
     pub take: Vec<Range>,
-    /// Parts that are held from now on.
+    /// Parts that are held from now on, held before or not.
     pub come: Vec<Arc<Table>>,
     /// Parts that are not held any more, if they were.
     pub go: Vec<Arc<Table>>,
@@ -42,7 +42,9 @@ impl Parts {
         let range = |&(first, last): &Range| HashRange::new(first, last).ok_or(PartsError::TooNarrow(first));
         let owned = owned.iter().map(range).collect::<Result<Vec<_>, _>>()?;
         let is_kept = |part: &&Arc<Table>| !change.go.iter().any(|gone| Arc::ptr_eq(gone, part));
-        let held = self.held.iter().filter(is_kept).chain(&change.come).cloned().collect();
+        let is_new = |part: &&Arc<Table>| !self.held.iter().any(|held| Arc::ptr_eq(held, part));
+        let come = change.come.iter().filter(is_new);
+        let held = self.held.iter().filter(is_kept).chain(come).cloned().collect();
         let open = self.moving.iter().filter(|moving| moving.is_open()).chain(&change.moving);
         let moving = open.cloned().collect();
         Ok(Self { moving, ..Self::new(self.options, held, &owned)? })

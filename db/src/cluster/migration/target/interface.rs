@@ -26,6 +26,8 @@ pub enum TargetInput {
     Abort,
     /// The source is dead: its lease is over, it serves nobody.
     SourceGone,
+    /// The lease of this server is over, or held again.
+    Registered(bool),
 }
 
 /// What is to be done here.
@@ -42,7 +44,11 @@ pub enum TargetAction {
         from: Standing,
         /// What they say then.
         to: Standing,
+        /// Only while the other server is gone, as the records have it in the same moment.
+        is_peer_gone: bool,
     },
+    /// Read the records, and say what they say.
+    LookUp,
     /// Give the range to all workers, who write no version up to this one.
     Serve {
         /// At the source.
@@ -86,6 +92,8 @@ pub enum TargetEnd {
     PartMade(Vec<(u64, u64)>),
     /// The records say so after the change, made or not.
     Committed(Standing),
+    /// The records say so, and whether this server was registered from before they were read until now.
+    LookedUp(Standing, bool),
     /// All workers have the range.
     Served,
     /// They are here.

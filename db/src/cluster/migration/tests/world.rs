@@ -1,5 +1,6 @@
 //! Two servers, their records, the network between them, and clients that know what should be where.
 
+mod registering;
 mod sides;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,13 @@ pub enum Trouble {
     TargetDies(u64),
     /// An abort, and so much later the death of the source, or of the target.
     AbortAndDeath(u64, u64, bool),
+    /// The records do not answer the source, or the target, from then on and for so long; maybe with an abort before.
+    CutOff {
+        is_source: bool,
+        from_us: u64,
+        for_us: u64,
+        aborts: bool,
+    },
 }
 
 /// What is about to happen.
@@ -35,6 +43,14 @@ enum Event {
     AtTarget(TargetAction),
     KillSource,
     KillTarget,
+    /// The records do not answer this side, or do again.
+    CutOff(usize, bool),
+    /// The lease of this side is over, or it registers again.
+    Lease(usize, bool),
+    /// The other side is told that this one is gone, which it was a while ago.
+    Gone(usize),
+    /// What the records said to this side, under which lease.
+    Read(usize, Standing, Option<u64>),
 }
 
 pub struct World {
@@ -53,6 +69,16 @@ pub struct World {
     /// Keys that were written at the target.
     dirty: BTreeSet<u64>,
     loss_percent: u8,
+    /// The sides that the records do not answer.
+    cut_off: [bool; 2],
+    /// Number of the lease under which a side is registered.
+    leases: [Option<u64>; 2],
+    /// The records say so because somebody was gone.
+    pub is_lost: bool,
+    /// How often a side stopped serving for want of a lease.
+    pub closed: u32,
+    /// Whether the source may have served after the target.
+    has_returned: bool,
 }
 
 impl World {
@@ -73,6 +99,11 @@ impl World {
             model,
             dirty: BTreeSet::new(),
             loss_percent,
+            cut_off: [false; 2],
+            leases: [Some(1); 2],
+            is_lost: false,
+            closed: 0,
+            has_returned: false,
             random,
         };
         match trouble {
@@ -83,6 +114,13 @@ impl World {
             Trouble::AbortAndDeath(at, later, is_source) => {
                 world.at(at, Event::ToTarget(TargetInput::Abort));
                 world.at(at + later, if is_source { Event::KillSource } else { Event::KillTarget });
+            }
+            Trouble::CutOff { is_source, from_us, for_us, aborts } => {
+                world.cut_off(usize::from(!is_source), from_us, for_us);
+                if aborts {
+                    let at = world.random.u64(0..2_500_000);
+                    world.at(at, Event::ToTarget(TargetInput::Abort));
+                }
             }
         }
         world
@@ -163,12 +201,19 @@ impl World {
             }
             Event::AtSource(action) => self.act_at_source(action),
             Event::AtTarget(action) => self.act_at_target(action),
+            Event::CutOff(side, is_cut_off) => self.cut_off[side] = is_cut_off,
+            Event::Lease(side, is_held) => self.lease(side, is_held),
+            Event::Gone(0) => self.tell_target(TargetInput::SourceGone),
+            Event::Gone(_) => self.tell_source(SourceInput::TargetGone),
+            Event::Read(side, standing, lease) => self.has_read(side, standing, lease),
             Event::KillSource if self.target.is_some() => {
                 self.source = None;
+                self.leases[0] = None;
                 self.soon(Event::ToTarget(TargetInput::SourceGone));
             }
             Event::KillTarget if self.source.is_some() => {
                 self.target = None;
+                self.leases[1] = None;
                 self.soon(Event::ToSource(SourceInput::TargetGone));
             }
             Event::KillSource | Event::KillTarget => {}
@@ -197,33 +242,28 @@ impl World {
         for output in out {
             match output {
                 TargetOutput::Send(message) => self.send(true, &message),
-                TargetOutput::Do(action @ TargetAction::Commit { .. }) => self.soon(Event::AtTarget(action)),
+                TargetOutput::Do(action @ (TargetAction::Commit { .. } | TargetAction::LookUp)) => {
+                    self.soon(Event::AtTarget(action));
+                }
                 TargetOutput::Do(action) => self.in_turn(1, Event::AtTarget(action)),
             }
         }
-    }
-
-    /// A compare-and-swap of the records; both hear of it at some time.
-    fn commit(&mut self, from: Standing, to: Standing) -> Standing {
-        if self.records == from {
-            self.records = to;
-            self.soon(Event::ToSource(SourceInput::Standing(to)));
-            self.soon(Event::ToTarget(TargetInput::Standing(to)));
-        }
-        self.records
     }
 
     fn act_at_source(&mut self, action: SourceAction) {
         if self.source.is_none() {
             return;
         }
+        if self.cut_off[0] && matches!(action, SourceAction::LookUp | SourceAction::Commit { .. }) {
+            return self.soon(Event::AtSource(action));
+        }
         let end = match action {
-            SourceAction::LookUp => {
-                return self.tell_source(SourceInput::Standing(self.records));
+            SourceAction::LookUp => return self.read(0),
+            SourceAction::Commit { from, to, is_peer_gone } => {
+                Some(SourceEnd::Committed(self.commit(from, to, is_peer_gone.then_some(1))))
             }
-            SourceAction::Commit { from, to } => Some(SourceEnd::Committed(self.commit(from, to))),
             SourceAction::Serve { ceiling } => {
-                if self.target.is_none() {
+                if self.is_lost && self.records == Standing::Ended {
                     self.forget_what_died_with_the_target();
                 }
                 self.source.as_mut().map(|source| source.serve(ceiling))
@@ -236,15 +276,24 @@ impl World {
     }
 
     fn act_at_target(&mut self, action: TargetAction) {
+        if self.cut_off[1] && matches!(action, TargetAction::LookUp | TargetAction::Commit { .. }) {
+            return self.soon(Event::AtTarget(action));
+        }
         let Some(target) = &mut self.target else { return };
         let end = match action {
-            TargetAction::Commit { from, to } => Some(TargetEnd::Committed(self.commit(from, to))),
+            TargetAction::LookUp => return self.read(1),
+            TargetAction::Commit { from, to, is_peer_gone } => {
+                Some(TargetEnd::Committed(self.commit(from, to, is_peer_gone.then_some(0))))
+            }
             TargetAction::Wake { hashes } => {
                 hashes.into_iter().for_each(|hash| self.read_at_target(hash));
                 None
             }
             TargetAction::GiveUpRest => {
                 target.is_given_up = true;
+                if self.has_returned {
+                    self.model = target.objects.iter().map(|(&key, object)| (key, object.1)).collect();
+                }
                 self.model.retain(|key, _| target.objects.contains_key(key));
                 None
             }

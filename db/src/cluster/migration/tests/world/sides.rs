@@ -191,9 +191,10 @@ impl TargetSide {
                 self.objects.clear();
                 None
             }
-            TargetAction::Commit { .. } | TargetAction::Wake { .. } | TargetAction::GiveUpRest => {
-                unreachable!("the world does that")
-            }
+            TargetAction::Commit { .. }
+            | TargetAction::LookUp
+            | TargetAction::Wake { .. }
+            | TargetAction::GiveUpRest => unreachable!("the world does that"),
         }
     }
 }

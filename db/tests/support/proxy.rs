@@ -1,4 +1,4 @@
-//! A way to an etcd that loses what it carries when the test says so.
+//! A way to an etcd, or to another server, that loses what it carries when the test says so, or breaks.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -11,6 +11,7 @@ use std::time::Duration;
 const CARRY: u8 = 0;
 const LOSE_REQUESTS: u8 = 1;
 const LOSE_ANSWERS: u8 = 2;
+const BREAK: u8 = 3;
 
 #[derive(Default)]
 struct State {
@@ -35,10 +36,18 @@ impl Proxy {
         // The thread ends with the process of the test.
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
+                if shared.mode.load(Ordering::SeqCst) == BREAK {
+                    continue;
+                }
                 let Ok(server) = TcpStream::connect(&target) else { continue };
                 carry(&client, &server, LOSE_REQUESTS, &shared);
                 carry(&server, &client, LOSE_ANSWERS, &shared);
-                shared.open.lock().expect("no panic").extend([client, server]);
+                let mut open = shared.open.lock().expect("no panic");
+                open.extend([client, server]);
+                if shared.mode.load(Ordering::SeqCst) == BREAK {
+                    // It was broken while this came.
+                    open.drain(..).for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+                }
             }
         });
         Self { port, state }
@@ -49,12 +58,21 @@ impl Proxy {
         format!("127.0.0.1:{}", self.port)
     }
 
+    /// There is no way any more.
+    #[allow(dead_code, reason = "not every test that has proxies does so")]
+    pub fn cut(&self) {
+        self.state.mode.store(BREAK, Ordering::SeqCst);
+        self.hang_up();
+    }
+
     /// Requests still get there, answers do not come back.
+    #[allow(dead_code, reason = "not every test that has proxies does so")]
     pub fn lose_answers(&self) {
         self.set(LOSE_ANSWERS);
     }
 
     /// Requests do not get there.
+    #[allow(dead_code, reason = "not every test that has proxies does so")]
     pub fn lose_requests(&self) {
         self.set(LOSE_REQUESTS);
     }
@@ -65,6 +83,7 @@ impl Proxy {
     }
 
     /// Waits until something of so many bytes was lost.
+    #[allow(dead_code, reason = "not every test that has proxies does so")]
     pub fn has_lost(&self, bytes: usize) {
         while self.state.lost.load(Ordering::SeqCst) < bytes {
             thread::sleep(Duration::from_millis(1));
@@ -73,11 +92,14 @@ impl Proxy {
 
     /// Breaks all connections; those that come next lose nothing.
     pub fn heal(&self) {
-        let mut open = self.state.open.lock().expect("no panic");
-        for stream in open.drain(..) {
+        self.hang_up();
+        self.state.mode.store(CARRY, Ordering::SeqCst);
+    }
+
+    fn hang_up(&self) {
+        for stream in self.state.open.lock().expect("no panic").drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        self.state.mode.store(CARRY, Ordering::SeqCst);
     }
 }
 
