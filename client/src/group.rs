@@ -135,8 +135,11 @@ impl SessionGroup {
             self.clock_is_fresh = true;
         }
         let router = &mut self.members[member].router;
-        if let Some(index) = router.submit(self.now_us, tag, request, &mut self.statistics)?
-            && let Some(server) = router.server(index)
+        let Some(index) = router.submit(self.now_us, tag, request, &mut self.statistics)? else {
+            self.note_ready(member);
+            return Ok(());
+        };
+        if let Some(server) = router.server(index)
             && !server.is_ready
         {
             server.is_ready = true;
@@ -238,13 +241,22 @@ impl SessionGroup {
                 }
                 *known = token;
             }
+        }
+        self.note_ready(member);
+        settled
+    }
+
+    /// Notes for which servers a member has something to send.
+    fn note_ready(&mut self, member: usize) {
+        let router = &mut self.members[member].router;
+        for index in 0..router.servers() {
+            let Some(server) = router.server(index) else { continue };
             let wants = |exchange: &Exchange| exchange.wants_transmit(self.now_us);
             if !server.is_ready && server.exchange.as_ref().is_some_and(wants) {
                 server.is_ready = true;
                 self.ready.push((member, index));
             }
         }
-        settled
     }
 
     /// Packs what the ready members have to send into as few frames as possible.

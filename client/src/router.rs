@@ -11,9 +11,11 @@
 //! settled, or fails; requests for others go on. See "Views" in docs/formats.md.
 
 mod asking;
+mod both;
 mod frames;
 mod gather;
 mod maps;
+mod moving;
 mod opening;
 mod server;
 mod settling;
@@ -23,6 +25,7 @@ use std::collections::VecDeque;
 use net::Waker;
 use wire::{CompletionError, Journey, Request, SessionLimits, Status};
 
+use self::both::Boths;
 use self::gather::Gather;
 use self::maps::{TableMap, Way};
 use self::server::Reach;
@@ -48,6 +51,7 @@ pub(crate) struct Router {
     latest: (u64, usize),
     waiting: VecDeque<Waiting>,
     gathers: Vec<Option<Gather>>,
+    boths: Boths,
     /// Completions of requests that the router has made.
     inbox: Vec<Arrived>,
     /// Requests of callers without a completion.
@@ -119,6 +123,7 @@ impl Router {
             latest: (NO_TABLE, HOME),
             waiting: VecDeque::new(),
             gathers: Vec::new(),
+            boths: Boths::default(),
             inbox: Vec::new(),
             owed: 0,
             is_restless: false,
@@ -213,13 +218,17 @@ impl Router {
             None => HOME,
             Some(table) => {
                 let index = self.index_of(table);
+                let moves = !self.maps[index].moving.is_empty();
+                if moves && self.ask_both(now_us, (tag, journey), request, index, statistics) {
+                    return Ok(Sent::InParts);
+                }
                 let map = &self.maps[index];
                 if map.asked == 0 && self.servers[HOME].exchange.is_none() && self.is_reachable(now_us) {
                     return Ok(Sent::Waits(1));
                 }
                 match map.way(request, journey.moves == 0) {
                     Way::Server(server) => {
-                        if map.whole().is_some() {
+                        if map.whole().is_some() && !moves {
                             self.latest = (table.into(), server);
                         }
                         server

@@ -4,6 +4,9 @@ mod fake {
     pub mod server;
     pub mod world;
 }
+mod moving {
+    mod both_sides;
+}
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

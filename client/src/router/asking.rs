@@ -9,6 +9,7 @@ use wire::{Body, Journey, Request, ServerPlace, Status, TabletMap};
 
 use super::gather::Outcome;
 use super::maps::Tablet;
+use super::moving::Moving;
 use super::server::{Reach, Server};
 use super::{HOME, NO_TABLE, ROUTERS_TAGS, Router};
 use crate::SessionStatistics;
@@ -89,7 +90,11 @@ impl Router {
         });
         // More servers than there may be: the map is not to be believed.
         let Some(tablets) = tablets.collect::<Option<Vec<_>>>() else { return };
-        self.maps[index].replace(map.version(), tablets.into_iter());
+        let moving = map.moving().iter().filter_map(|it| {
+            let source = servers[usize::from(it.source)]?;
+            Some(Moving::new(it.migration, (it.first, it.last), source))
+        });
+        self.maps[index].replace(map.version(), tablets.into_iter(), moving);
         self.latest = (NO_TABLE, HOME);
         if self.is_shared() {
             self.servers

@@ -9,6 +9,7 @@ use wire::{KeyRange, Request};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::HOME;
+use super::moving::Moving;
 
 /// Hashes, the last one included, and the server that has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(super) struct TableMap {
     pub(super) not_before_us: u64,
     /// By their hashes; never none.
     pub(super) tablets: Vec<Tablet>,
+    /// What of them is on the move so that reads may ask both servers.
+    pub(super) moving: Vec<Moving>,
 }
 
 /// Where a request goes.
@@ -47,7 +50,16 @@ impl TableMap {
     /// That of a table of which nothing is known yet.
     pub(super) fn new(table: u32) -> TableMap {
         let tablets = vec![Tablet { last: u64::MAX, server: HOME }];
-        TableMap { table, version: 0, asked: 0, is_wanted: true, is_asking: false, not_before_us: 0, tablets }
+        TableMap {
+            table,
+            version: 0,
+            asked: 0,
+            is_wanted: true,
+            is_asking: false,
+            not_before_us: 0,
+            tablets,
+            moving: Vec::new(),
+        }
     }
 
     /// The server that has all of it, if it is one in one piece.
@@ -115,10 +127,23 @@ impl TableMap {
     }
 
     /// Takes a map over, unless what is known is newer.
-    pub(super) fn replace(&mut self, version: u64, tablets: impl Iterator<Item = Tablet>) {
+    pub(super) fn replace(
+        &mut self,
+        version: u64,
+        tablets: impl Iterator<Item = Tablet>,
+        moving: impl Iterator<Item = Moving>,
+    ) {
         if version < self.version {
             return;
         }
+        // What is known of one that goes on is kept.
+        let mut before = std::mem::take(&mut self.moving);
+        self.moving = moving
+            .map(|it| {
+                let same = before.iter().position(|other| other.migration == it.migration);
+                same.map(|at| before.swap_remove(at)).unwrap_or(it)
+            })
+            .collect();
         self.version = version;
         self.tablets.clear();
         for tablet in tablets {
@@ -133,13 +158,15 @@ impl TableMap {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use wire::{KeyRange, Request};
 
     use super::{TableMap, Tablet, Way};
 
     fn map(tablets: &[(u64, usize)]) -> TableMap {
         let mut map = TableMap::new(1);
-        map.replace(1, tablets.iter().map(|&(last, server)| Tablet { last, server }));
+        map.replace(1, tablets.iter().map(|&(last, server)| Tablet { last, server }), iter::empty());
         map
     }
 
@@ -155,7 +182,7 @@ mod tests {
     #[test]
     fn an_older_map_changes_nothing() {
         let mut map = map(&[(9, 0), (u64::MAX, 1)]);
-        map.replace(0, std::iter::once(Tablet { last: u64::MAX, server: 2 }));
+        map.replace(0, iter::once(Tablet { last: u64::MAX, server: 2 }), iter::empty());
         assert_eq!((map.server_of(9), map.server_of(10)), (0, 1));
     }
 

@@ -6,6 +6,7 @@
 use wire::{Completion, CompletionError, Journey, KeyRange, Request, Status, opcode};
 
 use super::asking::TABLE_BITS;
+use super::both::BOTH;
 use super::frames::sort;
 use super::gather::{Gather, Outcome, PartRequest};
 use super::server::{News, Server};
@@ -88,6 +89,10 @@ impl Router {
                 self.take_own(now_us, tag, outcome, complete);
             }
         }
+        self.hurry_boths(now_us);
+        for waiting in std::mem::take(&mut self.boths.alone) {
+            self.send_waiting(now_us, waiting, statistics, complete);
+        }
         self.ask_for_maps(now_us, statistics);
         let is_asking = self.maps.iter().any(|map| map.is_wanted);
         let is_opening = self.servers.iter().any(Server::is_opening);
@@ -102,7 +107,7 @@ impl Router {
         if !self.is_restless && !self.is_shared() {
             return due;
         }
-        let is_waiting = !self.waiting.is_empty() || !self.leaving.is_empty();
+        let is_waiting = !self.waiting.is_empty() || !self.leaving.is_empty() || self.asks_both();
         let soon = is_waiting.then_some(now_us + WAITING_POLL_US);
         let look = self.servers.iter().filter_map(Server::next_look_us).min().filter(|_| self.is_shared());
         [due, soon, look].into_iter().flatten().min()
@@ -151,7 +156,7 @@ impl Router {
     /// Looks where to make a request anew.
     fn take_moved(&mut self, now_us: u64, moved: Moved, complete: &mut impl FnMut(Completion<'_>)) {
         let Moved { tag, mut journey, code, mut body, status, end } = moved;
-        if tag >= ROUTERS_TAGS && code == opcode::TABLETS {
+        if tag >= ROUTERS_TAGS && matches!(code, opcode::TABLETS | opcode::GET_NOW) {
             return self.inbox.push(Arrived { tag, outcome: Ok((status, Vec::new())) });
         }
         let (mut asked, mut refusal) = (0, None);
@@ -236,7 +241,7 @@ impl Router {
     }
 
     /// Completes a request that never, or no more, is at a server.
-    fn finish(&mut self, tag: u64, outcome: Outcome, complete: &mut impl FnMut(Completion<'_>)) {
+    pub(super) fn finish(&mut self, tag: u64, outcome: Outcome, complete: &mut impl FnMut(Completion<'_>)) {
         let (status, body) = match &outcome {
             Ok((status, body)) => (Ok(*status), &body[..]),
             Err(error) => (Err(*error), &[][..]),
@@ -267,6 +272,9 @@ impl Router {
         outcome: Outcome,
         complete: &mut impl FnMut(Completion<'_>),
     ) {
+        if tag & (PART | BOTH) == BOTH {
+            return self.take_said(now_us, tag, outcome, complete);
+        }
         if tag & PART == 0 {
             let tag = tag & !ROUTERS_TAGS;
             return self.take_map(now_us, tag as u32, (tag >> TABLE_BITS) as usize, outcome);

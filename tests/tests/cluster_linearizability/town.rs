@@ -182,7 +182,8 @@ fn migrate(admin: &mut Admin, random: &mut Rng, (town, table): (&Town, &str), ta
         (random.choice(&own), random.choice(&numbers), moving < MIGRATIONS_AT_ONCE)
     {
         let hashes = tablet.first..=tablet.last;
-        let begun = admin.migration_begin(table, hashes, target, MigrationMode::Rocksteady);
+        let modes = [MigrationMode::Rocksteady, MigrationMode::Cooperative];
+        let begun = admin.migration_begin(table, hashes, target, modes[random.usize(0..2)]);
         tally.migrations += u64::from(begun.is_ok());
     }
 }

@@ -4,9 +4,11 @@ mod store;
 
 use wire::{Body, Statistic, Status};
 
+use crate::cluster::metadata::Side;
 use crate::metrics::{Counter, total};
 use crate::sched::{cycles, watchdog};
 use crate::server::control::{Control, OpenSession, Refusal, lock};
+use crate::server::migrations::{Figure, Migrations};
 use crate::server::opening::Role;
 use crate::tenant::TenantId;
 use crate::tenant::ledger::{self, Entry};
@@ -70,7 +72,19 @@ fn of_server(control: &Control) -> Vec<Statistic> {
     let (nudges, stalls) = watchdog::counts();
     statistics.extend([statistic("watchdog_nudges", nudges), statistic("watchdog_stalls", stalls)]);
     statistics.extend(store::of(control));
+    statistics.extend(control.migrations.iter().flat_map(of_migrations));
     statistics
+}
+
+/// What moving tablets came to.
+fn of_migrations(migrations: &Migrations) -> [Statistic; 4] {
+    let (source, target) = (migrations.totals(Side::Source), migrations.totals(Side::Target));
+    [
+        statistic("migration_bytes_sent", source.get(Figure::Bytes)),
+        statistic("migration_second_reads", source.get(Figure::SecondReads)),
+        statistic("migration_second_read_bytes", source.get(Figure::SecondReadBytes)),
+        statistic("migration_progress_bytes", target.get(Figure::SecondReadBytes)),
+    ]
 }
 
 fn statistic(name: &str, value: u64) -> Statistic {
