@@ -9,3 +9,4 @@ pub mod peer;
 pub mod presence;
 pub mod records;
 pub mod registration;
+pub mod remote;

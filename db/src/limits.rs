@@ -10,12 +10,14 @@ mod cluster;
 mod extension;
 mod migration;
 mod parking;
+mod remote;
 mod stream;
 
 pub use cluster::*;
 pub use extension::*;
 pub use migration::*;
 pub use parking::*;
+pub use remote::*;
 pub use stream::*;
 
 /// Worker cores of one server: the opening answer lists their ports in one record.

@@ -139,6 +139,20 @@ counted! {
     RequestsParked = "requests_parked",
     /// Times that an invocation had to wait for an object which had still to arrive.
     InvocationsLacking = "invocations_lacking",
+    /// Objects that invocations read at other servers.
+    RemoteReads = "remote_reads",
+    /// Bytes of the keys and values of those.
+    RemoteReadBytes = "remote_read_bytes",
+    /// Reads at other servers that were refused, since the tenant is `local_only` or too many were under way.
+    RemoteReadsRefused = "remote_reads_refused",
+    /// Reads at other servers that nobody answered in time.
+    RemoteReadsUnanswered = "remote_reads_unanswered",
+    /// Times that an invocation had to wait for another server.
+    InvocationsAsking = "invocations_asking",
+    /// Reads that were answered to invocations of other servers, found or not.
+    RemoteReadsServed = "remote_reads_served",
+    /// Bytes of the values of those.
+    RemoteReadBytesServed = "remote_read_bytes_served",
     /// Requests that were told to come again, since too many wait.
     RequestsNotParked = "requests_not_parked",
     /// Requests that were told to come again, since they had waited for too long.

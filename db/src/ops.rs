@@ -6,12 +6,14 @@
 
 pub mod enumerate;
 pub mod read;
+pub mod remote;
 pub mod scan;
 pub mod transaction;
 pub mod write;
 
 use crate::metrics::WorkerMetrics;
 use crate::tablet::Tables;
+use remote::RemoteReads;
 
 /// What a worker lends to whatever runs on it, for one round of its loop.
 #[derive(Clone, Copy)]
@@ -24,6 +26,8 @@ pub struct WorkerEnvironment<'w> {
     pub tables: &'w Tables,
     /// The worker's counters.
     pub metrics: &'w WorkerMetrics,
+    /// Where to ask for what other servers have; nothing where this server is alone.
+    pub remote: Option<&'w RemoteReads>,
     /// Monotonic time of this round, in microseconds.
     pub now_us: u64,
     /// Time of day of this round, in milliseconds since the Unix epoch.

@@ -10,7 +10,7 @@
 //! and share invocations ([`sharing`]); tenants' [`homes`] move when the load stays lopsided. [`populate`] backs memory ahead of
 //! its use, [`damage`] tells of memory that fails, [`exposition`] shows metrics over HTTP.
 //! In a cluster its [`membership`] follows what other servers change, tablets move to and from others ([`migrations`]), one
-//! of them plans that ([`coordination`]), and [`interim`] is what it goes
+//! of them plans that ([`coordination`]), invocations read what others have ([`remote`]), and [`interim`] is what it goes
 //! by while the metadata does not answer. [`boot`] puts the parts together.
 
 pub mod administration;
@@ -47,6 +47,7 @@ pub mod populate;
 pub mod ports;
 pub mod process;
 pub mod refusal;
+pub mod remote;
 pub mod sharing;
 pub mod stream_request;
 pub mod streams;

@@ -10,6 +10,7 @@ pub mod compile_time;
 pub mod ledger;
 pub mod limit;
 pub mod rate;
+pub mod remote;
 pub mod secret;
 
 /// Number of a tenant, never reused.

@@ -82,6 +82,7 @@ impl Side {
             pin: &pin,
             tables: &self.tables,
             metrics: &self.metrics,
+            remote: None,
             now_us: self.now_us,
             wall_ms: 1,
         };

@@ -162,6 +162,7 @@ impl Bench {
             pin: &pin,
             tables: &self.catalog.tables,
             metrics: &self.metrics,
+            remote: None,
             now_us: 1,
             wall_ms: 1,
         };

@@ -87,6 +87,7 @@ impl Worker {
             pin: &pin,
             tables: &self.tables,
             metrics: &self.metrics,
+            remote: None,
             now_us: 1,
             wall_ms: 1,
         };

@@ -3,7 +3,7 @@
 //! The bytes are those of a [`Stream`]. What the peer does not take yet is kept, so whoever sends has to look at
 //! [`Duplex::untaken_bytes`] and hold back what can wait. A record that is begun has to pass within a time, in either
 //! direction; a peer that says nothing is no error. To wait for it, for a [`crate::Waker`], or for some time, there is
-//! [`Duplex::sleep_over`]. Used by the threads that move tablets; never by a worker.
+//! [`Duplex::sleep_over`]. Used by the threads that move tablets and read at other servers; never by a worker.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
@@ -144,14 +144,19 @@ impl Duplex {
         self.outbound.len() - self.sent
     }
 
-    /// Sleeps until there is something to read from `stream`, it takes more of what waits, the sleeper is woken or `timeout`
-    /// has passed.
+    /// Sleeps until there is something to read from one of these streams, one takes more of what waits, the sleeper is woken
+    /// or `timeout` has passed.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn sleep_over(sleeper: &Sleeper, stream: Option<&Duplex>, timeout: Duration) -> io::Result<()> {
+    pub fn sleep_over<'s>(
+        sleeper: &Sleeper,
+        streams: impl IntoIterator<Item = &'s Duplex>,
+        timeout: Duration,
+    ) -> io::Result<()> {
         let wanted = |stream: &Duplex| (!stream.is_held_back(), stream.untaken_bytes() > 0);
-        sleeper.sleep_beside(stream.map(|stream| (stream.socket(), wanted(stream))), timeout)
+        let sockets = streams.into_iter().map(|stream| (stream.socket(), wanted(stream)));
+        sleeper.sleep_beside(sockets, timeout)
     }
 
     fn is_held_back(&self) -> bool {

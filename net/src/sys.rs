@@ -130,11 +130,11 @@ pub(crate) fn poll_two(first: BorrowedFd<'_>, second: BorrowedFd<'_>) -> io::Res
     }
 }
 
-/// Sleeps until `event` is readable, the socket is readable or writable as far as that is asked for, or `timeout` has
-/// passed; a signal ends it early.
-pub(crate) fn poll_over(
+/// Sleeps until `event` is readable, one of the sockets is readable or writable as far as that is asked for, or `timeout`
+/// has passed; a signal ends it early.
+pub(crate) fn poll_over<'s>(
     event: BorrowedFd<'_>,
-    socket: Option<(BorrowedFd<'_>, (bool, bool))>,
+    sockets: impl Iterator<Item = (BorrowedFd<'s>, (bool, bool))>,
     timeout: Duration,
 ) -> io::Result<()> {
     let watch = |fd: BorrowedFd<'_>, events| libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
@@ -142,15 +142,13 @@ pub(crate) fn poll_over(
         let wanted = |is_wanted, event| if is_wanted { event } else { 0 };
         wanted(readable, libc::POLLIN) | wanted(writable, libc::POLLOUT)
     };
-    // A negative descriptor is left out by the kernel.
-    let none = libc::pollfd { fd: -1, events: 0, revents: 0 };
-    let socket = socket.map_or(none, |(socket, wanted)| watch(socket, events(wanted)));
-    let mut watched = [watch(event, libc::POLLIN), socket];
+    let mut watched = vec![watch(event, libc::POLLIN)];
+    watched.extend(sockets.map(|(socket, wanted)| watch(socket, events(wanted))));
     let timeout = libc::timespec {
         tv_sec: timeout.as_secs() as libc::time_t,
         tv_nsec: libc::c_long::from(timeout.subsec_nanos() as i32),
     };
-    // SAFETY: both live across the call, the length is that of the array, and null changes no signals.
+    // SAFETY: both live across the call, the length is that of the list, and null changes no signals.
     let result = unsafe {
         libc::ppoll(watched.as_mut_ptr(), watched.len() as libc::nfds_t, &raw const timeout, std::ptr::null())
     };

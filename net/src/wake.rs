@@ -1,7 +1,7 @@
 //! Ends another thread's sleep, for the price of two atomic operations when it does not sleep.
 //!
 //! A [`Sleeper`] belongs to a port and sleeps in `epoll` over an eventfd and, if there is one, the port's
-//! socket; or to a thread without a port, which sleeps over whatever stream it has. A [`Waker`] raises a flag and writes the eventfd only when the sleeper has announced that it
+//! socket; or to a thread without a port, which sleeps over whatever streams it has. A [`Waker`] raises a flag and writes the eventfd only when the sleeper has announced that it
 //! goes to sleep. Both flags are sequentially consistent: either the waker sees the announcement, or the
 //! sleeper sees the flag and does not sleep; a wake-up is never lost, a spare one may happen.
 
@@ -75,14 +75,14 @@ impl Sleeper {
         Self::new(None)
     }
 
-    /// Sleeps until the socket is readable or writable, as far as that is asked for, the waker is used or `timeout` has
-    /// passed.
-    pub(crate) fn sleep_beside(
+    /// Sleeps until one of the sockets is readable or writable, as far as that is asked for, the waker is used or `timeout`
+    /// has passed.
+    pub(crate) fn sleep_beside<'s>(
         &self,
-        socket: Option<(BorrowedFd<'_>, (bool, bool))>,
+        sockets: impl Iterator<Item = (BorrowedFd<'s>, (bool, bool))>,
         timeout: Duration,
     ) -> io::Result<()> {
-        self.sleep_in(|| sys::poll_over(self.shared.event.as_fd(), socket, timeout))
+        self.sleep_in(|| sys::poll_over(self.shared.event.as_fd(), sockets, timeout))
     }
 
     fn sleep_in(&self, wait: impl FnOnce() -> io::Result<()>) -> io::Result<()> {

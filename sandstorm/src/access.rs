@@ -24,19 +24,24 @@ use crate::Table;
 use crate::YieldNow;
 
 impl<'a> Db<'a> {
-    /// Reads a value; `None` when there is no such object.
+    /// Reads a value; `None` when there is no such object. In a cluster the object may be another server's: then this
+    /// takes a round trip, the value is copied into the arena, and is what that server had at some time since it was asked.
+    /// A function that writes cannot rely on it still being so when its writes are applied.
+    /// [`crate::Error::ServerAway`] when that server does not answer, [`crate::Error::NotLocal`] when the tenant is
+    /// `local_only`.
     #[inline]
     pub fn get<'f>(&'f self, table: Table, key: &'f [u8]) -> Get<'f, 'a> {
         Get(self.get_record(table, key))
     }
 
-    /// Reads a value with its version.
+    /// Reads a value with its version; else as [`Db::get`].
     #[inline]
     pub fn get_record<'f>(&'f self, table: Table, key: &'f [u8]) -> GetRecord<'f, 'a> {
         GetRecord { db: self, table, key, ticket: 0 }
     }
 
-    /// Reads many objects of a table at the price of little more than one: their memory accesses overlap.
+    /// Reads many objects of a table at the price of little more than one: their memory accesses overlap, and what other
+    /// servers have is asked for at once; else as [`Db::get`].
     /// `records[i]` receives what `keys[i]` names. The slices must have one length, else
     /// [`crate::Error::BadArguments`].
     ///
@@ -120,7 +125,7 @@ impl<'a> Db<'a> {
     }
 
     /// Writes an object when a condition holds, else [`crate::Error::ConditionFailed`]. The condition holds
-    /// again when the writes are applied.
+    /// again when the writes are applied. What another server has is [`crate::Error::NotLocal`] to all writes.
     #[inline]
     pub fn put_if<'f>(
         &'f self,

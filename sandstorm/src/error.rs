@@ -42,7 +42,7 @@ pub enum Error {
     NotPermitted,
     /// Another invocation changed what this one read, too many times in a row.
     Conflict,
-    /// The object lives on another server.
+    /// The object lives on another server, and is to be written, or read by a tenant that is `local_only`.
     NotLocal,
     /// Too little stack is left for a call into the store.
     StackExhausted,
@@ -56,6 +56,8 @@ pub enum Error {
     CursorInvalid,
     /// A function that writes asked for what could not be relied on when its writes are applied.
     NotSerializable,
+    /// The server of the cluster that has the object did not answer in time. The next read asks again.
+    ServerAway,
     /// A code that this SDK does not know.
     Unknown,
 }
@@ -66,7 +68,7 @@ const APPLICATION: u32 = 1;
 const UNKNOWN: Code = 19;
 
 /// The errors without a number, each with its code. Codes are never reused.
-const PLAIN: [(u32, Error, &str); 22] = [
+const PLAIN: [(u32, Error, &str); 23] = [
     (2, Error::BadArguments, "bad arguments"),
     (3, Error::NotFound, "not found"),
     (4, Error::ReplyTooLarge, "reply too large"),
@@ -89,6 +91,7 @@ const PLAIN: [(u32, Error, &str); 22] = [
     (21, Error::OutOfRange, "out of range"),
     (22, Error::CursorInvalid, "the cursor is not one of this table"),
     (23, Error::NotSerializable, "not in a function that writes"),
+    (24, Error::ServerAway, "the server that has it does not answer"),
 ];
 
 impl Error {

@@ -187,7 +187,8 @@ fn lend<'w>(
     catalog: &'w Catalog,
     metrics: &'w WorkerMetrics,
 ) -> WorkerEnvironment<'w> {
-    WorkerEnvironment { core, pin, tables: &catalog.tables, metrics, now_us: 1, wall_ms: 1 }
+    let tables = &catalog.tables;
+    WorkerEnvironment { core, pin, tables, metrics, remote: None, now_us: 1, wall_ms: 1 }
 }
 
 /// A request with the key it borrows.

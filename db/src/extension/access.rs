@@ -5,6 +5,7 @@
 
 mod calls;
 mod enumeration;
+mod remote;
 mod scans;
 
 use std::ptr::{self, NonNull};
@@ -23,14 +24,24 @@ use crate::ops::transaction::{Transaction, Writing};
 use crate::sched::arena::Arena;
 use crate::tablet::TableEntry;
 
-/// What an invocation lacks, since it has still to arrive here.
+/// What an invocation that yields waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// What a part of the store has of a hash is still on its way here.
+    Arrival(u32, u64),
+    /// Answers of other servers, to the invocation of this number.
+    Answers(u64),
+}
+
+/// What an invocation lacks, since it is not here, or not yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lacking {
     /// The answer of this host call is that it is to be made again.
     is_pending: bool,
-    /// What the next poll waits for: a part of the store and a hash.
-    awaited: Option<(u32, u64)>,
-    /// It was refused something of a table of which objects have still to arrive.
+    /// What the next poll waits for.
+    awaited: Option<Awaited>,
+    /// It was refused something that it may have later: objects of its table have still to arrive, or too much was asked
+    /// of other servers.
     is_refused: bool,
 }
 
@@ -52,6 +63,8 @@ pub struct Access {
     panics: u32,
     version_found: u64,
     lacking: Lacking,
+    /// What it reads at other servers, from the first such read on.
+    remote: Option<Box<remote::Reads>>,
     last_words: *mut u8,
     last_words_bytes: usize,
     /// What is told of host calls; null when the invocation is not traced.
@@ -74,6 +87,7 @@ impl Access {
             panics: 0,
             version_found: 0,
             lacking: Lacking::default(),
+            remote: None,
             last_words: ptr::null_mut(),
             last_words_bytes: 0,
             recorder: ptr::null_mut(),
@@ -109,6 +123,9 @@ impl Access {
         self.panics = 0;
         self.version_found = 0;
         self.lacking = Lacking::default();
+        if let Some(remote) = &mut self.remote {
+            remote.clear();
+        }
         self.last_words = last_words;
         self.last_words_bytes = 0;
     }
@@ -161,13 +178,13 @@ impl Access {
         Spent { reads, read_bytes, writes, write_bytes, ..Spent::default() }
     }
 
-    /// What the invocation that yields waits for, a part of the store and a hash; then it is forgotten.
+    /// What the invocation that yields waits for; then it is forgotten.
     #[inline]
-    pub fn take_awaited(&mut self) -> Option<(u32, u64)> {
+    pub fn take_awaited(&mut self) -> Option<Awaited> {
         self.lacking.awaited.take()
     }
 
-    /// Whether it was refused something that will be there when all objects have arrived.
+    /// Whether it was refused something that it may have when it comes again.
     #[must_use]
     pub fn may_come_again(&self) -> bool {
         self.lacking.is_refused

@@ -77,6 +77,8 @@ pub enum Limit {
     NotedReads,
     /// Bytes of what is noted for the commit: what is written, and the keys that were found absent.
     NotedBytes,
+    /// Objects that are read at other servers.
+    RemoteReads,
     /// Bytes of the stack. How many more were asked for, nobody knows.
     StackBytes,
     /// Preempted invocations of a core.
@@ -93,6 +95,7 @@ impl Limit {
             Self::Tenant(limit) => limit.name(),
             Self::NotedReads => "reads_of_a_commit",
             Self::NotedBytes => "bytes_of_a_commit",
+            Self::RemoteReads => "remote_reads_of_an_invocation",
             Self::StackBytes => "stack_bytes",
             Self::Parked => "preempted_invocations_of_a_core",
             Self::HeldBytes => "held_bytes_of_a_core",
@@ -225,6 +228,12 @@ impl Spending {
     pub fn too_many_noted(&mut self) -> Error {
         let value = TRANSACTION_READS_MAX as u64;
         self.exceed(Limit::NotedReads, value, value + 1)
+    }
+
+    /// Notes that one more than so many was asked for.
+    #[cold]
+    pub fn beyond(&mut self, limit: Limit, value: u64) -> Error {
+        self.exceed(limit, value, value.saturating_add(1))
     }
 
     #[cold]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   start ─▶ queue ─▶ poll on a stack ─┬─ pending: keep the pin, to the end of its tenant's queue
-//!                                      ├─ pending for an object that has still to arrive: keep the pin, until it is here
+//!                                      ├─ pending for an object that is not here: keep the pin, until it has come
 //!                                      ├─ slice over: keep pin and stack, to the parked ones
 //!                                      ├─ well: commit ─▶ answer          (conflict: from the start again)
 //!                                      └─ error, panic, out of memory or stack, over a limit: answer
@@ -34,7 +34,7 @@ mod turns;
 pub use budget::Budget;
 pub use offer::Offer;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -52,6 +52,7 @@ use crate::sched::cycles;
 use crate::sched::fault::Guarded;
 use crate::sched::preempt::Preemption;
 use crate::sched::stack::StackPool;
+use crate::tablet::NumberHash;
 use crate::tenant::limit::TenantLimit;
 use fair::{Fair, PlaceId};
 use holding::Holding;
@@ -76,6 +77,8 @@ pub struct Invocations<O> {
     queue: Fair<NonNull<Slot<O>>>,
     /// Those that wait for objects.
     awaiting: Vec<Awaiting<O>>,
+    /// Those that have asked other servers, by the numbers that answers name.
+    asking: HashMap<u64, NonNull<Slot<O>>, NumberHash>,
     slots: Slots<O>,
     holding: Holding,
     stacks: StackPool,
@@ -119,6 +122,7 @@ impl<O> Invocations<O> {
         Ok(Self {
             queue: Fair::new(cycles::of_us(pace.slice_us)),
             awaiting: Vec::new(),
+            asking: HashMap::default(),
             slots: Slots::new(pace.warm_bytes),
             holding: Holding::new(pace.held_bytes),
             stacks: StackPool::new()?,

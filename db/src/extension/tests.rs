@@ -8,6 +8,7 @@ mod effects;
 mod endings;
 mod enumeration;
 mod memory;
+mod remote;
 mod scans;
 mod tablets;
 mod turns;

@@ -245,6 +245,14 @@ impl Transaction {
         self.writes.find(id, hash, key).is_some()
     }
 
+    /// What it would write of an object, `None` within for a deletion; nothing where it would not.
+    #[must_use]
+    pub fn own_write(&self, id: u32, hash: u64, key: &[u8]) -> Option<Option<Found>> {
+        let write = self.writes.find(id, hash, key)?;
+        let expires_ms = write.expires_ms;
+        Some(write.value.map(|value| Found { value, version: VERSION_UNAPPLIED, expires_ms }))
+    }
+
     /// Takes a write of `value` that expires at `expires_ms`, or a deletion, if `condition` holds now.
     ///
     /// # Errors

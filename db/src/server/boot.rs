@@ -45,6 +45,7 @@ use super::membership;
 use super::neighbours::Neighbours;
 use super::populate;
 use super::refusal::{Rate, RefusalLimit};
+use super::remote::{self, Wants};
 use super::streams::Streams;
 use crate::clock::Clock;
 use crate::cluster::metadata::Metadata;
@@ -147,7 +148,9 @@ impl Server {
         let frame_ports = ports.iter().map(|port| port.local().port()).collect();
         let neighbours = Arc::new(Neighbours::new(ports.iter().map(Port::waker)));
         let watchdog = start_watchdog(&neighbours, clock)?;
-        let started = workers::start(config, &store, ports, (clock, view), &neighbours)?;
+        let wants = remote_wants(run.is_some())?;
+        let remote = wants.as_ref().map(|wants| &wants.reads);
+        let started = workers::start(config, &store, ports, (clock, view), &neighbours, remote)?;
         let control = Arc::new(Control {
             clock,
             interim: Interim::of(run),
@@ -189,7 +192,7 @@ impl Server {
             .map_err(|refusal| BootError::new("cannot restore", refusal.text))?;
         server.start_control()?;
         server.open_doors(listener, readers)?;
-        server.join_cluster(reached)?;
+        server.join_cluster(reached, wants)?;
         server.populate(config.populate)?;
         Ok(server)
     }
@@ -204,7 +207,11 @@ impl Server {
     }
 
     /// Makes the server known to the others of its cluster, if it has one.
-    fn join_cluster(&mut self, reached: SocketAddr) -> Result<(), BootError> {
+    fn join_cluster(&mut self, reached: SocketAddr, wants: Option<Wants>) -> Result<(), BootError> {
+        if let Some(wants) = wants {
+            let asking = remote::start(&self.control, &self.stopping, wants);
+            self.control_threads.push(asking.map_err(no_thread)?);
+        }
         if let Some(run) = self.control.interim.run() {
             let joined = membership::join(&self.control, &self.stopping, reached, run);
             self.control_threads.extend(joined.map_err(no_thread)?);
@@ -311,6 +318,12 @@ impl Drop for Server {
 
 fn no_thread(error: io::Error) -> BootError {
     BootError::new("cannot start a thread", error)
+}
+
+/// The queue of what invocations read at other servers, where there are any.
+fn remote_wants(is_wanted: bool) -> Result<Option<Wants>, BootError> {
+    let wants = is_wanted.then(Wants::new).transpose();
+    wants.map_err(|error| BootError::new("cannot make the queue of remote reads", error))
 }
 
 /// The administrator's secret, and one that nobody has.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::change::Change;
 use super::ended::Ended;
 use crate::extension::lineup::Lineup;
+use crate::ops::remote::RemoteReads;
 use crate::session::Session;
 use crate::tablet::{NumberHash, Tables};
 
@@ -21,6 +22,7 @@ pub struct Catalog {
     extensions: HashMap<u32, Lineup, NumberHash>,
     ended: Ended,
     view: u64,
+    remote: Option<Arc<RemoteReads>>,
 }
 
 impl Catalog {
@@ -28,6 +30,19 @@ impl Catalog {
     #[must_use]
     pub fn under(view: u64) -> Self {
         Self { view, ..Self::default() }
+    }
+
+    /// The same, of a server of a cluster, whose invocations may read at the others.
+    #[must_use]
+    pub fn reading(self, remote: Option<Arc<RemoteReads>>) -> Self {
+        Self { remote, ..self }
+    }
+
+    /// Where to ask for what other servers have.
+    #[inline]
+    #[must_use]
+    pub fn remote(&self) -> Option<&RemoteReads> {
+        self.remote.as_deref()
     }
 
     /// The worker's view.
@@ -95,7 +110,7 @@ impl Catalog {
                 self.extensions.retain(|_, lineup| lineup.tenant != tenant);
                 self.tables.remove_tenant(tenant);
             }
-            Change::Wake(_) | Change::Request(_) | Change::Stop => {}
+            Change::Wake(_) | Change::Answers(_) | Change::Reads(_) | Change::Request(_) | Change::Stop => {}
         }
     }
 }

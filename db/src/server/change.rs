@@ -13,9 +13,11 @@ use std::time::Duration;
 
 use net::Waker;
 
+use super::remote::PeerReads;
 use super::view::Cut;
 use crate::extension::lineup::Lineup;
 use crate::limits::CHANGE_TIMEOUT_MS;
+use crate::ops::remote::Answer as Answered;
 use crate::session::{Answer, Session};
 use crate::tablet::TableEntry;
 use crate::tenant::TenantId;
@@ -41,6 +43,10 @@ pub enum Change {
     TenantDropped(TenantId),
     /// What waits for objects of an arriving part may go on.
     Wake(Arc<Wake>),
+    /// What invocations asked other servers is answered.
+    Answers(Arc<[Answered]>),
+    /// What another server asks for its invocations.
+    Reads(Arc<PeerReads>),
     /// A data request that came over a stream.
     Request(Arc<StreamRequest>),
     /// The worker ends after this round.

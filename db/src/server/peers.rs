@@ -11,6 +11,7 @@ use wire::{RecordHeader, Status};
 
 use super::control::{Control, Refusal};
 use super::opening::wrong;
+use super::remote;
 use super::streams::{Holder, Place};
 use crate::cluster::peer::{Challenge, Purpose};
 use crate::limits::{OPENING_BYTES_MAX, OPENING_TIMEOUT_MS};
@@ -51,6 +52,10 @@ pub(super) fn serve(
             if let Err((stream, status)) = migrations.attach(number, challenge.opener(), stream) {
                 answer(&mut { stream }, status);
             }
+        }
+        Ok(Purpose::Reads) => {
+            answer(&mut stream, Status::Ok);
+            remote::serve(control, stream);
         }
         Err(refusal) => {
             tracing::warn!(%peer, server = challenge.opener(), %refusal, "another server was refused");

@@ -29,6 +29,7 @@ use super::outgoing::Outgoing;
 use super::parking::{Parking, Resume};
 use super::ports::Ports;
 use super::refusal::{Rate, RefusalLimit};
+use super::remote::{self, PeerReads};
 use super::sharing::Sharing;
 use super::stream_request;
 use super::view::{RoundView, Views};
@@ -40,6 +41,7 @@ use crate::limits::{
 };
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
+use crate::ops::remote::RemoteReads;
 use crate::session::Origin;
 
 /// Everything a worker owns.
@@ -60,6 +62,7 @@ pub struct Worker<P: SharedPort> {
     crowd: Crowd,
     invocations: Invocations<Origin>,
     requests: Vec<Arc<StreamRequest>>,
+    reads: Vec<Arc<PeerReads>>,
     parking: Parking,
     stopping: bool,
 }
@@ -91,6 +94,8 @@ pub struct WorkerParts<P: SharedPort> {
     pub idle: IdleStrategy,
     /// The server's views.
     pub views: Arc<Views>,
+    /// Where to ask for what other servers have; nothing where the server is alone.
+    pub remote: Option<Arc<RemoteReads>>,
     /// Whether invocations are preempted, take turns by share and are accounted for.
     pub isolation: bool,
 }
@@ -115,7 +120,7 @@ impl<P: SharedPort> Worker<P> {
             idle: parts.idle,
             views: parts.views,
             view,
-            catalog: Catalog::under(view.own),
+            catalog: Catalog::under(view.own).reading(parts.remote),
             outgoing,
             crowd: Crowd::new(index),
             refusals: RefusalLimit::new(Rate { burst: REFUSALS_BURST, per_second: REFUSALS_PER_SECOND }),
@@ -125,6 +130,7 @@ impl<P: SharedPort> Worker<P> {
                 Invocations::without_isolation()?
             },
             requests: Vec::new(),
+            reads: Vec::new(),
             parking: Parking::default(),
             stopping: false,
         })
@@ -199,7 +205,8 @@ impl<P: SharedPort> Worker<P> {
     /// Whether there is something to do besides frames.
     fn has_work(&self, now_us: u64) -> bool {
         let offers = self.neighbours.offers(self.core.index());
-        let is_live = !self.requests.is_empty() || self.invocations.can_run(now_us) || !offers.is_empty();
+        let is_handed = !self.requests.is_empty() || !self.reads.is_empty();
+        let is_live = is_handed || self.invocations.can_run(now_us) || !offers.is_empty();
         is_live || self.parking.is_due(now_us) || (self.stopping && self.parking.requests() > 0)
     }
 
@@ -238,6 +245,7 @@ impl<P: SharedPort> Worker<P> {
             let (known, waiting) = ((&self.catalog, self.view), (&mut self.invocations, &mut self.parking));
             stream_request::serve(&environment, known, waiting, &request);
         }
+        self.reads.drain(..).for_each(|reads| remote::answer(&environment, &reads));
         if self.invocations.expects_long_polls() {
             self.outgoing.send_hurried(&mut self.ports, &self.metrics);
         }
@@ -269,6 +277,8 @@ impl<P: SharedPort> Worker<P> {
         for _ in 0..CHANGES_PER_ROUND {
             let taken = self.changes.take(|change| match change {
                 Change::Request(request) => self.requests.push(request),
+                Change::Reads(reads) => self.reads.push(reads),
+                Change::Answers(answers) => self.invocations.answer(&answers),
                 Change::Wake(wake) => {
                     self.parking.wake(&wake);
                     let waits = (self.metrics.waits(), self.clock.now_us());
@@ -334,5 +344,6 @@ fn lend<'w>(
     metrics: &'w WorkerMetrics,
     (now_us, clock): (u64, Clock),
 ) -> WorkerEnvironment<'w> {
-    WorkerEnvironment { core, pin, tables: &catalog.tables, metrics, now_us, wall_ms: clock.wall_ms() }
+    let (tables, wall_ms) = (&catalog.tables, clock.wall_ms());
+    WorkerEnvironment { core, pin, tables, metrics, remote: catalog.remote(), now_us, wall_ms }
 }

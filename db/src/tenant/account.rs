@@ -15,6 +15,7 @@ use super::compile_time::CompileTime;
 use super::ledger::Ledger;
 use super::limit::{TenantLimit, UNLIMITED};
 use super::rate::{Admission, Rate};
+use super::remote::RemoteUse;
 
 /// See the file's head.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub struct Account {
     changes: AtomicU64,
     /// What its installations used.
     pub compile_time: CompileTime,
+    /// What its invocations have under way at other servers.
+    pub(super) remote: RemoteUse,
     /// Made with the first table.
     quota: OnceLock<Arc<Quota>>,
 }
@@ -43,7 +46,8 @@ impl Account {
         let (ledger, operations) = (Ledger::new(), Rate::default());
         let (traced, home_core) = (AtomicBool::new(false), AtomicU16::new(0));
         let (changes, compile_time, quota) = (AtomicU64::new(0), CompileTime::default(), OnceLock::new());
-        Self { tenant, ledger, traced, limits, home_core, operations, changes, compile_time, quota }
+        let remote = RemoteUse::default();
+        Self { tenant, ledger, traced, limits, home_core, operations, changes, compile_time, remote, quota }
     }
 
     /// The worker that the tenant's clients should send to.

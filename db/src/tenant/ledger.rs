@@ -49,6 +49,14 @@ counted! {
     TabletMaps = "tablet_maps",
     /// Requests to invoke.
     Invokes = "invokes",
+    /// Objects that invocations of the tenant read at other servers.
+    RemoteReads = "remote_reads",
+    /// Bytes of the keys and values of those.
+    RemoteReadBytes = "remote_read_bytes",
+    /// Reads at other servers that were refused, since the tenant is `local_only` or too many were under way.
+    RemoteReadsRefused = "remote_reads_refused",
+    /// Reads at other servers that nobody answered in time.
+    RemoteReadsUnanswered = "remote_reads_unanswered",
     /// Time on the processor that the tenant was charged for its invocations.
     InvocationCycles = "invocation_cycles",
 }

@@ -75,6 +75,8 @@ limits! {
     /// Bytes of the reply of one invocation.
     InvocationReplyBytes = "invocation_reply_bytes", wire::limits::REPLY_BYTES_MAX as u64, 0,
         wire::limits::REPLY_BYTES_MAX as u64;
+    /// Whether its invocations read at this server alone: 1 for yes; 0 lets them read what other servers have.
+    LocalOnly = "local_only", 0, 0, 1;
 }
 
 impl TenantLimit {

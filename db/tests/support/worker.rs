@@ -37,6 +37,7 @@ impl Lent {
             pin,
             tables: &self.tables,
             metrics: &self.metrics,
+            remote: None,
             now_us: self.clock.now_us(),
             wall_ms: 1_700_000_000_000,
         }

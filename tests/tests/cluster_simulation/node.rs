@@ -189,6 +189,7 @@ impl Node {
                 pin: &pin,
                 tables: &worker.catalog.tables,
                 metrics: &worker.metrics,
+                remote: None,
                 now_us,
                 wall_ms: now_us / 1000,
             };

@@ -15,7 +15,7 @@ use crate::tenant::secret::{RandomnessMissing, random_bytes};
 
 /// Bytes of the first answer.
 const CHALLENGE_BYTES: usize = NONCE_BYTES + PROOF_BYTES;
-/// Bytes of the second record's body: proof, kind of purpose, number.
+/// Bytes of the second record's body: proof, kind of purpose, number of the migration or 0.
 const PROVING_BYTES: usize = PROOF_BYTES + 1 + 8;
 
 /// What a stream is for.
@@ -23,6 +23,8 @@ const PROVING_BYTES: usize = PROOF_BYTES + 1 + 8;
 pub enum Purpose {
     /// The migration of this number; the target opens it at the source.
     Migration(u64),
+    /// Reads of invocations: who opens it asks.
+    Reads,
 }
 
 /// Why there is no stream to another server.
@@ -86,8 +88,11 @@ pub fn open(
         return Err(PeerError::Stranger);
     }
     let mut proving = secret.prove(Side::Opener, &exchange).to_vec();
-    let Purpose::Migration(number) = purpose;
-    proving.push(1);
+    let (kind, number): (u8, u64) = match purpose {
+        Purpose::Migration(number) => (1, number),
+        Purpose::Reads => (2, 0),
+    };
+    proving.push(kind);
     proving.extend(number.to_le_bytes());
     ask(&mut stream, opcode::PROVE_PEER, &proving)?;
     Ok(stream)
@@ -159,6 +164,7 @@ impl Challenge {
         }
         match (rest[0], rest[1..].first_chunk()) {
             (1, Some(number)) => Ok(Purpose::Migration(u64::from_le_bytes(*number))),
+            (2, Some([0, 0, 0, 0, 0, 0, 0, 0])) => Ok(Purpose::Reads),
             _ => Err(Status::Malformed),
         }
     }

@@ -9,7 +9,7 @@ use sandstorm::Error;
 use sandstorm::abi::{RawRecord, RawSlice, TTL_FOREVER, TTL_MS_MAX};
 use store::{Condition, Table};
 
-use super::Access;
+use super::{Access, Awaited};
 use crate::extension::Mode;
 use crate::limits::{GET_MANY_KEYS_MAX, QUALIFIED_NAME_BYTES_MAX};
 use crate::ops::WorkerEnvironment;
@@ -25,7 +25,11 @@ impl Access {
     pub fn get(&mut self, table: u32, key: &[u8], record: &mut RawRecord) -> Result<(), Error> {
         self.spending.reads(1)?;
         let environment = self.environment();
-        let place = self.place(environment, table, key)?;
+        let hash = store::hash(key);
+        let Some(part) = self.entry(environment, table)?.parts.find(hash) else {
+            return self.get_elsewhere(environment, (table, hash, key), record);
+        };
+        let place = Place { id: table, table: part, hash, key: checked_key(key)? };
         let found = self.transaction.get(environment.pin, place);
         let found = found.map_err(|error| self.refuse_at(place, error, 1))?;
         self.spending.read_bytes(key.len() + found.map_or(0, |found| found.value.bytes()))?;
@@ -36,7 +40,7 @@ impl Access {
     /// Reads as many objects as there are keys: first all buckets are prefetched, then all objects.
     ///
     /// # Safety
-    /// The keys are readable.
+    /// The keys are readable, and there is a record for each.
     pub unsafe fn get_many(
         &mut self,
         table: u32,
@@ -54,7 +58,10 @@ impl Access {
         for (place, key) in found_in.iter_mut().zip(keys) {
             // SAFETY: readable, as the caller promises.
             let hash = store::hash(checked_key(unsafe { key.as_slice() })?);
-            let part = parts.find(hash).ok_or(Error::NotLocal)?;
+            let Some(part) = parts.find(hash) else {
+                // SAFETY: as the caller promises.
+                return unsafe { self.get_many_elsewhere(environment, table, keys, records) };
+            };
             pin.prefetch_bucket(part, hash);
             *place = Some((part, hash));
         }
@@ -166,7 +173,7 @@ impl Access {
 
     /// The table of that number.
     #[inline(always)]
-    fn entry<'e>(
+    pub(super) fn entry<'e>(
         &mut self,
         environment: &'e WorkerEnvironment<'e>,
         id: u32,
@@ -217,17 +224,17 @@ impl Access {
     }
 
     /// The call lacks the objects of a hash, and is to be made again.
-    fn lack(&mut self, part: &Table, hash: u64) {
+    pub(super) fn lack(&mut self, part: &Table, hash: u64) {
         self.lacking.is_pending = true;
         // Where too many are wanted it is polled again at its next turn.
         if part.want(hash) && self.lacking.awaited.is_none() {
-            self.lacking.awaited = Some((part.id(), hash));
+            self.lacking.awaited = Some(Awaited::Arrival(part.id(), hash));
         }
     }
 
     /// As [`Access::refuse`], of a place for which so many reads were counted.
     #[cold]
-    fn refuse_at(&mut self, place: Place<'_>, error: TransactionError, reads: u64) -> Error {
+    pub(super) fn refuse_at(&mut self, place: Place<'_>, error: TransactionError, reads: u64) -> Error {
         if error == TransactionError::NotArrived {
             self.lack(place.table, place.hash);
             self.spending.take_back_reads(reads);

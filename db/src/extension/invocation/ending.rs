@@ -97,7 +97,7 @@ impl Ending {
             Error::Conflict => Status::Conflict,
             Error::NotLocal => Status::NotLocal,
             Error::StackExhausted => Status::ExtensionStackOverflow,
-            Error::Unavailable => Status::Unavailable,
+            Error::Unavailable | Error::ServerAway => Status::Unavailable,
             _ => Status::Internal,
         };
         Self::of(status)

@@ -77,6 +77,9 @@ impl<O> Invocations<O> {
         }
         // SAFETY: as above.
         let ended = unsafe { slot.as_mut() };
+        if let Some(number) = ended.ask_no_more() {
+            self.asking.remove(&number);
+        }
         if self.plain.is_none() {
             self.ended_last |= self.queue.leave(ended.place());
         }

@@ -52,13 +52,11 @@ impl<O> Invocations<O> {
         let yielding = unsafe { slot.as_mut() };
         let charged = used.min(yielding.cycles_charged_max(self.preemption.slice()));
         let kill = yielding.charge(environment, charged);
+        self.note_asking(slot);
         match kill.or_else(|| self.hold(slot, environment.now_us)) {
             Some(kill) => self.finish(slot, environment, Ending::killed(kill), on_done),
             None => match progress {
-                Progress::Lacks(lacked) => {
-                    environment.metrics.count(Counter::InvocationsLacking);
-                    self.wait_for(lacked, slot, environment.now_us);
-                }
+                Progress::Lacks(awaited) => self.wait_for(awaited, slot, environment),
                 // SAFETY: as above.
                 _ => self.queue.push(unsafe { slot.as_ref() }.place(), slot),
             },
@@ -82,6 +80,7 @@ impl<O> Invocations<O> {
         self.charge_tenant(environment, overrunner.place(), charged);
         overrunner.note_overrun(environment.now_us, used / self.preemption.slice());
         let (kill, place) = (overrunner.charge(environment, charged), overrunner.place());
+        self.note_asking(slot);
         if let Some(kill) = kill.or_else(|| self.hold(slot, environment.now_us)) {
             return self.finish(slot, environment, Ending::killed(kill), on_done);
         }

@@ -78,6 +78,7 @@ impl<O> Invocations<O> {
                 Progress::Pending | Progress::Lacks(_) | Progress::Parked => {
                     // SAFETY: as above.
                     unsafe { slot.as_mut() }.keep_lent(environment);
+                    self.note_asking(slot);
                     if let Some(queue) = &mut self.plain {
                         queue.push_back(slot);
                     }

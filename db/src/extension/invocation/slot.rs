@@ -3,6 +3,7 @@
 //! A slot lies still in memory for as long as it exists, since the border holds its address. The extension
 //! writes to the call's reply length and future while it runs; the worker looks at them between polls only.
 
+mod asking;
 mod body;
 mod memory;
 mod moved;
@@ -22,7 +23,7 @@ use wire::Status;
 use super::budget::Budget;
 use super::ending::Ending;
 use super::fair::PlaceId;
-use crate::extension::access::Access;
+use crate::extension::access::{Access, Awaited};
 use crate::extension::allowance::Allowance;
 use crate::extension::host::HOST;
 use crate::extension::measures::Spent;
@@ -43,8 +44,8 @@ use crate::sched::stack::{Entry, Stack, StackPool};
 pub(super) enum Progress {
     /// It is to be polled again.
     Pending,
-    /// It is to be polled again when what this part of the store has of this hash is here.
-    Lacks((u32, u64)),
+    /// It is to be polled again when this is here.
+    Lacks(Awaited),
     /// Its slice is over: it is to be polled again when there is time for it.
     Parked,
     /// It ended.

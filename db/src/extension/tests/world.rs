@@ -12,6 +12,7 @@ use crate::extension::native::{Library, Run};
 use crate::extension::{Extension, Function, Mode};
 use crate::metrics::WorkerMetrics;
 use crate::ops::WorkerEnvironment;
+use crate::ops::remote::RemoteReads;
 use crate::tablet::{Parts, TableEntry, Tables};
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
@@ -55,6 +56,7 @@ pub(super) struct Lent {
     pub(super) core: Core,
     pub(super) tables: Tables,
     pub(super) metrics: WorkerMetrics,
+    pub(super) remote: Option<Arc<RemoteReads>>,
     pub(super) now_us: u64,
 }
 
@@ -65,6 +67,7 @@ impl Lent {
             pin,
             tables: &self.tables,
             metrics: &self.metrics,
+            remote: self.remote.as_deref(),
             now_us: self.now_us,
             wall_ms: 1_700_000_000_000,
         }
@@ -101,7 +104,8 @@ impl World {
             };
             tables.insert(Arc::new(entry));
         }
-        let lent = Lent { core: store.core(0), tables, metrics: WorkerMetrics::new(), now_us: 0 };
+        let metrics = WorkerMetrics::new();
+        let lent = Lent { core: store.core(0), tables, metrics, remote: None, now_us: 0 };
         // A slice that no turn uses up, however busy the machine: turns are counted.
         let budget = Budget { slice_us: 3_600_000_000, cpu_us: u64::MAX, ..Budget::default() };
         Self { lent, invocations: Invocations::with_budget(budget).expect("stacks") }

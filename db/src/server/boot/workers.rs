@@ -14,6 +14,7 @@ use super::BootError;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::WorkerMetrics;
+use crate::ops::remote::RemoteReads;
 use crate::server::change::{Change, ChangeSender, change_queue};
 use crate::server::neighbours::Neighbours;
 use crate::server::ports::Ports;
@@ -36,6 +37,7 @@ pub(super) fn start<P: SharedPort + 'static>(
     ports: Vec<P>,
     (clock, view): (Clock, u64),
     neighbours: &Arc<Neighbours>,
+    remote: Option<&Arc<RemoteReads>>,
 ) -> Result<Started, BootError> {
     let views = Arc::new(Views::new(view));
     let mut started = Started { senders: Vec::new(), metrics: Vec::new(), threads: Vec::new(), views };
@@ -53,6 +55,7 @@ pub(super) fn start<P: SharedPort + 'static>(
             clock,
             idle: config.idle,
             views: Arc::clone(&started.views),
+            remote: remote.cloned(),
             isolation: config.isolation,
         };
         let cpu = config.pin.get(index).copied();

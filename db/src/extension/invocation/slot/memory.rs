@@ -36,7 +36,8 @@ impl<O> Slot<O> {
     pub(in crate::extension::invocation) fn footprint_bytes(&mut self) -> usize {
         let touched = self.touched();
         let stack_bytes = self.parked.as_ref().map_or(0, Parked::stack_bytes);
-        self.room.backed_bytes(touched) + self.access.transaction().list_bytes() + stack_bytes
+        let list_bytes = self.access.transaction().list_bytes() + self.access.asking_bytes();
+        self.room.backed_bytes(touched) + list_bytes + stack_bytes
     }
 
     /// What of that key and arguments take.

@@ -1,0 +1,267 @@
+//! Questions and answers about single objects, and their bytes: see *Reads at other servers* in docs/formats.md.
+//!
+//! Only servers of a cluster read them, over streams that were opened with the cluster's secret; they are decoded as if they
+//! came from a stranger. A record is a list of one kind or the other; whose table it may be is for who answers to look at.
+
+use crate::limits::REMOTE_BATCH_READS;
+
+/// First byte of a record of questions.
+const QUESTIONS: u8 = 1;
+/// First byte of a record of answers.
+const ANSWERS: u8 = 2;
+
+/// An object that is asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Question<'a> {
+    /// By which the answer is known.
+    pub number: u64,
+    /// The tenant whose invocation asks, as the metadata have it.
+    pub tenant: u32,
+    /// The tenant's table, by its number in the cluster.
+    pub table: u32,
+    /// The key.
+    pub key: &'a [u8],
+}
+
+/// What is answered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reply<'a> {
+    /// The object.
+    Found {
+        /// Its version.
+        version: u64,
+        /// Its value.
+        value: &'a [u8],
+    },
+    /// There is none.
+    Absent,
+    /// The server does not own the key, or knows no such table of the tenant.
+    NotOwned,
+    /// It has still to arrive there, or there is no room for it in this record.
+    Later,
+}
+
+/// What was said is none of the protocol.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct BadRecord;
+
+/// The body of a record of questions, one after the other.
+#[derive(Debug)]
+pub struct Questions {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Questions {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { bytes: vec![QUESTIONS], count: 0 }
+    }
+
+    /// One more.
+    pub fn push(&mut self, question: &Question<'_>) {
+        let Question { number, tenant, table, key } = question;
+        self.bytes.extend(number.to_le_bytes());
+        self.bytes.extend(tenant.to_le_bytes());
+        self.bytes.extend(table.to_le_bytes());
+        put(&mut self.bytes, key);
+        self.count += 1;
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The record's body.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Those of a record.
+    ///
+    /// # Errors
+    /// Where it is none, or has too many.
+    pub fn decode(record: &[u8]) -> Result<Vec<Question<'_>>, BadRecord> {
+        list(record, QUESTIONS, |reader| {
+            let (number, tenant, table) = (reader.long()?, reader.number()?, reader.number()?);
+            Ok(Question { number, tenant, table, key: reader.blob(store::KEY_BYTES_MAX)? })
+        })
+    }
+}
+
+impl Default for Questions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The body of a record of answers.
+#[derive(Debug)]
+pub struct Answers {
+    bytes: Vec<u8>,
+}
+
+impl Answers {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { bytes: vec![ANSWERS] }
+    }
+
+    /// One more.
+    pub fn push(&mut self, number: u64, reply: Reply<'_>) {
+        self.bytes.extend(number.to_le_bytes());
+        match reply {
+            Reply::Found { version, value } => {
+                self.bytes.push(1);
+                self.bytes.extend(version.to_le_bytes());
+                put(&mut self.bytes, value);
+            }
+            Reply::Absent => self.bytes.push(2),
+            Reply::NotOwned => self.bytes.push(3),
+            Reply::Later => self.bytes.push(4),
+        }
+    }
+
+    /// The record's body.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The same, given away.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Those of a record, each with the number of its question.
+    ///
+    /// # Errors
+    /// Where it is none, or has too many.
+    pub fn decode(record: &[u8]) -> Result<Vec<(u64, Reply<'_>)>, BadRecord> {
+        list(record, ANSWERS, |reader| {
+            let number = reader.long()?;
+            let reply = match reader.byte()? {
+                1 => Reply::Found { version: reader.long()?, value: reader.blob(store::VALUE_BYTES_MAX)? },
+                2 => Reply::Absent,
+                3 => Reply::NotOwned,
+                4 => Reply::Later,
+                _ => return Err(BadRecord),
+            };
+            Ok((number, reply))
+        })
+    }
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, blob: &[u8]) {
+    bytes.extend((blob.len() as u32).to_le_bytes());
+    bytes.extend(blob);
+}
+
+/// What follows the kind, to the end.
+fn list<'a, T>(
+    record: &'a [u8],
+    kind: u8,
+    mut one: impl FnMut(&mut Reader<'a>) -> Result<T, BadRecord>,
+) -> Result<Vec<T>, BadRecord> {
+    let mut reader = Reader(record);
+    if reader.byte()? != kind {
+        return Err(BadRecord);
+    }
+    let mut all = Vec::new();
+    while !reader.0.is_empty() {
+        if all.len() == REMOTE_BATCH_READS {
+            return Err(BadRecord);
+        }
+        all.push(one(&mut reader)?);
+    }
+    Ok(all)
+}
+
+/// Fields, from the front.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn array<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], BadRecord> {
+        let (array, rest) = self.0.split_first_chunk().ok_or(BadRecord)?;
+        self.0 = rest;
+        Ok(*array)
+    }
+
+    fn byte(&mut self) -> Result<u8, BadRecord> {
+        Ok(u8::from_le_bytes(self.array()?))
+    }
+
+    fn number(&mut self) -> Result<u32, BadRecord> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    fn long(&mut self) -> Result<u64, BadRecord> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    fn blob(&mut self, bytes_max: usize) -> Result<&'a [u8], BadRecord> {
+        let bytes = self.number()? as usize;
+        if bytes > bytes_max.min(self.0.len()) {
+            return Err(BadRecord);
+        }
+        let (blob, rest) = self.0.split_at(bytes);
+        self.0 = rest;
+        Ok(blob)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answers, Question, Questions, Reply};
+    use crate::limits::REMOTE_BATCH_READS;
+
+    #[test]
+    fn what_is_said_is_heard_and_what_is_cut_short_is_not() {
+        let questions = [
+            Question { number: 1, tenant: 2, table: 3, key: b"" },
+            Question { number: u64::MAX, tenant: u32::MAX, table: 0, key: b"a key" },
+        ];
+        let mut asked = Questions::new();
+        questions.iter().for_each(|question| asked.push(question));
+        assert_eq!((asked.count(), Questions::decode(asked.bytes())), (2, Ok(questions.to_vec())));
+        let replies = [
+            (7, Reply::Found { version: 9, value: b"value" }),
+            (8, Reply::Absent),
+            (9, Reply::NotOwned),
+            (10, Reply::Later),
+        ];
+        let mut answered = Answers::new();
+        replies.iter().for_each(|(number, reply)| answered.push(*number, *reply));
+        assert_eq!(Answers::decode(answered.bytes()), Ok(replies.to_vec()));
+        assert!(Questions::decode(answered.bytes()).is_err() && Answers::decode(asked.bytes()).is_err());
+        // Whole lists are those of the kind alone, of the first question, and of both.
+        let ends = [1, 1 + 20];
+        for cut in 0..asked.bytes().len() {
+            assert_eq!(Questions::decode(&asked.bytes()[..cut]).is_ok(), ends.contains(&cut), "{cut}");
+        }
+        let mut long = answered.bytes()[..26].to_vec();
+        long[18..22].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(Answers::decode(&long).is_err());
+    }
+
+    #[test]
+    fn a_record_has_a_bounded_number() {
+        let mut asked = Questions::new();
+        for number in 0..=REMOTE_BATCH_READS as u64 {
+            asked.push(&Question { number, tenant: 1, table: 1, key: b"key" });
+        }
+        assert!(Questions::decode(asked.bytes()).is_err());
+    }
+}

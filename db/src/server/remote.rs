@@ -1,0 +1,269 @@
+//! The thread that asks other servers for what invocations of this one read there, and who answers such questions here
+//! ([`serving`]).
+//!
+//! ```text
+//!   workers ── wants, by a bounded queue ──► this thread ── records, many reads each ──► a stream for each other server
+//!   workers ◄── Change::Answers ──────────── this thread ◄── answers in any order ──────┘
+//! ```
+//! Streams stay open. Whose an object is, the table's map says ([`maps`]); what is done when that changes, or nobody answers,
+//! [`OpenQuestions`] decides. The thread never waits for one server: streams are opened by threads of their own, and
+//! what a server does not take it is asked no more of.
+
+mod maps;
+mod serving;
+
+pub use serving::{PeerReads, answer, serve};
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use net::{Duplex, Sleeper, StreamError};
+
+use self::maps::Maps;
+use super::change::Change;
+use super::control::Control;
+use crate::cluster::peer::{self, Purpose};
+use crate::cluster::remote::message::{Answers, Question, Questions, Reply};
+use crate::cluster::remote::questions::{End, OpenQuestions};
+use crate::limits::{
+    CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS, REMOTE_IDLE_MS, REMOTE_LOOK_MS, REMOTE_MESSAGE_BYTES_MAX,
+    REMOTE_UNTAKEN_BYTES_MAX,
+};
+use crate::ops::remote::{Answer, Outcome, RemoteReads, Want};
+use crate::tenant::remote::RemoteValue;
+
+/// The queue of wants, before anybody takes them.
+pub struct Wants {
+    /// The workers' end.
+    pub reads: Arc<RemoteReads>,
+    receiver: Receiver<Want>,
+    sleeper: Sleeper,
+}
+
+impl Wants {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// When the process is out of descriptors.
+    pub fn new() -> io::Result<Self> {
+        let sleeper = Sleeper::alone()?;
+        let (reads, receiver) = RemoteReads::new(sleeper.waker());
+        Ok(Self { reads, receiver, sleeper })
+    }
+}
+
+/// Starts the thread; it ends when the server stops.
+///
+/// # Errors
+/// When no thread can be started.
+pub fn start(control: &Arc<Control>, stopping: &Arc<AtomicBool>, wants: Wants) -> io::Result<JoinHandle<()>> {
+    let (control, stopping) = (Arc::clone(control), Arc::clone(stopping));
+    thread::Builder::new().name("remote".to_owned()).spawn(move || {
+        let mut asking = Asking::new(control, wants);
+        while !stopping.load(Ordering::Relaxed) {
+            asking.round();
+            asking.sleep();
+        }
+    })
+}
+
+/// A server, and the stream to it if it could be opened.
+type Opened = (u32, Option<Duplex>);
+
+/// See the file's head.
+struct Asking {
+    control: Arc<Control>,
+    wants: Wants,
+    opened: (Sender<Opened>, Receiver<Opened>),
+    maps: Maps,
+    questions: OpenQuestions<Want>,
+    streams: BTreeMap<u32, Duplex>,
+    /// What goes to each worker.
+    answers: Vec<Vec<Answer>>,
+}
+
+impl Asking {
+    fn new(control: Arc<Control>, wants: Wants) -> Self {
+        let answers = control.workers.iter().map(|_| Vec::new()).collect();
+        Self {
+            control,
+            wants,
+            opened: channel(),
+            maps: Maps::default(),
+            questions: OpenQuestions::default(),
+            streams: BTreeMap::new(),
+            answers,
+        }
+    }
+
+    fn round(&mut self) {
+        let now_us = self.control.clock.now_us();
+        while let Ok((server, opened)) = self.opened.1.try_recv() {
+            match opened {
+                Some(stream) => {
+                    self.streams.insert(server, stream);
+                    self.questions.opened(server);
+                }
+                None => {
+                    let over = self.questions.refused(server, now_us);
+                    over.into_iter().for_each(|want| self.end(&want, Outcome::Away));
+                }
+            }
+        }
+        self.receive(now_us);
+        while let Ok(want) = self.wants.receiver.try_recv() {
+            let owner = self.maps.owner(&self.control, &want);
+            self.questions.take(want, owner, now_us);
+        }
+        let (maps, control) = (&mut self.maps, &self.control);
+        for (want, end) in self.questions.step(now_us, |want| maps.owner_now(control, want)) {
+            let outcome = match end {
+                End::Here => Outcome::Here,
+                End::Away => Outcome::Away,
+            };
+            self.end(&want, outcome);
+        }
+        while let Some((server, address)) = self.questions.to_open(now_us) {
+            self.open(server, address);
+        }
+        self.send(now_us);
+        for (worker, answers) in self.control.workers.iter().zip(&mut self.answers) {
+            if !answers.is_empty() {
+                // One that has ended has ended its invocations.
+                let _ = worker.send(Change::Answers(std::mem::take(answers).into()));
+            }
+        }
+    }
+
+    /// Takes what has come of all streams.
+    fn receive(&mut self, now_us: u64) {
+        let mut broken = Vec::new();
+        let mut over = Vec::new();
+        for (&server, stream) in &mut self.streams {
+            loop {
+                let answers = match stream.receive() {
+                    Ok(None) => break,
+                    Ok(Some(record)) => Answers::decode(record)
+                        .map_err(|_| StreamError::Broken(io::ErrorKind::InvalidData.into())),
+                    Err(error) => Err(error),
+                };
+                match answers {
+                    Ok(answers) => {
+                        for (number, reply) in answers {
+                            over.extend(settle(&mut self.questions, (server, number), reply, now_us));
+                        }
+                    }
+                    Err(error) => {
+                        tracing::debug!(server, %error, "a stream of reads ended");
+                        broken.push(server);
+                        break;
+                    }
+                }
+            }
+        }
+        broken.into_iter().for_each(|server| self.lost(server, now_us));
+        over.into_iter().for_each(|(want, outcome)| self.end(&want, outcome));
+    }
+
+    fn lost(&mut self, server: u32, now_us: u64) {
+        self.streams.remove(&server);
+        self.questions.lost(server, now_us);
+    }
+
+    /// A read is over.
+    fn end(&mut self, want: &Want, outcome: Outcome) {
+        if let Some(answers) = self.answers.get_mut(usize::from(want.asker.worker)) {
+            answers.push(Answer { asker: want.asker, outcome });
+        }
+    }
+
+    /// Asks what can be asked.
+    fn send(&mut self, now_us: u64) {
+        let mut broken = Vec::new();
+        for (&server, stream) in &mut self.streams {
+            let mut sent = stream.flush();
+            while sent.is_ok() && stream.untaken_bytes() < REMOTE_UNTAKEN_BYTES_MAX {
+                let batch = self.questions.batch(server, |want| want.key.len());
+                if batch.is_empty() {
+                    break;
+                }
+                let mut asked = Questions::new();
+                for number in batch {
+                    let Some(Want { tenant, table, key, .. }) = self.questions.get(number) else { continue };
+                    asked.push(&Question { number, tenant: tenant.0, table: *table, key });
+                }
+                sent = stream.send(&(asked.bytes().len() as u32).to_le_bytes(), asked.bytes());
+            }
+            if let Err(error) = sent {
+                tracing::debug!(server, %error, "a stream of reads ended");
+                broken.push(server);
+            }
+        }
+        broken.into_iter().for_each(|server| self.lost(server, now_us));
+    }
+
+    /// Opens a stream to a server, by a thread of its own.
+    fn open(&self, server: u32, address: SocketAddr) {
+        let (control, post) = (Arc::clone(&self.control), self.opened.0.clone());
+        let waker = self.wants.sleeper.waker();
+        let opening = thread::Builder::new().name(format!("opening-{server}"));
+        let started = opening.stack_size(CONTROL_STACK_BYTES).spawn(move || {
+            // The thread may have ended with the server.
+            let _ = post.send((server, open(&control, server, address)));
+            waker.wake();
+        });
+        if let Err(error) = started {
+            tracing::warn!(%error, "no thread to open a stream to another server");
+            let _ = self.opened.0.send((server, None));
+        }
+    }
+
+    fn sleep(&self) {
+        let look_ms = if self.questions.is_empty() { REMOTE_IDLE_MS } else { REMOTE_LOOK_MS };
+        let now_us = self.control.clock.now_us();
+        let due =
+            self.questions.next_due_us().map(|due_us| Duration::from_micros(due_us.saturating_sub(now_us)));
+        let timeout = Duration::from_millis(look_ms);
+        let timeout = due.map_or(timeout, |due| due.min(timeout));
+        if let Err(error) = Duplex::sleep_over(&self.wants.sleeper, self.streams.values(), timeout) {
+            tracing::warn!(%error, "the thread of remote reads cannot wait for its streams");
+            thread::sleep(Duration::from_millis(REMOTE_LOOK_MS));
+        }
+    }
+}
+
+/// What a reply makes of the read that it is about, if that is over with it.
+fn settle(
+    questions: &mut OpenQuestions<Want>,
+    (server, number): (u32, u64),
+    reply: Reply<'_>,
+    now_us: u64,
+) -> Option<(Want, Outcome)> {
+    if matches!(reply, Reply::NotOwned | Reply::Later) {
+        questions.not_answered(server, number, now_us);
+        return None;
+    }
+    let want = questions.answered(server, number)?;
+    let outcome = match reply {
+        Reply::Found { version, value } => match RemoteValue::keep(want.place.account(), value) {
+            Some(value) => Outcome::Found(version, Arc::new(value)),
+            None => Outcome::NoRoom,
+        },
+        _ => Outcome::Absent,
+    };
+    Some((want, outcome))
+}
+
+fn open(control: &Control, server: u32, address: SocketAddr) -> Option<Duplex> {
+    let migrations = control.migrations.as_ref()?;
+    let opened = peer::open(migrations.secret(), migrations.own(), (server, address), Purpose::Reads);
+    let stream =
+        opened.inspect_err(|error| tracing::debug!(server, %error, "another server, for reads")).ok()?;
+    Duplex::over(stream, Duration::from_millis(RECORD_TIMEOUT_MS), REMOTE_MESSAGE_BYTES_MAX).ok()
+}

@@ -1,0 +1,101 @@
+//! Answers what other servers ask for their invocations: a worker reads it, as it would for a client of the tenant.
+//!
+//! ```text
+//!   stream of the server that asks ── record ──► a worker, by its queue ── get, under its view ──► one record of answers
+//! ```
+//! The stream's thread waits, the worker does not, and the next record is taken when one is answered: so what is under way
+//! for a server is bounded. A tenant's invocation reads what that tenant may, its own tables and those that it was granted;
+//! a key that is not owned under the worker's view is not answered, one that has still to arrive is asked for again.
+
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+
+use net::{Stream, StreamError};
+
+use crate::cluster::remote::message::{Answers, Question, Questions, Reply};
+use crate::limits::{
+    REMOTE_ANSWER_BYTES, REMOTE_MESSAGE_BYTES_MAX, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS,
+};
+use crate::metrics::Counter;
+use crate::ops::{WorkerEnvironment, read};
+use crate::server::change::Change;
+use crate::server::control::Control;
+use crate::tenant::TenantId;
+
+/// A record of questions on its way through a worker.
+pub struct PeerReads {
+    record: Vec<u8>,
+    /// Takes the body of the answer; one without bytes for what is no record of questions.
+    answer: SyncSender<Vec<u8>>,
+}
+
+/// Serves a stream until the other server leaves, or this one stops.
+pub fn serve(control: &Control, mut stream: Stream) {
+    let look = Duration::from_millis(STREAM_LOOK_MS);
+    let patience = Duration::from_millis(STREAM_ANSWER_TIMEOUT_MS);
+    let mut record = Vec::new();
+    for worker in control.workers.iter().cycle() {
+        loop {
+            match stream.read_record(&mut record, look, REMOTE_MESSAGE_BYTES_MAX) {
+                Ok(()) => break,
+                Err(StreamError::Idle) => {}
+                Err(_) => return,
+            }
+        }
+        let (answer, answered) = sync_channel(1);
+        let reads = Arc::new(PeerReads { record: std::mem::take(&mut record), answer });
+        if !worker.send(Change::Reads(reads)) {
+            return;
+        }
+        let Ok(body) = answered.recv_timeout(patience) else { return };
+        let head = (body.len() as u32).to_le_bytes();
+        if body.is_empty() || stream.write_record(&head, &body).is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads what is asked for.
+pub fn answer(environment: &WorkerEnvironment<'_>, reads: &PeerReads) {
+    let Ok(questions) = Questions::decode(&reads.record) else {
+        let _ = reads.answer.try_send(Vec::new());
+        return;
+    };
+    let (mut answers, mut bytes, mut served) = (Answers::new(), 0, 0);
+    for question in &questions {
+        let reply = find(environment, question, REMOTE_ANSWER_BYTES.saturating_sub(bytes));
+        if let Reply::Found { value, .. } = reply {
+            bytes += value.len();
+        }
+        served += u64::from(matches!(reply, Reply::Found { .. } | Reply::Absent));
+        answers.push(question.number, reply);
+    }
+    environment.metrics.add(Counter::RemoteReadsServed, served);
+    environment.metrics.add(Counter::RemoteReadBytesServed, bytes as u64);
+    // The stream may be gone; then nobody waits.
+    let _ = reads.answer.try_send(answers.into_bytes());
+}
+
+/// One object; later where there is no room for more values.
+fn find<'p>(environment: &WorkerEnvironment<'p>, question: &Question<'_>, room: usize) -> Reply<'p> {
+    let Question { tenant, table, key, .. } = *question;
+    let Some(entry) = environment.tables.get(TenantId(tenant), table) else { return Reply::NotOwned };
+    let hash = store::hash(key);
+    let Some(part) = entry.parts.find(hash) else { return Reply::NotOwned };
+    if room == 0 {
+        return Reply::Later;
+    }
+    let found = match read::get(environment.pin, part, hash, key) {
+        None if part.is_arrival() => match read::get_arriving(environment.pin, part, hash, key) {
+            Some(found) => found,
+            None => {
+                // Where too many are wanted it is wanted again by the next question.
+                part.want(hash);
+                return Reply::Later;
+            }
+        },
+        found => found,
+    };
+    found.map_or(Reply::Absent, |object| Reply::Found { version: object.version(), value: object.value() })
+}

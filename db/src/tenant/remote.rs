@@ -1,0 +1,112 @@
+//! What invocations of a tenant have under way at other servers: how many reads, bytes of their keys, and of values that came
+//! and were not taken yet. Bounded for each tenant, whatever becomes of the invocations: what holds a share gives it back when it is
+//! dropped, at whichever end of the way that is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::account::Account;
+use crate::limits::{TENANT_REMOTE_BYTES_MAX, TENANT_REMOTE_READS_MAX};
+
+/// What a tenant has under way.
+#[derive(Debug, Default)]
+pub struct RemoteUse {
+    reads: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+/// One read under way.
+#[derive(Debug)]
+pub struct RemotePlace {
+    key_bytes: usize,
+    account: Arc<Account>,
+}
+
+impl RemotePlace {
+    /// A place for one more with a key of so many bytes; `None` where the tenant has as much as it may.
+    #[must_use]
+    pub fn take(account: &Arc<Account>, key_bytes: usize) -> Option<Self> {
+        if !take(&account.remote.reads, 1, TENANT_REMOTE_READS_MAX) {
+            return None;
+        }
+        if !take(&account.remote.bytes, key_bytes, TENANT_REMOTE_BYTES_MAX) {
+            account.remote.reads.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(Self { key_bytes, account: Arc::clone(account) })
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+}
+
+impl Drop for RemotePlace {
+    fn drop(&mut self) {
+        self.account.remote.reads.fetch_sub(1, Ordering::Relaxed);
+        self.account.remote.bytes.fetch_sub(self.key_bytes, Ordering::Relaxed);
+    }
+}
+
+/// A value that came.
+#[derive(Debug)]
+pub struct RemoteValue {
+    bytes: Box<[u8]>,
+    account: Arc<Account>,
+}
+
+impl RemoteValue {
+    /// Keeps a copy; `None` where the tenant has as many bytes as it may.
+    #[must_use]
+    pub fn keep(account: &Arc<Account>, bytes: &[u8]) -> Option<Self> {
+        let has_room = take(&account.remote.bytes, bytes.len(), TENANT_REMOTE_BYTES_MAX);
+        has_room.then(|| Self { bytes: bytes.into(), account: Arc::clone(account) })
+    }
+
+    /// The value.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for RemoteValue {
+    fn drop(&mut self) {
+        self.account.remote.bytes.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+    }
+}
+
+fn take(from: &AtomicUsize, amount: usize, most: usize) -> bool {
+    let more = |used: usize| Some(used + amount).filter(|used| *used <= most);
+    from.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{RemotePlace, RemoteValue};
+    use crate::limits::{TENANT_REMOTE_BYTES_MAX, TENANT_REMOTE_READS_MAX};
+    use crate::tenant::TenantId;
+    use crate::tenant::account::Account;
+
+    #[test]
+    fn a_tenant_has_so_many_reads_and_bytes_under_way_and_no_more_until_some_are_given_back() {
+        let account = Arc::new(Account::new(TenantId(1)));
+        let mut places: Vec<_> =
+            (0..TENANT_REMOTE_READS_MAX).map(|_| RemotePlace::take(&account, 8)).collect();
+        assert!(places.iter().all(Option::is_some) && RemotePlace::take(&account, 8).is_none());
+        places.pop();
+        assert!(RemotePlace::take(&account, TENANT_REMOTE_BYTES_MAX).is_none());
+        assert!(RemotePlace::take(&account, 8).is_some());
+        places.clear();
+        let value = vec![1; 1 << 20];
+        let kept = || RemoteValue::keep(&account, &value);
+        let mut values: Vec<_> = (0..TENANT_REMOTE_BYTES_MAX >> 20).map(|_| kept()).collect();
+        assert!(values.iter().all(Option::is_some) && kept().is_none());
+        values.pop();
+        assert_eq!(kept().expect("room again").bytes(), value);
+    }
+}
