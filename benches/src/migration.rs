@@ -61,7 +61,7 @@ pub struct CommonSettings {
 #[command(next_help_heading = "Options of the timeline")]
 pub struct TimelineSettings {
     /// Ways of moving, which play in this order.
-    #[arg(long, value_delimiter = ',', default_value = "rocksteady,stop-and-copy")]
+    #[arg(long, value_delimiter = ',', default_value = "rocksteady,cooperative,pre-copy,stop-and-copy")]
     pub ways: Vec<Way>,
     /// Bytes of values.
     #[arg(long, default_value_t = 100)]

@@ -6,10 +6,12 @@
 //! tenant and the right: so a lookup is the same for both, and a grant ends with its entry. What of a table is
 //! here, and which of that is served, is told by its [`Parts`].
 
+mod copier;
 mod moving;
 mod parts;
 pub mod ranges;
 
+pub use copier::{Copier, Copy, Spot};
 pub use moving::Moving;
 pub use parts::{Parts, PartsChange, PartsError};
 

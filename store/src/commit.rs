@@ -231,6 +231,7 @@ impl Pinned<'_> {
         let bytes = u64::from(staged.bytes());
         let found = bucket.find(write.hash, |location| self.with_location(location, write.key));
         let expired_before = found.as_ref().is_some_and(|(_, (_, object))| object.expires());
+        write.table.note_write(write.hash);
         match found {
             Some((place, (location, object))) => {
                 bucket.replace(place, write.hash, staged.location);

@@ -50,6 +50,7 @@ mod segment;
 mod store;
 mod sync;
 mod table;
+mod touched;
 mod transfer;
 mod write;
 

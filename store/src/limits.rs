@@ -47,6 +47,12 @@ pub const EXPECTED_INDEX_DIVISOR: u64 = 8;
 /// Keys that are removed from what has arrived of a partition and noted, so that it can still go back: some 24 bytes each. With
 /// more it stays.
 pub const REMOVED_NOTED_MAX: usize = 1 << 18;
+/// Objects that are copied again when one of them was written to, about: a mark costs a bit.
+pub const TOUCHED_OBJECTS_PER_CHUNK: u64 = 8;
+/// Chunks of a table that is copied while in use, at least: a small table may become a large one meanwhile.
+pub const TOUCHED_CHUNKS_MIN: u64 = 1 << 12;
+/// At most: half a megabyte of marks.
+pub const TOUCHED_CHUNKS_MAX: u64 = 1 << 22;
 /// Objects that one step removes from a table of which a part is elsewhere now.
 pub const DISCARDED_PER_STEP: usize = 64;
 /// Hashes that may be wanted ahead of their partitions and not taken yet: two of the largest multi-gets. A power of two.

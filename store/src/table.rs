@@ -16,6 +16,7 @@ use crate::object::NEVER_MS;
 use crate::ordered::OrderedKeys;
 use crate::quota::Quota;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::touched::{self, Touched};
 
 /// One core's part of a table's counts. Sums wrap: one core may delete what another wrote.
 #[derive(Default)]
@@ -63,6 +64,8 @@ pub struct Table {
     pub(crate) cache: Option<Box<Cache>>,
     /// Of a table whose objects arrive from another store, or have arrived.
     pub(crate) arrival: OnceLock<Arrival>,
+    /// Of a table that is, or was, copied while in use.
+    pub(crate) touched: OnceLock<Touched>,
     retired: AtomicBool,
     version_high_water: AtomicU64,
     /// Whatever is written gets a version above; seldom changes.
@@ -106,6 +109,7 @@ impl Table {
             cache,
             index,
             arrival: OnceLock::new(),
+            touched: OnceLock::new(),
             retired: AtomicBool::new(false),
             version_high_water: AtomicU64::new(0),
             version_floor: AtomicU64::new(0),
@@ -303,6 +307,15 @@ impl Table {
         if let Some(arrival) = self.arrival.get() {
             arrival.note_removal(key);
         }
+        if self.touched.get().is_some() {
+            self.note_write(crate::hash(key));
+        }
+    }
+
+    /// For the owner of the bucket of `hash`, before it lets go of it.
+    #[inline]
+    pub(crate) fn note_write(&self, hash: u64) {
+        touched::mark(&self.touched, hash);
     }
 
     /// Counts a version that a key got by a write of `core`.

@@ -4,6 +4,7 @@
 //! many seeds.
 
 mod concurrency;
+mod copied;
 mod damage;
 mod enumerate;
 mod eviction;

@@ -11,6 +11,7 @@
 //! ([`Table::expect_arrivals`]), so whatever is written there is newer than whatever arrives, in whatever order, once or
 //! more often.
 
+mod copied;
 mod gather;
 mod replay;
 mod returning;

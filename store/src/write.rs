@@ -222,6 +222,7 @@ impl Pinned<'_> {
         let expired_before = found.as_ref().is_some_and(|(_, (_, object))| object.expires());
         log.seal(staged, version);
         table.count_version(self.core.index, version);
+        table.note_write(hash);
         if let Some((place, (location, object))) = found {
             let old_bytes = object.log_bytes() as u64;
             bucket.replace(place, hash, staged.location);

@@ -7,6 +7,8 @@
 
 #[path = "cluster_simulation/caller.rs"]
 mod caller;
+#[path = "cluster_simulation/copied.rs"]
+mod copied;
 #[path = "../../db/tests/support/memory_records.rs"]
 mod memory_records;
 #[path = "cluster_simulation/mover.rs"]

@@ -47,12 +47,28 @@ impl Settings {
     }
 }
 
-/// A row with its way's name, as it is written.
+/// A row with its way's name and what clients saw over time, as it is written.
 #[derive(Serialize)]
 struct Named<'a> {
     way: &'static str,
     #[serde(flatten)]
     row: &'a Row,
+    timeline: Vec<Moment>,
+}
+
+/// An interval of the timeline, as it is written.
+#[derive(Serialize)]
+struct Moment {
+    /// Seconds since the beginning of the migration.
+    at: f64,
+    #[serde(flatten)]
+    seen: bins::Seen,
+}
+
+fn moments(timeline: &Bins, began_ns: u64) -> Vec<Moment> {
+    let moment =
+        |(at_ns, seen): (u64, bins::Seen)| Moment { at: (at_ns as f64 - began_ns as f64) / 1e9, seen };
+    timeline.each().map(moment).collect()
 }
 
 /// The rows of a way, and the timeline of its latest run.
@@ -73,7 +89,8 @@ pub fn run(settings: &Settings, report: &mut Report) -> Result<(), String> {
         for &way in &settings.timeline.ways {
             let (row, timeline, began_ns) = scene.play(&stage, way, run as u64)?;
             eprintln!("{}: {}", way.name(), row.line());
-            report.line(Some(run), settings, &Named { way: way.name(), row: &row })?;
+            let named = Named { way: way.name(), row: &row, timeline: moments(&timeline, began_ns) };
+            report.line(Some(run), settings, &named)?;
             match played.iter_mut().find(|played| played.way == way) {
                 Some(found) => {
                     found.rows.push(row);
@@ -138,8 +155,9 @@ fn draw(path: &std::path::Path, settings: &Settings, played: &[Played]) -> Resul
     let series = |scale: Scale, figure: &dyn Fn(&bins::Seen) -> f64| -> Vec<Series> {
         let line = |played: &Played| Series {
             name: played.way.name().to_string(),
-            points: (played.timeline.each())
-                .map(|(at_ns, seen)| ((at_ns as f64 - played.began_ns as f64) / 1e9, figure(&seen)))
+            points: moments(&played.timeline, played.began_ns)
+                .iter()
+                .map(|moment| (moment.at, figure(&moment.seen)))
                 // An interval without requests has no latency; one without answers has a throughput, which is none.
                 .filter(|point| point.1 > 0.0 || scale == Scale::Linear)
                 .collect(),

@@ -124,6 +124,7 @@ fn migrate(admin: &mut Admin, options: &MigrateOptions) -> Result<Answer, Failur
         MigrationWay::Rocksteady => MigrationMode::Rocksteady,
         MigrationWay::Cooperative => MigrationMode::Cooperative,
         MigrationWay::StopAndCopy => MigrationMode::StopAndCopy,
+        MigrationWay::PreCopy => MigrationMode::PreCopy,
     };
     let begun = admin.migration_begin(&options.table, options.hashes.range(), options.to, mode)?;
     let MigrationEntry { id, source, target, .. } = begun;

@@ -11,6 +11,13 @@
 //!     moving ──► finished             source is nothing any more
 //!     discard ─────────────────────────────────────────────────────► discard
 //!
+//!   pre-copy, before it says that it moves:
+//!     copy ────────────────────────────────────────────────────────► pieces of all, then of what was written since
+//!     store ◄──────────────────────────────────────────────────────── little is left
+//!     preparing ──► moving            owner := target
+//!     hand over ───────────────────────────────────────────────────► cut
+//!     store, serve ◄───────────────────────────────────────────────── the last pieces, version ceiling
+//!
 //!   abort:  preparing ──► ended       or  moving ──► returning: target cuts, gives back what it has written
 //!                                         since, source serves, returning ──► ended
 //! ```
@@ -23,6 +30,8 @@
 //! not registered serves none of the hashes meanwhile, and that somebody is gone is said by a commit which finds it
 //! unregistered: see "Leases" in docs/notes.md.
 
+mod copies;
+mod copying;
 mod lease;
 mod message;
 mod priority;
@@ -33,7 +42,8 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub use message::{BadMessage, Message, Place};
+pub use copying::Gathered;
+pub use message::{BadMessage, Copied, Left, Message, Place, Span};
 pub use source::{Source, SourceAction, SourceEnd, SourceInput, SourceOutput};
 pub use target::{Target, TargetAction, TargetEnd, TargetInput, TargetOutput};
 
@@ -50,6 +60,9 @@ pub enum Mode {
     StopAndCopy,
     /// The target owns it first, and pulls; the source goes on answering reads of clients that ask both.
     Cooperative,
+    /// The source owns it while it sends all of it, then again and again what was written meanwhile, and stands still for
+    /// the last of that: to compare with.
+    PreCopy,
 }
 
 /// What the records say of a migration; the only way is down, but for a return that a dead source cannot take.

@@ -15,6 +15,15 @@ pub const MIGRATION_MESSAGE_BYTES_MAX: usize = 20 << 20;
 /// Bytes that a pull counts for before it is known how many come.
 pub const PULL_BYTES: usize = 20_000;
 
+/// Spans of a piece that a source copies at most: with eight objects of 160 bytes each, more than a pull has bytes for.
+pub const COPIED_SPANS_MAX: usize = 256;
+/// Pieces that a source has sent and that are not stored yet, at most: as many as pulls and replays of eight partitions.
+pub const COPIED_PIECES_MAX: usize = 2 * MIGRATION_PARTITIONS;
+/// Bytes written since they were copied below which a source lets the target take over: some milliseconds of copying.
+pub const COPY_LEFT_BYTES: u64 = 256 << 10;
+/// Rounds of copying after which it does so whatever is left: more of them gain nothing where writers are as fast.
+pub const COPY_ROUNDS_MAX: u32 = 16;
+
 const _: () = assert!(MIGRATION_PARTITIONS <= u8::MAX as usize);
 const _: () = assert!(PRIORITY_PULL_HASHES < PRIORITY_HASHES_MAX);
 const _: () = assert!(

@@ -10,6 +10,7 @@
 //! lower one from there on. There are [`MIGRATIONS_AT_ONCE`] cores of the store for sources and as many for targets; a target
 //! has its own before it asks anything of the source, and a source waits for nobody, so none waits in a circle.
 
+mod copying;
 mod errand;
 mod link;
 mod mail;

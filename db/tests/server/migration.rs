@@ -257,11 +257,13 @@ fn an_abort_at_any_moment_leaves_every_object_at_one_owner_as_it_was_written_las
     let rounds = if std::env::var_os("SPLINTER_FULL").is_some() { 60 } else { 8 };
     for round in 0..rounds {
         let to = usize::from(pair.owner(&table, u64::MAX) == pair.numbers()[0]);
-        table.asks_both = round % 2 == 1;
-        let mode = if table.asks_both { Mode::Cooperative } else { Mode::Rocksteady };
+        let mode = [Mode::Rocksteady, Mode::Cooperative, Mode::PreCopy][round as usize % 3];
+        table.asks_both = mode == Mode::Cooperative;
         let row = pair.begin_by(&table, half, to, mode);
         let find = || pair.metadata.migration_find(row.id).expect("etcd answers");
-        if round % 4 > 0 {
+        if mode == Mode::PreCopy {
+            (0..random.u32(0..400)).for_each(|_| table.use_it(&mut random, KEYS));
+        } else if round % 4 > 0 {
             comes(|| find().is_none_or(|row| row.standing != Standing::Preparing).then_some(()));
             (0..random.u32(0..40)).for_each(|_| table.use_it(&mut random, KEYS));
         }
@@ -278,7 +280,7 @@ fn an_abort_at_any_moment_leaves_every_object_at_one_owner_as_it_was_written_las
 }
 
 #[test]
-fn where_everybody_waits_until_all_is_there_every_answer_is_right_as_well() {
+fn where_everybody_waits_until_all_or_the_last_of_it_is_there_every_answer_is_right_as_well() {
     let mut random = Rng::with_seed(3);
     let pair = Pair::start();
     let mut table = pair.table();
@@ -286,8 +288,9 @@ fn where_everybody_waits_until_all_is_there_every_answer_is_right_as_well() {
     for number in 0..KEYS {
         table.put(number, &vec![number as u8; 300]);
     }
-    for to in [1, 0] {
-        let row = pair.begin_by(&table, HashRange::ALL, to, Mode::StopAndCopy);
+    let modes = [Mode::StopAndCopy, Mode::PreCopy];
+    for (to, mode) in [(1, modes[0]), (0, modes[0]), (1, modes[1]), (0, modes[1]), (1, modes[1])] {
+        let row = pair.begin_by(&table, HashRange::ALL, to, mode);
         while !pair.is_done(&row) {
             (0..50).for_each(|_| table.use_it(&mut random, KEYS));
         }

@@ -43,6 +43,8 @@ enum Way {
     There,
     /// From its target, where they were written since.
     Back,
+    /// From the source of a move that goes on using them: nobody writes here.
+    Copied,
 }
 
 impl Pinned<'_> {
@@ -76,6 +78,21 @@ impl Pinned<'_> {
         replayed: &mut Replayed,
     ) -> Result<(), ReplayError> {
         self.store_all(table, (hashes, Way::There), pull, replayed)
+    }
+
+    /// Stores objects of a table that is copied while it is in use elsewhere, and not here: each unless what is here is as
+    /// new. Otherwise as [`Pinned::replay`].
+    ///
+    /// # Errors
+    /// [`ReplayError`].
+    pub fn copy(
+        &self,
+        table: &Table,
+        hashes: HashRange,
+        pull: &mut &[u8],
+        replayed: &mut Replayed,
+    ) -> Result<(), ReplayError> {
+        self.store_all(table, (hashes, Way::Copied), pull, replayed)
     }
 
     fn store_all(
@@ -180,7 +197,7 @@ impl Pinned<'_> {
         published.map(|_| true).map_err(|error| {
             self.unstage(&staged);
             match self.refused(table, hash, error) {
-                WriteError::Collisions if self.hurry_for_arrivals(table) => {
+                WriteError::Collisions if self.hurry_for_arrivals(table, way) => {
                     WriteError::Retry { after_us: RETRY_AFTER_US }
                 }
                 error => error,
@@ -191,9 +208,9 @@ impl Pinned<'_> {
     /// Grows an index at once that is large enough for what is here: what arrives has one hash after the other, hence fills
     /// a few of its buckets. Returns whether it grows: not beyond what objects that are expected may have.
     #[cold]
-    fn hurry_for_arrivals(&self, table: &Table) -> bool {
+    fn hurry_for_arrivals(&self, table: &Table, way: Way) -> bool {
         let bytes_max = self.core.store.memory_bytes() / EXPECTED_INDEX_DIVISOR;
-        !table.is_complete()
+        (way == Way::Copied || !table.is_complete())
             && table.index.bytes() * 2 <= bytes_max
             && self.hurry_growth(table, table.index.slots()).is_ok_and(|grows| grows)
     }

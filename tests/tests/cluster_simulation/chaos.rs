@@ -80,7 +80,8 @@ impl World {
         // Wide enough that a range has as many partitions as ever.
         let Some(hashes) = hashes.filter(|hashes| hashes.width() >= 1 << 40) else { return };
         let (of, begun_ms) = ((TENANT, self.table), self.now_us / 1000);
-        let begun = self.metadata.migration_begin(of, hashes, target, Mode::Rocksteady, begun_ms);
+        let mode = if self.random.u8(0..4) > 0 { Mode::Rocksteady } else { Mode::PreCopy };
+        let begun = self.metadata.migration_begin(of, hashes, target, mode, begun_ms);
         self.tally.migrations += u64::from(begun.is_ok());
     }
 

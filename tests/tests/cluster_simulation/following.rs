@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use db::cluster::metadata::{MigrationRow, ServerRun, Side, TabletsRow};
-use db::cluster::migration::{Source, SourceInput, TargetInput};
+use db::cluster::migration::{Source, SourceInput, Target, TargetInput};
 use db::cluster::records::{Query, Records, Revision, Span};
 use db::tenant::secret::SecretHash;
 use store::HashRange;
@@ -194,9 +194,9 @@ impl World {
         place.movings.entry(row.id).or_insert_with(|| {
             let machine = match side {
                 Side::Source => Machine::Source(Source::default()),
-                Side::Target => Machine::Target(Box::default()),
+                Side::Target => Machine::Target(Box::new(Target::new(row.mode))),
             };
-            Moving::new(row.id, row.hashes, peer, machine)
+            Moving::new(row.id, (row.hashes, row.mode), peer, machine)
         });
         match side {
             Side::Source => self.tell_source(run, row.id, SourceInput::Standing(row.standing)),

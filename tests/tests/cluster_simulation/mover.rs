@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use db::cluster::metadata::ServerRun;
 use db::cluster::migration::{
-    Message, Place, Source, SourceAction, SourceEnd, Target, TargetAction, TargetEnd,
+    Message, Mode, Place, Source, SourceAction, SourceEnd, Target, TargetAction, TargetEnd,
 };
 use db::limits::{MIGRATION_PARTITIONS, PULL_BYTES};
+use db::tablet::Copier;
 use store::{Cursor, HashRange, Replayed, Table};
 
+use crate::copied;
 use crate::node::{Node, Owning, Piece, within};
 
 pub enum Machine {
@@ -52,6 +54,7 @@ pub enum Fault {
 pub struct Moving {
     pub id: u32,
     pub range: HashRange,
+    mode: Mode,
     pub peer: ServerRun,
     pub machine: Machine,
     /// What is to be done on the store, one after the other.
@@ -64,6 +67,8 @@ pub struct Moving {
     pub is_told_to_abort: bool,
     /// At the source: what moves, in its parts, since the cut.
     pieces: Vec<Piece>,
+    /// At a source that serves what it sends.
+    copier: Option<Copier>,
     ceiling: Option<u64>,
     giving: Option<Giving>,
 }
@@ -74,10 +79,11 @@ struct Giving {
 }
 
 impl Moving {
-    pub fn new(id: u32, range: HashRange, peer: ServerRun, machine: Machine) -> Moving {
+    pub fn new(id: u32, (range, mode): (HashRange, Mode), peer: ServerRun, machine: Machine) -> Moving {
         Moving {
             id,
             range,
+            mode,
             peer,
             machine,
             queue: VecDeque::new(),
@@ -87,6 +93,7 @@ impl Moving {
             is_told_of_end: false,
             is_told_to_abort: false,
             pieces: Vec::new(),
+            copier: None,
             ceiling: None,
             giving: None,
         }
@@ -113,6 +120,7 @@ impl Moving {
         Some(match action {
             Action::Source(SourceAction::Cut) => End::Source(SourceEnd::Cut(self.source_ceiling())),
             Action::Source(SourceAction::Serve { .. }) => End::Source(SourceEnd::Served),
+            Action::Source(SourceAction::Watch) => End::Source(SourceEnd::Watched),
             Action::Target(TargetAction::Cut) => {
                 End::Target(TargetEnd::Cut(self.part.as_ref()?.version_ceiling()))
             }
@@ -150,6 +158,15 @@ impl Moving {
                     objects,
                 })
             }
+            SourceAction::Watch => {
+                self.copier = Some(copied::watch(node, self.range));
+                // Every worker passes a change that changes nothing.
+                return Acted::Owns(Owning { then, ..Owning::default() });
+            }
+            SourceAction::GatherCopy { round } => {
+                let copier = self.copier.as_mut().expect("it is watched");
+                SourceEnd::GatheredCopy(copied::gather(node, copier, *round))
+            }
             SourceAction::Discard => {
                 self.discard(node);
                 SourceEnd::Discarded
@@ -184,13 +201,23 @@ impl Moving {
         let end = match action {
             TargetAction::MakePart { .. } => {
                 let part = node.make_part(self.range);
-                part.expect_arrivals(MIGRATION_PARTITIONS, 0);
+                if self.mode != Mode::PreCopy {
+                    part.expect_arrivals(MIGRATION_PARTITIONS, 0);
+                }
                 let bounds = |range: HashRange| (range.first(), range.last());
                 let partitions = part.partitions().into_iter().map(bounds).collect();
                 self.part = Some(part);
                 TargetEnd::PartMade(partitions)
             }
+            TargetAction::StoreCopy(piece) => {
+                copied::store(node, &part(), self.range, piece);
+                TargetEnd::CopyStored
+            }
             TargetAction::Serve { ceiling } => {
+                if self.mode == Mode::PreCopy && !part().is_arrival() {
+                    part().expect_arrivals(MIGRATION_PARTITIONS, 0);
+                    arrive(&part());
+                }
                 if fault != Fault::ForgetsTheCeiling {
                     part().begin_above(*ceiling);
                 }
@@ -202,17 +229,7 @@ impl Moving {
                 });
             }
             TargetAction::Replay { partition, next, objects } => {
-                let part = part();
-                let range = part.partitions()[usize::from(*partition)];
-                replay(node, &part, range, objects);
-                let arrived = match next {
-                    None => Some(range.last()),
-                    Some(Place { hash, second: u64::MAX }) => Some(*hash),
-                    Some(Place { hash, .. }) => hash.checked_sub(1).filter(|&last| range.contains(last)),
-                };
-                if let Some(last) = arrived {
-                    part.arrived(usize::from(*partition), last);
-                }
+                replay_partition(node, &part(), (*partition, *next), objects);
                 TargetEnd::Replayed { partition: *partition }
             }
             TargetAction::ReplayPriority { hashes, objects } => {
@@ -225,10 +242,11 @@ impl Moving {
             }
             TargetAction::GatherBack => self.gather_back(node),
             TargetAction::GiveUpRest => {
-                if let Some(part) = &self.part {
-                    let partitions = part.partitions().into_iter().enumerate();
-                    partitions.for_each(|(partition, range)| part.arrived(partition, range.last()));
+                if self.mode == Mode::PreCopy && self.ceiling.is_none() {
+                    // What was not copied again is of the past.
+                    self.part.replace(node.make_part(self.range)).iter().for_each(|part| part.retire());
                 }
+                self.part.iter().for_each(arrive);
                 return Acted::Ended(None);
             }
             TargetAction::DropPart => {
@@ -310,6 +328,26 @@ impl Moving {
         removed.sort_unstable();
         TargetEnd::GatheredBack { is_last, objects, removed }
     }
+}
+
+/// Stores a pull, and notes up to where its partition is there.
+fn replay_partition(node: &Node, part: &Arc<Table>, (partition, next): (u8, Option<Place>), objects: &[u8]) {
+    let range = part.partitions()[usize::from(partition)];
+    replay(node, part, range, objects);
+    let arrived = match next {
+        None => Some(range.last()),
+        Some(Place { hash, second: u64::MAX }) => Some(hash),
+        Some(Place { hash, .. }) => hash.checked_sub(1).filter(|&last| range.contains(last)),
+    };
+    if let Some(last) = arrived {
+        part.arrived(usize::from(partition), last);
+    }
+}
+
+/// Notes that all is there that will come.
+fn arrive(part: &Arc<Table>) {
+    let partitions = part.partitions().into_iter().enumerate();
+    partitions.for_each(|(partition, range)| part.arrived(partition, range.last()));
 }
 
 /// The partition of a range as the target's store makes it.

@@ -98,6 +98,7 @@ impl World {
             wanted.into_iter().for_each(|hash| self.tell_target(run, id, TargetInput::Want(hash)));
             let allowance_bytes = self.random.u64(0..60_000);
             self.tell_target(run, id, TargetInput::Tick { allowance_bytes });
+            self.tell_source(run, id, SourceInput::Tick { now_us: self.now_us, allowance_bytes });
         }
     }
 

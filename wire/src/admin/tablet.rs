@@ -54,10 +54,12 @@ pub enum MigrationMode {
     StopAndCopy = 1,
     /// The target owns it first, and pulls; clients read of both what may not have arrived.
     Cooperative = 2,
+    /// The source sends all of it while it serves it, and stands still for the last: to compare with.
+    PreCopy = 3,
 }
 
 impl MigrationMode {
-    const ALL: [MigrationMode; 3] = [Self::Rocksteady, Self::StopAndCopy, Self::Cooperative];
+    const ALL: [MigrationMode; 4] = [Self::Rocksteady, Self::StopAndCopy, Self::Cooperative, Self::PreCopy];
 
     /// As it is called on command lines.
     pub const fn name(self) -> &'static str {
@@ -65,6 +67,7 @@ impl MigrationMode {
             Self::Rocksteady => "rocksteady",
             Self::StopAndCopy => "stop-and-copy",
             Self::Cooperative => "cooperative",
+            Self::PreCopy => "pre-copy",
         }
     }
 
@@ -73,8 +76,8 @@ impl MigrationMode {
     }
 
     pub(crate) fn read(reader: &mut BodyReader<'_>) -> Result<MigrationMode, Status> {
-        let number = usize::from(reader.u8()?);
-        Self::ALL.get(number).copied().ok_or(Status::Malformed)
+        let number = reader.u8()?;
+        Self::ALL.into_iter().find(|mode| *mode as u8 == number).ok_or(Status::Malformed)
     }
 }
 

@@ -286,6 +286,7 @@ fn every_answer_about_tablets_survives_the_wire() {
     survives(vec![TabletEntry { table: table.clone(), id: 4, first, last, server: 2, emptied_ms: 8 }]);
     for (mode, standing, is_aborted) in [
         (MigrationMode::Rocksteady, MigrationStanding::Preparing, false),
+        (MigrationMode::PreCopy, MigrationStanding::Preparing, false),
         (MigrationMode::StopAndCopy, MigrationStanding::Moving, true),
         (MigrationMode::Rocksteady, MigrationStanding::Returning, true),
         (MigrationMode::StopAndCopy, MigrationStanding::Finished, false),

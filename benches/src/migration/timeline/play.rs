@@ -31,7 +31,7 @@ pub(super) struct Row {
     pub(super) seconds: f64,
     pub(super) before: Seen,
     pub(super) moving: Seen,
-    /// The half second in which the owner changes.
+    /// The half second in which the owner changes: the first, or the last where the source serves until then.
     pub(super) hand_over: Seen,
     pub(super) after: Seen,
     /// Requests that failed or were answered wrongly, by status.
@@ -143,13 +143,17 @@ impl<'a> Scene<'a> {
             self.objects as f64 / 2e6 * (settings.key_bytes + settings.timeline.value_bytes) as f64;
         let seconds = (ended_ns - began_ns) as f64 / 1e9;
         let edge_ns = HAND_OVER_NS.min(ended_ns - began_ns);
+        let edge = match way {
+            Way::PreCopy => (ended_ns - edge_ns, ended_ns),
+            Way::Rocksteady | Way::Cooperative | Way::StopAndCopy => (began_ns, began_ns + edge_ns),
+        };
         let row = Row {
             megabytes_per_second: half_megabytes / seconds,
             idle_megabytes_per_second: half_megabytes / back.elapsed().as_secs_f64(),
             seconds,
             before: bins.seen(margin_ns / 5, began_ns - super::bins::INTERVAL_NS),
             moving: bins.seen(began_ns - super::bins::INTERVAL_NS, ended_ns),
-            hand_over: bins.seen(began_ns - super::bins::INTERVAL_NS, began_ns + edge_ns),
+            hand_over: bins.seen(edge.0 - super::bins::INTERVAL_NS, edge.1),
             after: bins.seen(ended_ns, ended_ns + margin_ns),
             errors,
         };

@@ -31,6 +31,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub enum Way {
     /// The target owns it at once and pulls; what waits for an object is pulled first.
     Rocksteady,
+    /// The same, and clients read of both servers what may not have arrived.
+    Cooperative,
+    /// The source sends all of it while it serves it, then what was written meanwhile; nobody is served for the last of that.
+    PreCopy,
     /// Nobody is served until all has moved.
     StopAndCopy,
 }
@@ -40,6 +44,8 @@ impl Way {
     pub fn name(self) -> &'static str {
         match self {
             Self::Rocksteady => "rocksteady",
+            Self::Cooperative => "cooperative",
+            Self::PreCopy => "pre-copy",
             Self::StopAndCopy => "stop-and-copy",
         }
     }
@@ -47,6 +53,8 @@ impl Way {
     fn mode(self) -> MigrationMode {
         match self {
             Self::Rocksteady => MigrationMode::Rocksteady,
+            Self::Cooperative => MigrationMode::Cooperative,
+            Self::PreCopy => MigrationMode::PreCopy,
             Self::StopAndCopy => MigrationMode::StopAndCopy,
         }
     }

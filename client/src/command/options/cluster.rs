@@ -99,4 +99,6 @@ pub enum MigrationWay {
     Cooperative,
     /// For comparison: the range stands still until all has moved.
     StopAndCopy,
+    /// For comparison: the source sends it all while it serves it, and stands still for the last.
+    PreCopy,
 }

@@ -3,6 +3,10 @@
 //! Only servers of a cluster read it, over streams that were opened with the cluster's secret; it is decoded as if it came from
 //! a stranger. Objects are as `docs/formats.md` has them in a pull, and are checked by the store that takes them.
 
+mod copied;
+
+pub use copied::{Copied, Left, Span};
+
 use crate::limits::{MIGRATION_MESSAGE_BYTES_MAX, PRIORITY_PULL_HASHES};
 
 /// Two hashes of the last object that is done, by which a pull goes on.
@@ -89,6 +93,15 @@ pub enum Message {
         /// As given.
         number: u32,
     },
+    /// To the source: send what you have while you go on serving it.
+    Copy,
+    /// To the target: a piece of it.
+    Copied(Copied),
+    /// To the source: so many pieces are here.
+    Stored {
+        /// From the first on.
+        count: u32,
+    },
 }
 
 /// The bytes are no message.
@@ -163,7 +176,7 @@ impl Message {
         let mut out = vec![self.kind()];
         let mut behind: &[u8] = &[];
         match self {
-            Message::Prepare | Message::HandOver | Message::Discard | Message::Discarded => {}
+            Message::Prepare | Message::HandOver | Message::Discard | Message::Discarded | Message::Copy => {}
             Message::Prepared { objects: number } | Message::HandedOver { ceiling: number } => {
                 out.extend(number.to_le_bytes());
             }
@@ -199,7 +212,13 @@ impl Message {
                 }
                 behind = objects;
             }
-            Message::TakenBack { number } => out.extend(number.to_le_bytes()),
+            Message::TakenBack { number } | Message::Stored { count: number } => {
+                out.extend(number.to_le_bytes());
+            }
+            Message::Copied(piece) => {
+                piece.encode(&mut out);
+                behind = &piece.objects;
+            }
         }
         (out, behind)
     }
@@ -239,6 +258,9 @@ impl Message {
             10 => Message::Discarded,
             11 => give_back(&mut reader)?,
             12 => Message::TakenBack { number: reader.number()? },
+            13 => Message::Copy,
+            14 => Message::Copied(Copied::read(&mut reader)?),
+            15 => Message::Stored { count: reader.number()? },
             _ => return Err(BadMessage),
         };
         if reader.0.is_empty() { Ok(message) } else { Err(BadMessage) }
@@ -258,6 +280,9 @@ impl Message {
             Message::Discarded => 10,
             Message::GiveBack { .. } => 11,
             Message::TakenBack { .. } => 12,
+            Message::Copy => 13,
+            Message::Copied(_) => 14,
+            Message::Stored { .. } => 15,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! from then on, until it has read, registered again, that the hashes are its own.
 
 use crate::cluster::migration::Standing;
+use crate::cluster::migration::copying::{Copying, Gathered, Step};
 use crate::cluster::migration::lease::Lease;
 use crate::cluster::migration::message::{Message, Place};
 use crate::limits::MIGRATION_PARTITIONS;
@@ -17,6 +18,13 @@ pub enum SourceInput {
     Standing(Standing),
     /// An action has ended.
     End(SourceEnd),
+    /// Time has passed, in which so many bytes more may be copied; at least as often as a message is said again.
+    Tick {
+        /// Now.
+        now_us: u64,
+        /// What the load of the workers leaves.
+        allowance_bytes: u64,
+    },
     /// The target is dead: its lease is over, it serves nobody.
     TargetGone,
     /// The lease of this server is over, or held again.
@@ -57,6 +65,13 @@ pub enum SourceAction {
         /// As asked.
         hashes: Vec<u64>,
     },
+    /// See to it that all writers mark what they write to.
+    Watch,
+    /// Gather what comes next in a round of copying: of all in round 0, else of what was marked, with its mark taken first.
+    GatherCopy {
+        /// Which; another one than before begins at the first hash.
+        round: u32,
+    },
     /// Remove all objects of the range.
     Discard,
     /// Store objects that come back, remove what was removed.
@@ -86,6 +101,10 @@ pub enum SourceEnd {
     Cut(u64),
     /// A pull.
     Gathered(Message),
+    /// Whatever is written from now on is marked.
+    Watched,
+    /// A piece.
+    GatheredCopy(Gathered),
     /// Nothing is left.
     Discarded,
     /// What came back is here.
@@ -132,6 +151,7 @@ pub struct Source {
     /// Versions at the target.
     ceiling: u64,
     gathers: usize,
+    copying: Copying,
 }
 
 impl Default for Source {
@@ -148,6 +168,7 @@ impl Default for Source {
             taking: None,
             ceiling: 0,
             gathers: 0,
+            copying: Copying::new(),
         }
     }
 }
@@ -170,6 +191,12 @@ impl Source {
                 self.believe(standing);
             }
             SourceInput::End(end) => self.end(end, out),
+            SourceInput::Tick { now_us, allowance_bytes } => {
+                let mut again = Vec::new();
+                let step = self.copying.tick(now_us, allowance_bytes, &mut again);
+                out.extend(again.into_iter().map(SourceOutput::Send));
+                copy(step, out);
+            }
             SourceInput::TargetGone => self.is_target_gone = true,
             SourceInput::Registered(is_registered) => self.lease.turn(is_registered),
         }
@@ -177,6 +204,18 @@ impl Source {
         if self.lease == Lease::Again {
             self.look_up(out);
         }
+    }
+
+    /// Whether it sends by itself, as far as it is allowed to.
+    #[must_use]
+    pub fn is_copying(&self) -> bool {
+        self.copying.is_on()
+    }
+
+    /// Whether it sends what is left, for which everybody waits.
+    #[must_use]
+    pub fn is_in_a_hurry(&self) -> bool {
+        self.copying.is_cut()
     }
 
     /// Whether nothing will come of it any more.
@@ -232,6 +271,12 @@ impl Source {
             }
             _ => {}
         }
+        match (self.standing, self.phase) {
+            // Cut for good: the target is to have all of it.
+            (Standing::Moving, Phase::Frozen { .. }) => copy(self.copying.cut(), out),
+            (Standing::Preparing | Standing::Moving, _) => {}
+            _ => self.copying.end(),
+        }
         let is_open = matches!(self.standing, Standing::Preparing | Standing::Moving | Standing::Returning);
         if self.is_target_gone && is_open && self.committing.is_none() {
             self.committing = Some(true);
@@ -252,6 +297,10 @@ impl Source {
         let act = |out: &mut Vec<SourceOutput>, action| out.push(SourceOutput::Do(action));
         match (message, self.phase) {
             (Message::Prepare, Phase::Serving) => act(out, SourceAction::Count),
+            (Message::Copy, Phase::Serving) if self.standing == Standing::Preparing => {
+                copy(self.copying.begin(), out);
+            }
+            (Message::Stored { count }, _) => copy(self.copying.stored(count), out),
             (Message::HandOver, Phase::Frozen { ceiling }) if is_moving => {
                 out.push(SourceOutput::Send(Message::HandedOver { ceiling }));
             }
@@ -305,6 +354,12 @@ impl Source {
                     out.push(SourceOutput::Send(Message::HandedOver { ceiling }));
                 }
             }
+            (SourceEnd::Watched, _) => copy(self.copying.watched(), out),
+            (SourceEnd::GatheredCopy(gathered), _) => {
+                let (message, step) = self.copying.gathered(gathered);
+                out.extend(message.map(SourceOutput::Send));
+                copy(step, out);
+            }
             (SourceEnd::Gathered(message), _) => {
                 self.gathers = self.gathers.saturating_sub(1);
                 out.push(SourceOutput::Send(message));
@@ -334,6 +389,15 @@ impl Source {
             _ => {}
         }
     }
+}
+
+fn copy(step: Option<Step>, out: &mut Vec<SourceOutput>) {
+    out.extend(step.map(|step| {
+        SourceOutput::Do(match step {
+            Step::Watch => SourceAction::Watch,
+            Step::Gather(round) => SourceAction::GatherCopy { round },
+        })
+    }));
 }
 
 /// Who hears of two standings, in whatever order, believes the one that follows the other.

@@ -4,18 +4,21 @@
 //!   Asking ─► Making ─► Deciding ─► HandingOver ─► Opening ─► Moving ─► Discarding ─► Over
 //!                                        └───────────┴───────────┴─► Cutting ─► Giving ─► Given ─► Over
 //! ```
-//! While its server is not registered it serves nobody before the standing is `finished`: the source may own the hashes.
+//! Of what is copied while the source serves it, it stores pieces until little is left in Deciding, and the rest after
+//! HandingOver, in Closing. While its server is not registered it serves nobody before the standing is `finished`: the source
+//! may own the hashes.
 
 mod interface;
 
 pub use interface::{TargetAction, TargetEnd, TargetInput, TargetOutput};
 
-use crate::cluster::migration::Standing;
+use crate::cluster::migration::copies::Copies;
 use crate::cluster::migration::lease::Lease;
-use crate::cluster::migration::message::Message;
+use crate::cluster::migration::message::{Left, Message};
 use crate::cluster::migration::priority::Priority;
 use crate::cluster::migration::pulls::{Held, Pulls};
 use crate::cluster::migration::source::later;
+use crate::cluster::migration::{Mode, Standing};
 use crate::limits::MIGRATION_RETRY_US;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -24,6 +27,7 @@ enum Phase {
     Making,
     Deciding,
     HandingOver,
+    Closing,
     Opening,
     Moving,
     Discarding,
@@ -51,14 +55,22 @@ pub struct Target {
     due_us: u64,
     pulls: Pulls,
     priority: Priority,
+    /// Where the source sends by itself.
+    copies: Option<Copies>,
     ceiling: u64,
     /// What goes back, until it is taken.
     giving: Option<Message>,
     given: u32,
 }
 
-impl Default for Target {
-    fn default() -> Self {
+fn act(out: &mut Vec<TargetOutput>, action: TargetAction) {
+    out.push(TargetOutput::Do(action));
+}
+
+impl Target {
+    /// Of a migration of that mode that begins, or is begun anew.
+    #[must_use]
+    pub fn new(mode: Mode) -> Self {
         Target {
             phase: Phase::Asking,
             standing: Standing::Preparing,
@@ -72,18 +84,13 @@ impl Default for Target {
             due_us: 0,
             pulls: Pulls::new(&[]),
             priority: Priority::default(),
+            copies: (mode == Mode::PreCopy).then(Copies::new),
             ceiling: 0,
             giving: None,
             given: 0,
         }
     }
-}
 
-fn act(out: &mut Vec<TargetOutput>, action: TargetAction) {
-    out.push(TargetOutput::Do(action));
-}
-
-impl Target {
     /// Takes an input at that time; what follows from it is appended to `out`.
     pub fn step(&mut self, now_us: u64, input: TargetInput, out: &mut Vec<TargetOutput>) {
         let before = self.phase;
@@ -130,12 +137,18 @@ impl Target {
                 act(out, TargetAction::MakePart { objects });
             }
             (Message::HandedOver { ceiling }, Phase::HandingOver) if self.standing == Standing::Moving => {
-                self.phase = Phase::Opening;
+                self.phase = Phase::Closing;
                 self.ceiling = ceiling;
-                self.is_closed = self.lease != Lease::Held;
-                if !self.is_closed {
-                    act(out, TargetAction::Serve { ceiling });
+                self.close(out);
+            }
+            (Message::Copied(piece), Phase::Deciding | Phase::HandingOver | Phase::Closing) => {
+                let Some(copies) = self.copies.as_mut().filter(|_| !self.is_source_gone) else { return };
+                let due = copies.came(piece);
+                if due.is_empty() {
+                    // What was said of it may be lost.
+                    out.push(TargetOutput::Send(copies.said()));
                 }
+                due.into_iter().for_each(|piece| act(out, TargetAction::StoreCopy(piece)));
             }
             (Message::Pulled { partition, number, next, objects }, Phase::Moving) => {
                 let due = self.pulls.pulled(partition, number, Held { next, objects });
@@ -156,7 +169,16 @@ impl Target {
         match (end, self.phase) {
             (TargetEnd::PartMade(partitions), Phase::Making) => {
                 self.phase = Phase::Deciding;
-                self.pulls = Pulls::new(&partitions);
+                if self.copies.is_none() {
+                    self.pulls = Pulls::new(&partitions);
+                }
+            }
+            (TargetEnd::CopyStored, Phase::Deciding | Phase::HandingOver | Phase::Closing) => {
+                if let Some(copies) = &mut self.copies {
+                    copies.stored();
+                    out.push(TargetOutput::Send(copies.said()));
+                }
+                self.close(out);
             }
             (TargetEnd::Committed(standing), _) => {
                 // It came back before that could be changed.
@@ -188,6 +210,26 @@ impl Target {
                 self.due_us = 0;
             }
             _ => {}
+        }
+    }
+
+    /// Serves, when the source has been cut and has sent what is sent before that.
+    fn close(&mut self, out: &mut Vec<TargetOutput>) {
+        let is_whole = self.copies.is_none() || !self.lacks();
+        if self.phase == Phase::Closing && is_whole {
+            self.phase = Phase::Opening;
+            self.is_closed = self.lease != Lease::Held;
+            if !self.is_closed {
+                act(out, TargetAction::Serve { ceiling: self.ceiling });
+            }
+        }
+    }
+
+    /// Whether objects of the source are not here.
+    fn lacks(&self) -> bool {
+        match &self.copies {
+            Some(copies) => copies.left() != Left::Nothing,
+            None => self.is_source_gone || !self.pulls.are_done(),
         }
     }
 
@@ -234,7 +276,7 @@ impl Target {
                 self.giving = Some(nothing);
             }
             (Standing::Finished, phase) => {
-                if self.is_source_gone || !self.pulls.are_done() {
+                if self.lacks() {
                     self.give_up_rest(out);
                 }
                 if std::mem::take(&mut self.is_closed) || !matches!(phase, Phase::Moving) {
@@ -291,12 +333,14 @@ impl Target {
         let (to, is_peer_gone) = match (self.standing, self.phase) {
             (Standing::Preparing, _) if is_aborted => (Standing::Ended, false),
             (Standing::Preparing, _) if self.is_source_gone => (Standing::Ended, true),
-            (Standing::Preparing, Phase::Deciding) => (Standing::Moving, false),
+            (Standing::Preparing, Phase::Deciding) if self.may_take_over() => (Standing::Moving, false),
             (Standing::Moving, Phase::Moving) if self.pulls.are_done() && !is_aborted => {
                 (Standing::Finished, false)
             }
             (Standing::Moving | Standing::Returning, _) if self.is_source_gone => (Standing::Finished, true),
-            (Standing::Moving, Phase::HandingOver | Phase::Opening | Phase::Moving) if is_aborted => {
+            (Standing::Moving, Phase::HandingOver | Phase::Closing | Phase::Opening | Phase::Moving)
+                if is_aborted =>
+            {
                 (Standing::Returning, false)
             }
             (Standing::Returning, Phase::Given) => (Standing::Ended, false),
@@ -306,6 +350,10 @@ impl Target {
             self.committing = Some(is_peer_gone);
             act(out, TargetAction::Commit { from: self.standing, to, is_peer_gone });
         }
+    }
+
+    fn may_take_over(&self) -> bool {
+        self.copies.as_ref().is_none_or(|copies| copies.left() != Left::Much)
     }
 
     /// Says what is to be said, again when nobody answers.
@@ -320,6 +368,9 @@ impl Target {
         }
         let message = match self.phase {
             Phase::Asking => Some(Message::Prepare),
+            Phase::Deciding => {
+                self.copies.as_ref().filter(|copies| !copies.are_begun()).map(|_| Message::Copy)
+            }
             Phase::HandingOver => Some(Message::HandOver),
             Phase::Discarding => Some(Message::Discard),
             Phase::Giving => self.giving.clone(),

@@ -125,6 +125,7 @@ fn entry_of(row: &MigrationRow, table: String) -> MigrationEntry {
             Mode::Rocksteady => MigrationMode::Rocksteady,
             Mode::StopAndCopy => MigrationMode::StopAndCopy,
             Mode::Cooperative => MigrationMode::Cooperative,
+            Mode::PreCopy => MigrationMode::PreCopy,
         },
         standing: match row.standing {
             Standing::Preparing => MigrationStanding::Preparing,
@@ -143,5 +144,6 @@ fn mode_of(mode: MigrationMode) -> Mode {
         MigrationMode::Rocksteady => Mode::Rocksteady,
         MigrationMode::StopAndCopy => Mode::StopAndCopy,
         MigrationMode::Cooperative => Mode::Cooperative,
+        MigrationMode::PreCopy => Mode::PreCopy,
     }
 }

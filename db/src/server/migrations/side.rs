@@ -95,14 +95,23 @@ impl Ground {
         }
     }
 
-    /// Everything in a hurry is done: from here on the thread gives way to all others, for good.
+    /// Nothing is in a hurry: from here on the thread gives way to all others.
     pub(super) fn be_humble(&mut self) {
         if std::mem::replace(&mut self.is_humble, true) {
             return;
         }
-        self.progress.set(Figure::BeganUs, self.now_us());
+        if self.progress.get(Figure::BeganUs) == 0 {
+            self.progress.set(Figure::BeganUs, self.now_us());
+        }
         if let Err(error) = process::take_short_turns(MIGRATION_NICER) {
             tracing::warn!(%error, "a migration runs at the priority of requests");
+        }
+    }
+
+    /// Nobody is served until this is through: the thread gives way to nobody any more, where the kernel lets it.
+    pub(super) fn hurry(&mut self) {
+        if self.is_humble && process::take_short_turns(-MIGRATION_NICER).is_ok() {
+            self.is_humble = false;
         }
     }
 

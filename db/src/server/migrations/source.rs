@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::copying::Copying;
 use super::mail::Mail;
 use super::pieces::Pieces;
 use super::progress::Figure;
 use super::side::{Ground, Todo, Way};
 use crate::cluster::migration::{
-    Message, Mode, Place, Source, SourceAction, SourceEnd, SourceInput, SourceOutput,
+    Copied, Left, Message, Mode, Place, Source, SourceAction, SourceEnd, SourceInput, SourceOutput,
 };
 use crate::limits::{
     DISCARD_STEPS_AT_ONCE, MIGRATION_MESSAGES_AT_ONCE, MIGRATION_PARTITIONS, MIGRATION_TURN_US, PULL_BYTES,
-    SECOND_READS_DIVISOR,
+    PULL_LOOK_US, SECOND_READS_DIVISOR,
 };
 use crate::tablet::{Moving, PartsChange};
 
@@ -30,14 +31,22 @@ pub(super) struct SourceSide {
     /// What workers answer of it yet.
     moving: Option<Arc<Moving>>,
     partitions: Vec<store::HashRange>,
+    copying: Copying,
 }
 
 impl SourceSide {
     pub(super) fn new(ground: Ground) -> Self {
         let partitions = ground.row.hashes.split(MIGRATION_PARTITIONS);
-        let machine = Source::default();
-        let (pieces, moving) = (None, None);
-        Self { ground, machine, todo: Todo::new(), out: Vec::new(), pieces, moving, partitions }
+        Self {
+            ground,
+            machine: Source::default(),
+            todo: Todo::new(),
+            out: Vec::new(),
+            pieces: None,
+            moving: None,
+            partitions,
+            copying: Copying::default(),
+        }
     }
 
     /// Goes on until it is over.
@@ -69,8 +78,12 @@ impl SourceSide {
                 return Way::Over;
             }
             self.ground.look_after_peer();
-            if is_idle {
-                self.ground.rest(Duration::MAX);
+            let now_us = self.ground.now_us();
+            let allowance_bytes = self.copying.allowance(&self.ground, self.machine.is_in_a_hurry());
+            self.step(SourceInput::Tick { now_us, allowance_bytes });
+            if is_idle && self.todo.is_empty() {
+                let look = Duration::from_micros(PULL_LOOK_US);
+                self.ground.rest(if self.machine.is_copying() { look } else { Duration::MAX });
             }
         }
     }
@@ -113,8 +126,11 @@ impl SourceSide {
             match output {
                 SourceOutput::Send(message) => {
                     self.ground.link.send(&message);
-                    if matches!(message, Message::HandedOver { .. }) {
-                        self.ground.be_humble();
+                    let is_whole = |piece: &Copied| piece.left == Left::Nothing;
+                    match &message {
+                        Message::HandedOver { .. } if !self.machine.is_copying() => self.ground.be_humble(),
+                        Message::Copied(piece) if is_whole(piece) => self.ground.be_humble(),
+                        _ => {}
                     }
                 }
                 SourceOutput::Do(SourceAction::LookUp) => self.ground.errands.look_up(),
@@ -132,12 +148,23 @@ impl SourceSide {
     fn act(&mut self, action: SourceAction) -> Result<Option<SourceEnd>, Way> {
         Ok(match action {
             SourceAction::Count => Some(SourceEnd::Counted(self.owned()?.objects())),
-            SourceAction::Cut => Some(SourceEnd::Cut(self.cut()?)),
+            SourceAction::Cut => {
+                self.ground.hurry();
+                Some(SourceEnd::Cut(self.cut()?))
+            }
             SourceAction::Gather { partition, number, from } => {
                 Some(SourceEnd::Gathered(self.gather(partition, number, from)))
             }
             SourceAction::GatherHashes { number, hashes } => {
                 Some(SourceEnd::Gathered(self.gather_hashes(number, &hashes)))
+            }
+            SourceAction::Watch => {
+                self.ground.be_humble();
+                self.copying.begin(&self.ground)?;
+                Some(SourceEnd::Watched)
+            }
+            SourceAction::GatherCopy { round } => {
+                Some(SourceEnd::GatheredCopy(self.copying.gather(&self.ground, round)))
             }
             SourceAction::Discard => self.discard(),
             SourceAction::TakeBack { objects, removed } => self.take_back(objects, removed),

@@ -58,9 +58,10 @@ impl TargetSide {
     pub(super) fn new(ground: Ground) -> Self {
         let partitions = ground.row.hashes.split(MIGRATION_PARTITIONS);
         let pace = Pace::from(ground.now_us());
+        let machine = Target::new(ground.row.mode);
         Self {
             ground,
-            machine: Target::default(),
+            machine,
             todo: Todo::new(),
             out: Vec::new(),
             pace,
@@ -244,6 +245,12 @@ impl TargetSide {
             Message::PriorityPull { .. } => Some(Figure::PriorityPulls),
             Message::HandOver => {
                 self.pause_us.get_or_insert(self.ground.now_us());
+                self.ground.hurry();
+                None
+            }
+            // The source goes on serving meanwhile.
+            Message::Copy => {
+                self.ground.be_humble();
                 None
             }
             _ => None,
@@ -265,7 +272,9 @@ impl TargetSide {
                 self.serve(ceiling)?;
                 Some(TargetEnd::Served)
             }
-            TargetAction::Replay { .. } | TargetAction::ReplayPriority { .. } => self.store(action),
+            TargetAction::Replay { .. }
+            | TargetAction::ReplayPriority { .. }
+            | TargetAction::StoreCopy(_) => self.store(action),
             TargetAction::Wake { hashes } => {
                 if let Some(part) = &self.part {
                     part.not_pulled(&hashes);
@@ -275,6 +284,10 @@ impl TargetSide {
             }
             TargetAction::GiveUpRest => {
                 self.is_given_up = true;
+                if self.ground.row.mode == Mode::PreCopy && !self.expects {
+                    // What was not copied again is of the past: lost is what was written there last.
+                    self.drop_part();
+                }
                 self.give_up_rest();
                 None
             }
@@ -307,6 +320,8 @@ impl TargetSide {
         if !std::mem::replace(&mut self.expects, true) {
             part.expect_arrivals(MIGRATION_PARTITIONS, ceiling);
             self.ceiling = ceiling;
+            // All that will come has come, where it came before anybody was served.
+            self.is_given_up |= self.ground.row.mode == Mode::PreCopy;
             let waker = self.ground.errands.post.waker();
             part.on_want(Box::new(move || waker.wake()));
             if self.is_given_up {

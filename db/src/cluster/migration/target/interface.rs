@@ -4,7 +4,7 @@
 //! the records beside them.
 
 use crate::cluster::migration::Standing;
-use crate::cluster::migration::message::{Message, Place};
+use crate::cluster::migration::message::{Copied, Message, Place};
 
 /// What a target hears of.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,12 +70,14 @@ pub enum TargetAction {
         /// Their bytes.
         objects: Vec<u8>,
     },
+    /// Remove what is in the spans of a piece and not in it, where there may be something; then store its objects.
+    StoreCopy(Copied),
     /// What waits for these hashes need not wait any more.
     Wake {
         /// Each once.
         hashes: Vec<u64>,
     },
-    /// What has not arrived will never: nobody waits for it any more.
+    /// What has not arrived will never: nobody waits for it any more. What is copied and not served yet is of the past, and goes.
     GiveUpRest,
     /// Take the range away from all workers.
     Cut,
@@ -103,6 +105,8 @@ pub enum TargetEnd {
     },
     /// They are here.
     PriorityReplayed,
+    /// It is here.
+    CopyStored,
     /// No worker has the range; no object of it has or had a higher version.
     Cut(u64),
     /// What was written here.

@@ -1,6 +1,6 @@
 //! Messages as bytes.
 
-use crate::cluster::migration::{BadMessage, Message, Place};
+use crate::cluster::migration::{BadMessage, Copied, Left, Message, Place, Span};
 
 fn messages() -> Vec<Message> {
     let place = Place { hash: 3, second: u64::MAX };
@@ -24,6 +24,15 @@ fn messages() -> Vec<Message> {
             removed: vec![place, place],
         },
         Message::TakenBack { number: 1 },
+        Message::Copy,
+        Message::Copied(Copied {
+            number: 3,
+            left: Left::Little,
+            is_again: true,
+            spans: vec![Span { first: place, last: place }; 2],
+            objects: vec![1, 2],
+        }),
+        Message::Stored { count: 8 },
     ]
 }
 

@@ -6,7 +6,7 @@ mod sides;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::migration::{
-    Message, SourceAction, SourceEnd, SourceInput, SourceOutput, Standing, TargetAction, TargetEnd,
+    Message, Mode, SourceAction, SourceEnd, SourceInput, SourceOutput, Standing, TargetAction, TargetEnd,
     TargetInput, TargetOutput,
 };
 use sides::{SourceSide, TargetSide};
@@ -79,10 +79,11 @@ pub struct World {
     pub closed: u32,
     /// Whether the source may have served after the target.
     has_returned: bool,
+    mode: Mode,
 }
 
 impl World {
-    pub fn new(mut random: fastrand::Rng, trouble: Trouble) -> World {
+    pub fn new(mut random: fastrand::Rng, trouble: Trouble, mode: Mode) -> World {
         let mut model = BTreeMap::new();
         for key in (0..KEYS).filter(|key| key % 3 > 0) {
             model.insert(key, random.u64(..));
@@ -95,7 +96,7 @@ impl World {
             busy_until_us: [0; 2],
             records: Standing::Preparing,
             source: Some(SourceSide::new(&model)),
-            target: Some(TargetSide::default()),
+            target: Some(TargetSide::new(mode)),
             model,
             dirty: BTreeSet::new(),
             loss_percent,
@@ -104,6 +105,7 @@ impl World {
             is_lost: false,
             closed: 0,
             has_returned: false,
+            mode,
             random,
         };
         match trouble {
@@ -146,6 +148,7 @@ impl World {
             }
             let allowance_bytes = self.random.u64(0..400_000);
             self.tell_target(TargetInput::Tick { allowance_bytes });
+            self.tell_source(SourceInput::Tick { now_us: self.now_us, allowance_bytes });
         }
         self.compare();
     }
@@ -291,6 +294,11 @@ impl World {
             }
             TargetAction::GiveUpRest => {
                 target.is_given_up = true;
+                if self.mode == Mode::PreCopy {
+                    // What was not copied again is of the past.
+                    assert!(!target.serves);
+                    target.objects.clear();
+                }
                 if self.has_returned {
                     self.model = target.objects.iter().map(|(&key, object)| (key, object.1)).collect();
                 }
@@ -315,7 +323,7 @@ impl World {
                     self.model.insert(key, value);
                 }
                 _ => {
-                    source.objects.remove(&key);
+                    source.remove(key);
                     self.model.remove(&key);
                 }
             }

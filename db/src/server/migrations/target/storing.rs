@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use store::{HashRange, ReplayError, Replayed, Table, WriteError};
 
-use crate::cluster::migration::{Place, TargetAction, TargetEnd};
+use crate::cluster::migration::{Copied, Place, TargetAction, TargetEnd};
 use crate::limits::REPLAY_PATIENCE_MS;
 use crate::server::migrations::progress::Figure;
 use crate::server::migrations::side::Ground;
@@ -57,12 +57,21 @@ impl Storing {
                 (partitions.get(usize::from(*partition)).copied(), objects)
             }
             TargetAction::ReplayPriority { objects, .. } => (Some(ground.row.hashes), objects),
+            TargetAction::StoreCopy(piece) => (Some(ground.row.hashes), &piece.objects),
             _ => (None, &Vec::new()),
         };
         let Some(hashes) = hashes else { return Came::Never };
         let mut rest = &objects[self.done_bytes..];
         let mut replayed = Replayed::default();
-        let stored = ground.core.pin().replay(part, hashes, &mut rest, &mut replayed);
+        let stored = match &action {
+            TargetAction::StoreCopy(piece) => {
+                if piece.is_again && self.done_bytes == 0 {
+                    remove_absent(ground, part, piece);
+                }
+                ground.core.pin().copy(part, hashes, &mut rest, &mut replayed)
+            }
+            _ => ground.core.pin().replay(part, hashes, &mut rest, &mut replayed),
+        };
         let done_bytes = objects.len() - rest.len();
         let progress = &ground.progress;
         progress.add(Figure::Bytes, (done_bytes - self.done_bytes) as u64);
@@ -106,6 +115,16 @@ impl Storing {
     }
 }
 
+/// Removes what the source has no more.
+fn remove_absent(ground: &Ground, part: &Table, piece: &Copied) {
+    let place = |place: Place| (place.hash, place.second);
+    for span in &piece.spans {
+        let span = (place(span.first), place(span.last));
+        // A part that is gone has nothing any more: its table was dropped.
+        let _ = ground.core.pin().remove_absent(part, span, &piece.objects);
+    }
+}
+
 /// Notes that it is there.
 fn finish(part: &Table, partitions: &[HashRange], action: TargetAction) -> TargetEnd {
     match action {
@@ -116,6 +135,7 @@ fn finish(part: &Table, partitions: &[HashRange], action: TargetAction) -> Targe
             }
             TargetEnd::Replayed { partition }
         }
+        TargetAction::StoreCopy(_) => TargetEnd::CopyStored,
         TargetAction::ReplayPriority { hashes, .. } => {
             part.pulled(&hashes);
             TargetEnd::PriorityReplayed

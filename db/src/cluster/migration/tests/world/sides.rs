@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::KEYS;
 use crate::cluster::migration::{
-    Message, Place, Source, SourceAction, SourceEnd, Target, TargetAction, TargetEnd,
+    Gathered, Message, Mode, Place, Source, SourceAction, SourceEnd, Span, Target, TargetAction, TargetEnd,
 };
-use crate::limits::MIGRATION_PARTITIONS;
+use crate::limits::{COPY_LEFT_BYTES, MIGRATION_PARTITIONS};
 
 /// Objects of a pull here, and of what goes back.
 const PULL_OBJECTS: usize = 6;
@@ -33,12 +33,17 @@ pub struct SourceSide {
     pub objects: Objects,
     pub serves: bool,
     newest: u64,
+    /// Keys that were written to or removed since their marks were taken, where somebody watches.
+    touched: Option<BTreeSet<u64>>,
+    /// The round of copying at hand, and the key at which it goes on.
+    copied: (u32, u64),
 }
 
 impl SourceSide {
     pub fn new(model: &BTreeMap<u64, u64>) -> SourceSide {
         let objects = model.iter().map(|(&key, &value)| (key, (1, value))).collect();
-        SourceSide { machine: Source::default(), objects, serves: true, newest: 1 }
+        let (machine, touched, copied) = (Source::default(), None, (0, 0));
+        SourceSide { machine, objects, serves: true, newest: 1, touched, copied }
     }
 
     pub fn read(&self, key: u64) -> Option<u64> {
@@ -48,6 +53,38 @@ impl SourceSide {
     pub fn write(&mut self, key: u64, value: u64) {
         self.newest += 1;
         self.objects.insert(key, (self.newest, value));
+        self.touched.iter_mut().for_each(|touched| touched.extend([key]));
+    }
+
+    pub fn remove(&mut self, key: u64) {
+        self.objects.remove(&key);
+        self.touched.iter_mut().for_each(|touched| touched.extend([key]));
+    }
+
+    /// The next piece of a round: some keys as they are, or a few that were touched.
+    fn gather_copy(&mut self, round: u32) -> Gathered {
+        let touched = self.touched.as_mut().expect("somebody watches");
+        if self.copied.0 != round {
+            self.copied = (round, 0);
+        }
+        let next = &mut self.copied.1;
+        let mut keys: Vec<u64> = match round {
+            0 => (*next..KEYS).collect(),
+            _ => touched.range(*next..).copied().collect(),
+        };
+        let is_end = keys.len() <= PULL_OBJECTS;
+        keys.truncate(PULL_OBJECTS);
+        *next = keys.last().map_or(KEYS, |key| key + 1);
+        if round > 0 {
+            keys.iter().for_each(|key| assert!(touched.remove(key)));
+        }
+        let place = |hash, second| Place { hash, second };
+        let span = |&key: &u64| Span { first: place(key, 0), last: place(key, u64::MAX) };
+        Gathered {
+            objects: encode(keys.iter().filter_map(|key| self.objects.get_key_value(key))),
+            spans: keys.iter().map(span).collect(),
+            left_bytes: is_end.then_some(touched.len() as u64 * COPY_LEFT_BYTES / 3),
+        }
     }
 
     pub fn serve(&mut self, ceiling: u64) -> SourceEnd {
@@ -80,6 +117,11 @@ impl SourceSide {
                 let count = some.len() as u32;
                 SourceEnd::Gathered(Message::PriorityPulled { number, count, objects })
             }
+            SourceAction::Watch => {
+                self.touched = Some(BTreeSet::new());
+                SourceEnd::Watched
+            }
+            SourceAction::GatherCopy { round } => SourceEnd::GatheredCopy(self.gather_copy(round)),
             SourceAction::Discard => {
                 assert!(!self.serves, "nobody discards what it serves");
                 self.objects.clear();
@@ -103,9 +145,9 @@ impl SourceSide {
     }
 }
 
-#[derive(Default)]
 pub struct TargetSide {
     pub machine: Target,
+    is_copied: bool,
     pub objects: Objects,
     pub serves: bool,
     pub is_given_up: bool,
@@ -118,6 +160,21 @@ pub struct TargetSide {
 }
 
 impl TargetSide {
+    pub fn new(mode: Mode) -> TargetSide {
+        TargetSide {
+            machine: Target::new(mode),
+            is_copied: mode == Mode::PreCopy,
+            objects: Objects::new(),
+            serves: false,
+            is_given_up: false,
+            removed: BTreeSet::new(),
+            arrived: Vec::new(),
+            ceiling: 0,
+            newest: 0,
+            given: 0,
+        }
+    }
+
     fn has_arrived(&self, key: u64) -> bool {
         self.is_given_up || key < self.arrived[(key / WIDTH) as usize]
     }
@@ -157,6 +214,9 @@ impl TargetSide {
             }
             TargetAction::Serve { ceiling } => {
                 self.serves = true;
+                if self.is_copied {
+                    self.is_given_up = true;
+                }
                 if self.newest == 0 {
                     (self.ceiling, self.newest) = (ceiling, ceiling);
                 }
@@ -171,6 +231,18 @@ impl TargetSide {
             TargetAction::ReplayPriority { objects, .. } => {
                 self.replay(&objects);
                 Some(TargetEnd::PriorityReplayed)
+            }
+            TargetAction::StoreCopy(piece) => {
+                assert!(!self.serves && self.is_copied);
+                let objects = decode(&piece.objects);
+                for span in &piece.spans {
+                    let had: Vec<u64> =
+                        self.objects.range(span.first.hash..=span.last.hash).map(|(key, _)| *key).collect();
+                    assert!(piece.is_again || had.is_empty());
+                    self.objects.retain(|key, _| !had.contains(key));
+                }
+                self.objects.extend(objects);
+                Some(TargetEnd::CopyStored)
             }
             TargetAction::Cut => {
                 self.serves = false;

@@ -1,0 +1,66 @@
+//! The source's side of copying what it serves: pieces for its machine, and the pace at which they go.
+
+use super::pace::Pace;
+use super::progress::Figure;
+use super::side::{Ground, Way};
+use crate::cluster::migration::{Gathered, Place, Span};
+use crate::limits::{COPIED_SPANS_MAX, PULL_BYTES, PULL_RATE_MAX};
+use crate::server::change::Change;
+use crate::tablet::{Copier, Spot};
+
+/// See the file's head.
+#[derive(Default)]
+pub(super) struct Copying {
+    copier: Option<(Copier, Pace)>,
+}
+
+impl Copying {
+    /// When it returns every writer marks what it writes to.
+    pub(super) fn begin(&mut self, ground: &Ground) -> Result<(), Way> {
+        let control = &ground.control;
+        let entry = control.table_of(ground.row.table).ok_or(Way::Gone)?;
+        let hashes = (ground.row.hashes.first(), ground.row.hashes.last());
+        let within = |((first, last), part)| {
+            let bounds: (u64, u64) = (hashes.0.max(first), hashes.1.min(last));
+            (bounds.0 <= bounds.1).then_some((bounds, part))
+        };
+        let pieces: Vec<_> = entry.parts.pieces().into_iter().filter_map(within).collect();
+        let objects = pieces.iter().map(|(_, part)| part.objects()).sum();
+        ground.progress.set(Figure::ObjectsExpected, objects);
+        ground.progress.set(Figure::BeganUs, ground.now_us());
+        self.copier = Some((Copier::new(pieces), Pace::from(ground.now_us())));
+        // A change that changes nothing, which every worker passes.
+        let passed = control.tell(&Change::TableCreated(entry));
+        passed.map_err(|refusal| {
+            tracing::warn!(migration = ground.row.id, %refusal, "workers do not come to hear of a copy");
+            Way::Gone
+        })
+    }
+
+    /// The next piece of a round.
+    pub(super) fn gather(&mut self, ground: &Ground, round: u32) -> Gathered {
+        let Some((copier, _)) = &mut self.copier else {
+            return Gathered { spans: Vec::new(), objects: Vec::new(), left_bytes: Some(0) };
+        };
+        let copy = copier.next(&ground.core, round, (PULL_BYTES, COPIED_SPANS_MAX));
+        let place = |(hash, second): Spot| Place { hash, second };
+        let span = |&(first, last): &(Spot, Spot)| Span { first: place(first), last: place(last) };
+        ground.progress.add(Figure::Pulls, 1);
+        ground.progress.add(Figure::Bytes, copy.objects.len() as u64);
+        Gathered {
+            spans: copy.spans.iter().map(span).collect(),
+            objects: copy.objects,
+            left_bytes: copy.is_end.then(|| copier.left_bytes()),
+        }
+    }
+
+    /// Bytes that may be copied for the time that has passed: all that can be while everybody waits.
+    pub(super) fn allowance(&mut self, ground: &Ground, is_cut: bool) -> u64 {
+        let (now_us, control) = (ground.now_us(), &ground.control);
+        let is_loaded = || control.migrations.as_ref().is_some_and(|own| own.is_loaded(now_us));
+        match &mut self.copier {
+            Some((_, pace)) if !is_cut => pace.allowance(now_us, is_loaded),
+            _ => PULL_RATE_MAX,
+        }
+    }
+}

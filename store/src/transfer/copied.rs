@@ -1,0 +1,79 @@
+//! Copying a table that is in use: what is to be copied again, and what the copy has too much then: keys that are not at the
+//! source any more.
+
+use crate::carried::Carried;
+use crate::cursor::Cursor;
+use crate::enumerate::Gone;
+use crate::pinned::Pinned;
+use crate::position::Position;
+use crate::table::Table;
+use crate::touched::Touched;
+
+impl Table {
+    /// Marks from now on what is written to or removed: from when on for all that writes, says the head of `touched.rs`. Ends
+    /// by as many calls of [`Table::unwatch`].
+    pub fn watch(&self) {
+        self.touched.get_or_init(|| Touched::new(self.hashes(), self.objects())).watch();
+    }
+
+    /// One less needs to know.
+    ///
+    /// # Panics
+    /// When nobody watches.
+    pub fn unwatch(&self) {
+        assert!(self.touched.get().map_or(0, Touched::unwatch) > 0, "somebody watches");
+    }
+
+    /// Takes the first mark of hashes from `from` on, of those `within`: which hashes are to be read,
+    /// now. `None` where there is none. A mark that is of hashes outside, too, stays, since others may look for it.
+    #[must_use]
+    pub fn take_touched(&self, from: u64, within: (u64, u64)) -> Option<(u64, u64)> {
+        self.touched.get()?.take_next(from, within)
+    }
+
+    /// About how many bytes the objects have that were written to since their marks were taken.
+    #[must_use]
+    pub fn touched_bytes(&self, within: (u64, u64)) -> u64 {
+        self.touched.get().map_or(0, |touched| {
+            touched.count(within) * (self.bytes() / touched.chunks_of(self.hashes())).max(1)
+        })
+    }
+}
+
+impl Pinned<'_> {
+    /// Removes the keys from the place `first` to the place `last`, by their two hashes, that are not in this pull, which
+    /// has all objects of the source between them. Says how many.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn remove_absent(
+        &self,
+        table: &Table,
+        (first, last): ((u64, u64), (u64, u64)),
+        mut pull: &[u8],
+    ) -> Result<u64, Gone> {
+        let place = |(hash, second)| Position { hash, second };
+        let (first, last) = (place(first), place(last));
+        let mut kept = Vec::new();
+        while let Ok((carried, rest)) = Carried::split(pull) {
+            kept.push(Position::of(carried.key()));
+            pull = rest;
+        }
+        kept.sort_unstable();
+        let mut absent = Vec::new();
+        let mut next = Some(Cursor::before(first.hash).until(last.hash));
+        while let Some(from) = next {
+            next = self.walk(table, from, |group| {
+                let position = group[0].position;
+                if (first..=last).contains(&position) && kept.binary_search(&position).is_err() {
+                    absent.push(position);
+                }
+                true
+            })?;
+        }
+        for position in &absent {
+            self.remove_placed(table, (position.hash, position.second))?;
+        }
+        Ok(absent.len() as u64)
+    }
+}

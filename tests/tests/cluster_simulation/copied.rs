@@ -1,0 +1,41 @@
+//! Copying hashes that are served: what source and target of such a migration do on the real stores.
+
+use std::sync::Arc;
+
+use db::cluster::migration::{Copied, Gathered, Place, Span};
+use db::tablet::{Copier, Spot};
+use store::{HashRange, Replayed, Table};
+
+use crate::node::{Node, within};
+
+/// Bytes and spans of a piece here: few, so that many are on their way.
+const PIECE: (usize, usize) = (400, 3);
+
+/// Marks from when on all workers have passed a change.
+pub fn watch(node: &Node, range: HashRange) -> Copier {
+    Copier::new(within(&node.owned, range))
+}
+
+/// The next piece of a round.
+pub fn gather(node: &Node, copier: &mut Copier, round: u32) -> Gathered {
+    let copy = copier.next(&node.mover, round, PIECE);
+    let place = |(hash, second): Spot| Place { hash, second };
+    let span = |&(first, last): &(Spot, Spot)| Span { first: place(first), last: place(last) };
+    Gathered {
+        spans: copy.spans.iter().map(span).collect(),
+        objects: copy.objects,
+        left_bytes: copy.is_end.then(|| copier.left_bytes() << 12),
+    }
+}
+
+/// Makes spans of a part what a piece has of them.
+pub fn store(node: &Node, part: &Arc<Table>, range: HashRange, piece: &Copied) {
+    let pin = node.mover.pin();
+    let spot = |place: Place| (place.hash, place.second);
+    for span in piece.spans.iter().filter(|_| piece.is_again) {
+        let span = (spot(span.first), spot(span.last));
+        pin.remove_absent(part, span, &piece.objects).expect("it is there");
+    }
+    let copied = pin.copy(part, range, &mut &piece.objects[..], &mut Replayed::default());
+    copied.expect("there is room");
+}
