@@ -99,3 +99,6 @@ fn find<'p>(environment: &WorkerEnvironment<'p>, question: &Question<'_>, room: 
     };
     found.map_or(Reply::Absent, |object| Reply::Found { version: object.version(), value: object.value() })
 }
+
+#[cfg(test)]
+mod tests;
