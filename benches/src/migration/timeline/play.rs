@@ -27,6 +27,9 @@ pub(super) struct Row {
     pub(super) megabytes_per_second: f64,
     /// Without load.
     pub(super) idle_megabytes_per_second: f64,
+    /// Bytes of reads at a second server and of telling progress, in percent of the bytes of the keys and values that moved
+    /// under load.
+    pub(super) second_read_percent: f64,
     /// How long it took under load.
     pub(super) seconds: f64,
     pub(super) before: Seen,
@@ -42,7 +45,7 @@ impl Row {
     /// In one line, for who waits for the run.
     pub(super) fn line(&self) -> String {
         format!(
-            "{:.0} MB/s under load, {:.0} without; p50 {:.0} us (before {:.0}), p99.9 {:.0} us ({:.0}), longest {:.1} ms{}",
+            "{:.0} MB/s under load, {:.0} without; p50 {:.0} us (before {:.0}), p99.9 {:.0} us ({:.0}), longest {:.1} ms, {:.1} % more bytes{}",
             self.megabytes_per_second,
             self.idle_megabytes_per_second,
             self.moving.latency_us_p50,
@@ -50,6 +53,7 @@ impl Row {
             self.moving.latency_us_p999,
             self.before.latency_us_p999,
             self.moving.latency_us_max / 1e3,
+            self.second_read_percent,
             if self.errors.is_empty() { String::new() } else { format!(", failed {:?}", self.errors) }
         )
     }
@@ -127,6 +131,7 @@ impl<'a> Scene<'a> {
         };
         let margin_ns = (settings.timeline.margin_seconds * 1e9) as u64;
         while turn(&mut drive)? < margin_ns {}
+        let second_before = stage.second_read_bytes()?;
         let began_ns = start.elapsed().as_nanos() as u64;
         let moving = stage.begin(way, Move::There);
         while !moving.is_over()? {
@@ -137,6 +142,7 @@ impl<'a> Scene<'a> {
         drive.drain()?;
         drive.times.iter_mut().flat_map(|times| times.drain(..)).for_each(|times| bins.add(times));
         let errors = drive.measure.figures(1.0).errors;
+        let second_bytes = stage.second_read_bytes()? - second_before;
         let back = Instant::now();
         stage.begin(way, Move::Back).wait()?;
         let half_megabytes =
@@ -150,6 +156,7 @@ impl<'a> Scene<'a> {
         let row = Row {
             megabytes_per_second: half_megabytes / seconds,
             idle_megabytes_per_second: half_megabytes / back.elapsed().as_secs_f64(),
+            second_read_percent: second_bytes as f64 / (half_megabytes * 1e4),
             seconds,
             before: bins.seen(margin_ns / 5, began_ns - super::bins::INTERVAL_NS),
             moving: bins.seen(began_ns - super::bins::INTERVAL_NS, ended_ns),

@@ -132,6 +132,21 @@ impl Stage {
         Moving { over }
     }
 
+    /// Bytes that reads at a second server have cost so far, with what servers told of progress.
+    pub(super) fn second_read_bytes(&self) -> Result<u64, String> {
+        let mut bytes = 0;
+        for server in &self.servers {
+            let (address, config) = (server.address.to_string(), ClientConfig::default());
+            let statistics = Admin::connect(&address, &server.secret, config)
+                .and_then(|mut admin| admin.statistics())
+                .map_err(|error| format!("no statistics: {error}"))?;
+            let names = ["migration_second_read_bytes", "migration_progress_bytes"];
+            bytes +=
+                statistics.iter().filter(|it| names.contains(&&*it.name)).map(|it| it.value).sum::<u64>();
+        }
+        Ok(bytes)
+    }
+
     /// How to open sessions.
     pub(super) fn access(&self) -> &Access {
         &self.access
