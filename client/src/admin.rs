@@ -143,7 +143,8 @@ impl Admin {
         self.call(&AdminRequest::MigrationList)
     }
 
-    /// Begins to move hashes of the table `owner/name`, which one server must own, to another. They move while this returns.
+    /// Begins to move hashes of the table `owner/name`, which one server must own, to another, in this mode or in the
+    /// table's. They move while this returns.
     ///
     /// # Errors
     /// As [`Admin::tablet_split`].
@@ -152,8 +153,9 @@ impl Admin {
         table: &str,
         hashes: RangeInclusive<u64>,
         target: u32,
-        mode: MigrationMode,
+        mode: impl Into<Option<MigrationMode>>,
     ) -> Result<MigrationEntry, Error> {
+        let mode = mode.into();
         let (first, last) = (*hashes.start(), *hashes.end());
         self.call(&AdminRequest::MigrationBegin { table, first, last, target, mode })
     }

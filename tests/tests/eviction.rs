@@ -12,7 +12,7 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Status {
 }
 
 fn cache(client: &mut Client, name: &str, ordered: bool) -> u32 {
-    let options = TableOptions { ordered, cache_bytes: Some(CACHE_BYTES) };
+    let options = TableOptions { ordered, cache_bytes: Some(CACHE_BYTES), ..TableOptions::default() };
     client.table_create_with(name, options).expect("a fresh name")
 }
 
@@ -70,10 +70,10 @@ fn budgets_that_make_no_sense_and_objects_beyond_a_budget_are_refused() {
     let acme = server.tenant("acme");
     let mut client = server.client(&acme);
     let mut create = |cache_bytes| {
-        refusal(
-            client
-                .table_create_with("cache", TableOptions { cache_bytes: Some(cache_bytes), ordered: false }),
-        )
+        refusal(client.table_create_with(
+            "cache",
+            TableOptions { cache_bytes: Some(cache_bytes), ..TableOptions::default() },
+        ))
     };
     for senseless in [0, 1, 4_095, u64::MAX, u64::MAX / 2, 1 << 50] {
         assert_eq!(create(senseless), Status::OutOfRange, "{senseless}");

@@ -120,12 +120,12 @@ fn tablets(admin: &mut Admin, table: Option<&str>) -> Result<Answer, Failure> {
 }
 
 fn migrate(admin: &mut Admin, options: &MigrateOptions) -> Result<Answer, Failure> {
-    let mode = match options.mode {
+    let mode = options.mode.map(|mode| match mode {
         MigrationWay::Rocksteady => MigrationMode::Rocksteady,
         MigrationWay::Cooperative => MigrationMode::Cooperative,
         MigrationWay::StopAndCopy => MigrationMode::StopAndCopy,
         MigrationWay::PreCopy => MigrationMode::PreCopy,
-    };
+    });
     let begun = admin.migration_begin(&options.table, options.hashes.range(), options.to, mode)?;
     let MigrationEntry { id, source, target, .. } = begun;
     let what =

@@ -13,13 +13,13 @@ use serde_json::json;
 pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure> {
     let mut client = settings.connect()?;
     match command {
-        TableCommand::Create { name, ordered, cache: cache_bytes, tablets } => {
-            let options = TableOptions { ordered, cache_bytes };
+        TableCommand::Create { name, ordered, cache: cache_bytes, tablets, migration } => {
+            let options = TableOptions { ordered, cache_bytes, migration: migration.mode() };
             let id = match tablets {
                 1 => client.table_create_with(&name, options)?,
                 tablets => client.table_create_spread(&name, options, tablets)?,
             };
-            let value = json!({ "table": name, "id": id, "ordered": ordered, "cache_bytes": cache_bytes, "tablets": tablets });
+            let value = json!({ "table": name, "id": id, "ordered": ordered, "cache_bytes": cache_bytes, "tablets": tablets, "migration": migration.mode().name() });
             Ok(Answer::new(format!("created {name}"), value))
         }
         TableCommand::List => {

@@ -64,6 +64,7 @@ mod claims {
         tablets_have_all_hashes_once_however_they_are_cut,
         the_owner_changes_in_the_commit_that_changes_the_standing,
         hashes_are_in_one_migration_whoever_begins_it,
+        a_table_says_how_its_tablets_move_where_nobody_else_does,
         tablets_and_migrations_go_with_their_table,
     );
 }

@@ -185,8 +185,8 @@ pub enum AdminRequest<'a> {
         last: u64,
         /// Number of the server that they go to.
         target: u32,
-        /// In which way.
-        mode: MigrationMode,
+        /// In which way; `None`: in the table's.
+        mode: Option<MigrationMode>,
     },
     /// Asks for the servers of the cluster, there or not, and for its plans: [`crate::ClusterStatus`].
     ClusterStatus,

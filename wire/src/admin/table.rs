@@ -2,6 +2,7 @@
 //!
 //! Data requests name a table by its id, which is never used again after the table is dropped.
 
+use crate::admin::tablet::MigrationMode;
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
 
@@ -30,16 +31,20 @@ pub struct TableOptions {
     /// Bytes that its objects may take: within these the table evicts those that are used least (S3-FIFO). `None`: nothing
     /// leaves by itself.
     pub cache_bytes: Option<u64>,
+    /// In which way its tablets move, unless another is asked for: rocksteady or cooperative.
+    pub migration: MigrationMode,
 }
 
 impl TableOptions {
     pub(crate) fn write(self, writer: &mut BodyWriter) {
         writer.flag(self.ordered);
         write_budget(writer, self.cache_bytes);
+        self.migration.write(writer);
     }
 
     pub(crate) fn read(reader: &mut BodyReader<'_>) -> Result<TableOptions, Status> {
-        Ok(TableOptions { ordered: reader.flag()?, cache_bytes: read_budget(reader)? })
+        let (ordered, cache_bytes) = (reader.flag()?, read_budget(reader)?);
+        Ok(TableOptions { ordered, cache_bytes, migration: MigrationMode::read(reader)? })
     }
 }
 

@@ -44,11 +44,15 @@ impl Body for TabletEntry {
     }
 }
 
+/// Stands for no mode.
+const NO_MODE: u8 = u8::MAX;
+
 /// In which way a tablet moves.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum MigrationMode {
     /// The target owns it first, and pulls.
+    #[default]
     Rocksteady = 0,
     /// The source stands still until the target has it: to compare with.
     StopAndCopy = 1,
@@ -73,6 +77,18 @@ impl MigrationMode {
 
     pub(crate) fn write(self, writer: &mut BodyWriter) {
         writer.u8(self as u8);
+    }
+
+    /// One that may be left to the table.
+    pub(crate) fn write_or_none(mode: Option<MigrationMode>, writer: &mut BodyWriter) {
+        writer.u8(mode.map_or(NO_MODE, |mode| mode as u8));
+    }
+
+    pub(crate) fn read_or_none(reader: &mut BodyReader<'_>) -> Result<Option<MigrationMode>, Status> {
+        match reader.u8()? {
+            NO_MODE => Ok(None),
+            number => Self::ALL.get(usize::from(number)).copied().map(Some).ok_or(Status::Malformed),
+        }
     }
 
     pub(crate) fn read(reader: &mut BodyReader<'_>) -> Result<MigrationMode, Status> {

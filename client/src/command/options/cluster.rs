@@ -82,9 +82,9 @@ pub struct MigrateOptions {
     /// From the first hash up to the other one, without it: 50%..75%, 8000000000000000.., ..25%; all if nothing is said.
     #[arg(long, default_value = "..")]
     pub hashes: Hashes,
-    /// How it moves; there is no reason to choose another way but to compare them.
-    #[arg(long, value_enum, default_value = "rocksteady", hide = true)]
-    pub mode: MigrationWay,
+    /// How it moves; as its table says if nothing is said.
+    #[arg(long, value_enum)]
+    pub mode: Option<MigrationWay>,
     /// Return when it is done and the hashes could move again, not when it has begun.
     #[arg(long)]
     pub wait: bool,

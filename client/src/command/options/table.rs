@@ -2,7 +2,8 @@
 //!
 //! Tables of other tenants are named OWNER/TABLE where that is said; the others are the tenant's own.
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
+use client::MigrationMode;
 
 use super::limits::bytes_of;
 
@@ -10,6 +11,25 @@ use super::limits::bytes_of;
 fn size(text: &str) -> Result<u64, String> {
     let wrong = || "write bytes, or with a unit: 256MiB".to_owned();
     bytes_of(text).ok_or_else(wrong)
+}
+
+/// How tablets move to other servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TableMigration {
+    /// Reads of what has not arrived wait for it, and it comes first.
+    Rocksteady,
+    /// Such reads ask the server that it comes from too; costs up to a tenth more bytes.
+    Cooperative,
+}
+
+impl TableMigration {
+    /// The same in requests.
+    pub const fn mode(self) -> MigrationMode {
+        match self {
+            Self::Rocksteady => MigrationMode::Rocksteady,
+            Self::Cooperative => MigrationMode::Cooperative,
+        }
+    }
 }
 
 /// Tables.
@@ -28,6 +48,9 @@ pub enum TableCommand {
         /// Spread it over the servers of the cluster in so many tablets, each at the one that owns fewest.
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
         tablets: u16,
+        /// How its tablets move to other servers, where nothing else is asked for.
+        #[arg(long, value_enum, default_value = "rocksteady")]
+        migration: TableMigration,
     },
     /// List the tables with what they hold.
     List,

@@ -220,7 +220,7 @@ fn what_two_dead_servers_moved_is_settled_and_cleared_away() {
         world.table("t", &[1]);
         let t = world.snapshot().tablets[0].table;
         let hashes = store::HashRange::ALL;
-        let begun = world.metadata.migration_begin((world.ann, t), hashes, 2, Default::default(), 5);
+        let begun = world.metadata.migration_begin((world.ann, t), hashes, 2, None, 5);
         let id = begun.expect("room").id;
         let path = [Standing::Preparing, Standing::Moving, Standing::Returning];
         for pair in path.windows(2).take_while(|pair| pair[0] != standing) {

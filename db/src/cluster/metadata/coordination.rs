@@ -12,7 +12,7 @@ use super::plans::{self, PlanStanding, PlannedMove};
 use super::servers::is_gone;
 use super::{Metadata, MetadataError, PlanRow, ServerRow, ServerRun, TabletError, TabletsRow, Transaction};
 use super::{encoding, members, next, tablets};
-use crate::cluster::migration::{Mode, Standing};
+use crate::cluster::migration::Standing;
 use crate::cluster::records::{Change, Committed, Condition, LeaseId};
 
 const COORDINATOR: &str = "coordinator";
@@ -217,7 +217,7 @@ fn begin_planned(
     now_ms: u64,
 ) -> Result<(), MetadataError> {
     let PlannedMove { tenant, table, hashes, to, .. } = *planned;
-    match begin(transaction, (tenant, table), hashes, to, Mode::default(), now_ms) {
+    match begin(transaction, (tenant, table), hashes, to, None, now_ms) {
         Ok(row) => planned.migration = Some(row.id),
         // It is there, or the table was dropped.
         Err(MetadataError::Tablets(TabletError::OwnedAlready(_)) | MetadataError::NotFound) => {

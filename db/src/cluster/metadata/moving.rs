@@ -5,7 +5,7 @@ use store::HashRange;
 use super::migrations::{MigrationRow, Side, all, may_follow, numbered};
 use super::servers::is_gone;
 use super::tablets::{self, TabletError, overlap};
-use super::{Metadata, MetadataError, Transaction, members, next_u32};
+use super::{Metadata, MetadataError, Transaction, members, next_u32, tables};
 use crate::cluster::migration::{Mode, Standing};
 use crate::limits::MIGRATIONS_MAX;
 use crate::tenant::TenantId;
@@ -16,7 +16,7 @@ pub(super) fn begin(
     (tenant, table): (TenantId, u32),
     hashes: HashRange,
     target: u32,
-    mode: Mode,
+    mode: Option<Mode>,
     begun_ms: u64,
 ) -> Result<MigrationRow, MetadataError> {
     let mut row = tablets::find(transaction, tenant, table)?.ok_or(MetadataError::NotFound)?;
@@ -40,6 +40,10 @@ pub(super) fn begin(
     }
     let source = members::run_of(transaction, source)?;
     let target = members::run_of(transaction, target)?;
+    let mode = match mode {
+        Some(mode) => mode,
+        None => tables::mode_of(transaction, tenant, table)?,
+    };
     let id = next_u32(transaction, "migration")?;
     row.store(transaction)?;
     let row = MigrationRow {
@@ -79,7 +83,7 @@ pub(super) fn leave(
 
 impl Metadata {
     /// Begins to move hashes of a table, all of one owner, to a server that is there: with tablets that begin and end
-    /// where they do.
+    /// where they do; in this mode, or in the table's.
     ///
     /// # Errors
     /// `NotFound` when nobody placed such a table, `LimitExceeded`, [`TabletError`], or that it cannot be stored.
@@ -88,9 +92,10 @@ impl Metadata {
         (tenant, table): (TenantId, u32),
         hashes: HashRange,
         target: u32,
-        mode: Mode,
+        mode: impl Into<Option<Mode>>,
         begun_ms: u64,
     ) -> Result<MigrationRow, MetadataError> {
+        let mode = mode.into();
         self.write(|transaction| begin(transaction, (tenant, table), hashes, target, mode, begun_ms))
     }
 

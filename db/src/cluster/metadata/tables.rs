@@ -1,12 +1,13 @@
 //! Records of tables: (tenant, name) to number and kind.
 
 use serde::{Deserialize, Serialize};
-use wire::{Subject, TableOptions};
+use wire::{MigrationMode, Subject, TableOptions};
 
 use super::encoding::{padded, parts, tenant_of};
 use super::{
     Metadata, MetadataError, TabletsRow, Transaction, grants, migrations, next_u32, tablets, tenants,
 };
+use crate::cluster::migration::Mode;
 use crate::cluster::records::RecordsError;
 use crate::limits::TABLES_PER_TENANT_MAX;
 use crate::tenant::TenantId;
@@ -21,6 +22,9 @@ struct Value {
     /// Its budget in bytes, where it evicts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cache_bytes: Option<u64>,
+    /// How its tablets move, where nothing else is asked for.
+    #[serde(default)]
+    migration: Mode,
 }
 
 /// A table as it is stored.
@@ -40,13 +44,27 @@ impl TableRow {
     fn of(key: &str, value: &Value) -> Result<Self, RecordsError> {
         let [tenant, name] = parts(key, TABLES)?;
         let (tenant, name) = (tenant_of(tenant)?, name.to_owned());
-        let options = TableOptions { ordered: value.ordered, cache_bytes: value.cache_bytes };
+        let Value { ordered, cache_bytes, .. } = *value;
+        let migration = match value.migration {
+            Mode::Cooperative => MigrationMode::Cooperative,
+            _ => MigrationMode::Rocksteady,
+        };
+        let options = TableOptions { ordered, cache_bytes, migration };
         Ok(Self { id: value.id, tenant, name, options })
     }
 
     pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
-        let TableOptions { ordered, cache_bytes } = self.options;
-        transaction.put(&key_of(self.tenant, &self.name), &Value { id: self.id, ordered, cache_bytes })
+        let TableOptions { ordered, cache_bytes, .. } = self.options;
+        let value = Value { id: self.id, ordered, cache_bytes, migration: self.mode() };
+        transaction.put(&key_of(self.tenant, &self.name), &value)
+    }
+
+    /// How its tablets move, where nothing else is asked for.
+    fn mode(&self) -> Mode {
+        match self.options.migration {
+            MigrationMode::Cooperative => Mode::Cooperative,
+            _ => Mode::Rocksteady,
+        }
     }
 }
 
@@ -77,6 +95,16 @@ pub(super) fn all(
 ) -> Result<Vec<TableRow>, RecordsError> {
     let prefix = of.map_or_else(|| TABLES.to_owned(), prefix_of);
     transaction.all(&prefix)?.iter().map(|(key, value)| TableRow::of(key, value)).collect()
+}
+
+/// How the tablets of a table move, where nothing else is asked for.
+pub(super) fn mode_of(
+    transaction: &mut Transaction<'_>,
+    tenant: TenantId,
+    table: u32,
+) -> Result<Mode, RecordsError> {
+    let rows = all(transaction, Some(tenant))?;
+    Ok(rows.iter().find(|row| row.id == table).map_or(Mode::default(), TableRow::mode))
 }
 
 impl Metadata {

@@ -108,7 +108,7 @@ fn tables(file: &WriteTransaction, records: &mut Transaction<'_>) -> Result<(), 
         let ((tenant, name), id) = (key.value(), id.value());
         let (tenant, name, ordered) = (TenantId(tenant), name.to_owned(), ordered.get(id)?.is_some());
         // Of that format no table evicts.
-        let options = TableOptions { ordered, cache_bytes: None };
+        let options = TableOptions { ordered, ..TableOptions::default() };
         TableRow { id, tenant, name, options }.store(records)?;
     }
     Ok(())

@@ -4,7 +4,10 @@
 //! when it has ended and before the client hears of it. Names stand in the record and statuses, never a secret,
 //! a token or a source. An act that cannot be recorded stays done: the server's own log says so.
 
-use wire::{Actor, AdminRequest, Body, ExtensionInstalled, Placement, Right, Status, Subject, TableOptions};
+use wire::{
+    Actor, AdminRequest, Body, ExtensionInstalled, MigrationMode, Placement, Right, Status, Subject,
+    TableOptions,
+};
 
 use super::limits;
 use crate::limits::{AUDIT_ACT_BYTES_MAX, AUDIT_ENTRIES_READ_MAX};
@@ -70,7 +73,8 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
         AdminRequest::TabletSplit { table, at } => format!("cluster split {table} {at:016x}"),
         AdminRequest::TabletMerge { table, at } => format!("cluster merge {table} {at:016x}"),
         AdminRequest::MigrationBegin { table, first, last, target, mode } => {
-            format!("cluster migrate {table} {first:016x}..{last:016x} to {target}, {}", mode.name())
+            let mode = mode.map_or("as the table says", MigrationMode::name);
+            format!("cluster migrate {table} {first:016x}..{last:016x} to {target}, {mode}")
         }
         AdminRequest::MigrationAbort { id } => format!("cluster abort {id}"),
         AdminRequest::ClusterDrain { server } => format!("cluster drain {server}"),
@@ -102,7 +106,12 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
 
 fn creation(name: &str, options: TableOptions) -> String {
     let cache = options.cache_bytes.map_or_else(String::new, |bytes| format!(" --cache {bytes}"));
-    format!("table create {name}{}{cache}", if options.ordered { " --ordered" } else { "" })
+    let ordered = if options.ordered { " --ordered" } else { "" };
+    let migration = match options.migration {
+        MigrationMode::Rocksteady => String::new(),
+        mode => format!(" --migration {}", mode.name()),
+    };
+    format!("table create {name}{ordered}{cache}{migration}")
 }
 
 /// Records an act and how it ended.

@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard};
 
 use store::{CACHE_BUDGET_BYTES_MIN, Eviction};
 use wire::limits::TABLETS_PER_TABLE_MAX;
-use wire::{Body, Status, Subject, TableEntry, TableId, TableOptions, TableStatistics};
+use wire::{Body, MigrationMode, Status, Subject, TableEntry, TableId, TableOptions, TableStatistics};
 
 use super::{Tenants, grants};
 use crate::cluster::metadata::{Catalog, TableRow, TabletsRow};
@@ -31,6 +31,10 @@ pub(super) fn create(
     }
     if let Some(bytes) = options.cache_bytes {
         admit_budget(control, tenant, bytes)?;
+    }
+    if !matches!(options.migration, MigrationMode::Rocksteady | MigrationMode::Cooperative) {
+        let text = "tablets of a table move by rocksteady, or cooperatively";
+        return Err(Refusal::new(Status::OutOfRange, text));
     }
     if !(1..=TABLETS_PER_TABLE_MAX).contains(&tablets) {
         let text = format!("a table has 1 to {TABLETS_PER_TABLE_MAX} tablets, not {tablets}");

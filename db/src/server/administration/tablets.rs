@@ -75,13 +75,13 @@ pub(super) fn migrate(
     table: &str,
     (first, last): (u64, u64),
     target: u32,
-    mode: MigrationMode,
+    mode: Option<MigrationMode>,
 ) -> Result<Vec<u8>, Refusal> {
     let place = place_of(control, table)?;
     let uneven = || refusal(table, TabletError::Uneven(first).into());
     let hashes = HashRange::new(first, last).ok_or_else(uneven)?;
     let now_ms = control.clock.wall_ms();
-    let row = control.metadata.migration_begin(place, hashes, target, mode_of(mode), now_ms);
+    let row = control.metadata.migration_begin(place, hashes, target, mode.map(mode_of), now_ms);
     Ok(entry_of(&row.map_err(|error| refusal(table, error))?, table.to_owned()).encode())
 }
 

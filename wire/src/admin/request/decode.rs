@@ -105,7 +105,7 @@ fn read_of_cluster<'a>(number: u8, reader: &mut BodyReader<'a>) -> Result<AdminR
             first: reader.u64()?,
             last: reader.u64()?,
             target: reader.u32()?,
-            mode: MigrationMode::read(reader)?,
+            mode: MigrationMode::read_or_none(reader)?,
         },
         opcode::MIGRATION_ABORT => AdminRequest::MigrationAbort { id: reader.u32()? },
         opcode::CLUSTER_STATUS => AdminRequest::ClusterStatus,

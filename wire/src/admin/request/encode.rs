@@ -4,6 +4,7 @@ use super::AdminRequest;
 use crate::Body;
 use crate::admin::limit::write_changes;
 use crate::admin::package::write_installation;
+use crate::admin::tablet::MigrationMode;
 use crate::body::BodyWriter;
 use crate::status::Status;
 
@@ -126,7 +127,7 @@ impl AdminRequest<'_> {
                 writer.u64(*first);
                 writer.u64(*last);
                 writer.u32(*target);
-                mode.write(writer);
+                MigrationMode::write_or_none(*mode, writer);
             }
             AdminRequest::MigrationAbort { id: number }
             | AdminRequest::ClusterDrain { server: number }
