@@ -177,12 +177,12 @@ mod tests {
     use super::{Challenge, ClusterSecret, Exchange, Purpose, Side, halves};
 
     /// What an opener with that secret sends after a challenge.
-    fn proving(challenge: &Challenge, secret: &ClusterSecret) -> Vec<u8> {
+    fn proving(challenge: &Challenge, secret: &ClusterSecret, (kind, number): (u8, u64)) -> Vec<u8> {
         let (asked_nonce, _) = halves(&challenge.body(secret)).expect("a challenge");
         let exchange = Exchange { opener: 1, asked: 2, opener_nonce: [9; 32], asked_nonce };
         let mut proving = secret.prove(Side::Opener, &exchange).to_vec();
-        proving.push(1);
-        proving.extend(77_u64.to_le_bytes());
+        proving.push(kind);
+        proving.extend(number.to_le_bytes());
         proving
     }
 
@@ -191,13 +191,18 @@ mod tests {
         let (secret, wrong) = (ClusterSecret([7; 32]), ClusterSecret([8; 32]));
         let challenge = || Challenge::new(2, 1, [9; 32]).expect("random bytes");
         let one = challenge();
-        let right = proving(&one, &secret);
+        let right = proving(&one, &secret, (1, 77));
         assert_eq!(one.proven(&secret, opcode::PROVE_PEER, &right), Ok(Purpose::Migration(77)));
         assert_eq!(one.proven(&wrong, opcode::PROVE_PEER, &right), Err(Status::BadSecret));
         assert_eq!(challenge().proven(&secret, opcode::PROVE_PEER, &right), Err(Status::BadSecret));
         assert_eq!(one.proven(&secret, opcode::OPEN_ADMIN, &right), Err(Status::Malformed));
         for cut in 0..right.len() {
             assert!(one.proven(&secret, opcode::PROVE_PEER, &right[..cut]).is_err());
+        }
+        for (number, purpose) in [(0, Ok(Purpose::Reads)), (77, Err(Status::Malformed))] {
+            let one = challenge();
+            let reads = proving(&one, &secret, (2, number));
+            assert_eq!(one.proven(&secret, opcode::PROVE_PEER, &reads), purpose);
         }
         let mut strange = right;
         strange[32] = 0;
