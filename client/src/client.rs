@@ -4,6 +4,7 @@
 //! read that was lost with its session is made again by itself, a write never is. For many requests at a
 //! time use [`Client::session`].
 
+mod count;
 mod data;
 mod enumerate;
 mod extension;
@@ -12,6 +13,7 @@ mod many;
 mod scan;
 mod table;
 
+pub use count::CountedTable;
 pub use enumerate::{Cursor, Enumeration, Listed, Page, PageSize, Verification};
 pub use many::Write;
 

@@ -37,7 +37,7 @@ mod statistics;
 
 pub use admin::Admin;
 pub use client::{
-    Client, Cursor, Enumeration, Function, Listed, Object, Page, PageSize, Verification, Write,
+    Client, CountedTable, Cursor, Enumeration, Function, Listed, Object, Page, PageSize, Verification, Write,
 };
 pub use config::ClientConfig;
 pub use error::Error;

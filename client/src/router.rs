@@ -339,6 +339,10 @@ impl Router {
         self.home().map_or(self.client_id, Exchange::client_id)
     }
 
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     pub(crate) fn config(&self) -> &ClientConfig {
         &self.config
     }

@@ -193,6 +193,14 @@ impl Session {
         self.router.home().and_then(Exchange::round_trip_us)
     }
 
+    pub(crate) fn identity(&self) -> &Identity {
+        self.router.identity()
+    }
+
+    pub(crate) fn config(&self) -> &ClientConfig {
+        self.router.config()
+    }
+
     /// Which of the servers has a key of a table, as far as the session knows; numbers mean something in it alone.
     pub(crate) fn server_of(&mut self, table: u32, key: &[u8]) -> usize {
         self.router.server_of(table, key)

@@ -1,14 +1,15 @@
 //! Sessions against a fake server: pipelining, loss, streams, restarts.
 
 mod fake {
+    pub mod answers;
     pub mod server;
     pub mod world;
 }
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use client::{Client, ClientConfig, Completion, CompletionError, Condition, Error, Request, Session, Status};
+use client::{Client, ClientConfig, CompletionError, Condition, Error, Request, Session, Status};
+use fake::answers::finish;
 use fake::server::{FakeServer, SECRET, TENANT};
 use net::{Faults, LoopbackClock, LoopbackNetwork, UdpConfig, UdpPort};
 
@@ -44,19 +45,6 @@ impl Rig {
         let port = Box::new(self.network.port().unwrap());
         Session::open_over(port, &self.server.address, TENANT, SECRET, config).unwrap()
     }
-}
-
-/// Completes everything that is outstanding; the bodies of good answers, by tag.
-fn finish(session: &mut Session) -> HashMap<u64, Result<Vec<u8>, Error>> {
-    let mut answers = HashMap::new();
-    while session.outstanding() > 0 {
-        let take = &mut |completion: Completion<'_>| {
-            let answer = Error::check(&completion).map(<[u8]>::to_vec);
-            assert!(answers.insert(completion.tag, answer).is_none(), "one completion for each request");
-        };
-        session.poll_waiting(take).unwrap();
-    }
-    answers
 }
 
 #[test]

@@ -5,6 +5,9 @@
 //! drawn at random. Criterion's throughput is requests a second. Extensions are compiled from `ext/`, as an
 //! installation would.
 
+#[path = "serving/worker.rs"]
+mod worker;
+
 use std::hint::black_box;
 use std::io;
 use std::path::Path;
@@ -17,40 +20,23 @@ use db::extension::Extension;
 use db::extension::invocation::Invocations;
 use db::extension::lineup::Lineup;
 use db::extension::registry::Registry;
-use db::metrics::WorkerMetrics;
-use db::ops::WorkerEnvironment;
-use db::server::catalog::Catalog;
 use db::server::change::Change;
-use db::server::crowd::Crowd;
-use db::server::dispatch::Dispatch;
-use db::server::invocation;
-use db::server::outgoing::Outgoing;
-use db::server::parking::Parking;
 use db::server::ports::Exits;
-use db::server::refusal::{Rate, RefusalLimit};
-use db::server::view::RoundView;
-use db::session::{Origin, Session};
-use db::tablet::{Parts, TableEntry};
-use db::tenant::TenantId;
-use db::tenant::account::{Account, Accounts};
+use db::tablet::Parts;
+use db::tenant::account::Accounts;
 use fastrand::Rng;
 use net::{Batch, Outbox};
-use store::{Config, Core, Store};
+use store::{Config, Store};
 use tests::server::binary;
 use wire::limits::FRAME_BYTES_MAX;
 use wire::{Condition, FrameWriter, Request, Status, function_hash};
+use worker::{TABLE, TENANT, VIEW, Worker, lend};
 
-const TENANT: TenantId = TenantId(1);
-const TABLE: u32 = 1;
 const TOKEN: u64 = 77;
-const VIEW: u64 = 1;
 const OBJECTS: u64 = 1_000_000;
 
 /// Requests of one batch.
 const BATCH_REQUESTS: u64 = 128;
-
-/// Invocations of one batch that may wait before they are run.
-const RUN_AT: usize = 64;
 
 /// Forgets what is sent.
 struct Sink;
@@ -63,60 +49,24 @@ impl Exits for Sink {
     }
 }
 
-/// A worker's parts, to be moved by hand.
-struct Worker {
-    core: Core,
-    catalog: Catalog,
-    metrics: WorkerMetrics,
+/// A worker, and what is asked of it.
+struct Load {
+    worker: Worker,
     sink: Sink,
-    outgoing: Outgoing,
-    crowd: Crowd,
-    refusals: RefusalLimit,
-    invocations: Invocations<Origin>,
-    parking: Parking,
     next_sequence: u64,
     random: Rng,
 }
 
-impl Worker {
+impl Load {
     fn new() -> Self {
-        let config = Config { memory_bytes: 1 << 30, ..Config::default() };
-        let store = Store::new(config).expect("a store");
-        let mut catalog = Catalog::default();
-        let entry = TableEntry {
-            id: TABLE,
-            tenant: TENANT,
-            name: "t".into(),
-            writable: true,
-            owner: Arc::new(Account::new(TENANT)),
-            parts: Parts::whole(store.table(TABLE)),
-            map: None,
-        };
-        catalog.apply(Change::TableCreated(Arc::new(entry)));
-        catalog.apply(Change::SessionOpened(Arc::new(Session::new(
-            TOKEN,
-            1,
-            Arc::new(Account::new(TENANT)),
-            0,
-        ))));
-        let mut worker = Self {
-            core: store.core(0),
-            catalog,
-            metrics: WorkerMetrics::new(),
-            sink: Sink,
-            outgoing: Outgoing::new(FRAME_BYTES_MAX, VIEW),
-            crowd: Crowd::new(0),
-            refusals: RefusalLimit::new(Rate { burst: 1, per_second: 1 }),
-            invocations: Invocations::new().expect("stacks"),
-            parking: Parking::default(),
-            next_sequence: 1,
-            random: Rng::with_seed(1),
-        };
+        let store = Store::new(Config { memory_bytes: 1 << 30, ..Config::default() }).expect("a store");
+        let worker = Worker::new(&store, TOKEN, Parts::whole(store.table(TABLE)), None);
+        let mut load = Self { worker, sink: Sink, next_sequence: 1, random: Rng::with_seed(1) };
         for first in (0..OBJECTS).step_by(BATCH_REQUESTS as usize) {
-            let batch = worker.batch(|at, _| Call::Put(key(first + at)));
-            worker.serve(&batch);
+            let batch = load.batch(|at, _| Call::Put(key(first + at)));
+            load.serve(&batch);
         }
-        worker
+        load
     }
 
     /// Frames of [`BATCH_REQUESTS`] requests, which acknowledge all before.
@@ -153,42 +103,9 @@ impl Worker {
         batch
     }
 
-    /// One round of the loop of `db::server::worker`.
     fn serve(&mut self, batch: &Batch) {
-        let pin = self.core.pin();
-        let environment = lend(&self.core, &pin, &self.catalog, &self.metrics);
-        let mut dispatch = Dispatch {
-            environment,
-            catalog: &self.catalog,
-            port: &mut self.sink,
-            arrived_at: 0,
-            outgoing: &mut self.outgoing,
-            crowd: &mut self.crowd,
-            refusals: &mut self.refusals,
-            invocations: &mut self.invocations,
-            parking: &mut self.parking,
-            view: RoundView::settled(VIEW),
-            run_at: RUN_AT,
-        };
-        dispatch.batch(batch);
-        let environment = lend(&self.core, &pin, &self.catalog, &self.metrics);
-        while self.invocations.live() > 0 {
-            invocation::run(&environment, &mut self.invocations, &mut self.sink, &mut self.outgoing);
-        }
-        self.outgoing.send(&mut self.sink, &self.metrics).expect("a sink");
-        drop(pin);
-        self.core.step();
+        self.worker.serve(batch, &mut self.sink);
     }
-}
-
-fn lend<'w>(
-    core: &'w Core,
-    pin: &'w store::Pinned<'w>,
-    catalog: &'w Catalog,
-    metrics: &'w WorkerMetrics,
-) -> WorkerEnvironment<'w> {
-    let tables = &catalog.tables;
-    WorkerEnvironment { core, pin, tables, metrics, remote: None, now_us: 1, wall_ms: 1 }
 }
 
 /// A request with the key it borrows.
@@ -232,18 +149,18 @@ fn extension(registry: &Registry, name: &str, id: u32) -> Arc<Extension> {
     Arc::clone(&installed.unwrap_or_else(|error| panic!("{name}: {error}")).extension)
 }
 
-fn dispatch(criterion: &mut Criterion, worker: &mut Worker, noop: &Arc<Extension>, get: &Arc<Extension>) {
-    worker.catalog.apply(Change::ExtensionSettled(Arc::new(Lineup::of(Arc::clone(noop)))));
-    worker.catalog.apply(Change::ExtensionSettled(Arc::new(Lineup::of(Arc::clone(get)))));
+fn dispatch(criterion: &mut Criterion, load: &mut Load, noop: &Arc<Extension>, get: &Arc<Extension>) {
+    load.worker.catalog.apply(Change::ExtensionSettled(Arc::new(Lineup::of(Arc::clone(noop)))));
+    load.worker.catalog.apply(Change::ExtensionSettled(Arc::new(Lineup::of(Arc::clone(get)))));
     let (noop_hash, get_hash) = (function_hash("noop"), function_hash("get"));
     let mut group = criterion.benchmark_group("dispatch");
     group.throughput(Throughput::Elements(BATCH_REQUESTS)).measurement_time(Duration::from_secs(3));
-    let worker = std::cell::RefCell::new(worker);
+    let load = std::cell::RefCell::new(load);
     let mut bench = |what: &str, call: &dyn Fn([u8; 30]) -> Call| {
         group.bench_function(what, |bencher| {
             bencher.iter_batched_ref(
-                || worker.borrow_mut().batch(|_, random| call(key(random.u64(0..OBJECTS)))),
-                |batch| worker.borrow_mut().serve(batch),
+                || load.borrow_mut().batch(|_, random| call(key(random.u64(0..OBJECTS)))),
+                |batch| load.borrow_mut().serve(batch),
                 BatchSize::PerIteration,
             );
         });
@@ -255,14 +172,14 @@ fn dispatch(criterion: &mut Criterion, worker: &mut Worker, noop: &Arc<Extension
     group.finish();
 }
 
-fn invocations(criterion: &mut Criterion, worker: &mut Worker, extensions: [(&str, &Arc<Extension>); 2]) {
+fn invocations(criterion: &mut Criterion, load: &mut Load, extensions: [(&str, &Arc<Extension>); 2]) {
     let mut group = criterion.benchmark_group("invocation");
     group.throughput(Throughput::Elements(BATCH_REQUESTS)).measurement_time(Duration::from_secs(3));
     let mut invocations = Invocations::<u64>::new().expect("stacks");
     for (function, extension) in extensions {
         let index = extension.function(function_hash(function)).expect("the function is there");
         group.bench_function(format!("{function} alone"), |bencher| {
-            let Worker { core, catalog, metrics, random, .. } = &mut *worker;
+            let Load { worker: Worker { core, catalog, metrics, .. }, random, .. } = &mut *load;
             let draw = || (0..BATCH_REQUESTS).map(|_| key(random.u64(0..OBJECTS))).collect::<Vec<_>>();
             bencher.iter_batched_ref(
                 draw,
@@ -295,8 +212,8 @@ fn main() {
     let prepare = move || Toolchain::prepare_with_checker(&cache, &checker);
     let registry = Registry::open_with(Box::new(prepare), Accounts::default()).expect("a registry");
     let (noop, get) = (extension(&registry, "noop", 1), extension(&registry, "get", 2));
-    let mut worker = Worker::new();
-    invocations(&mut criterion, &mut worker, [("noop", &noop), ("get", &get)]);
-    dispatch(&mut criterion, &mut worker, &noop, &get);
+    let mut load = Load::new();
+    invocations(&mut criterion, &mut load, [("noop", &noop), ("get", &get)]);
+    dispatch(&mut criterion, &mut load, &noop, &get);
     criterion.final_summary();
 }

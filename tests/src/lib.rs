@@ -8,5 +8,6 @@ pub mod cluster;
 pub mod effort;
 pub mod etcd;
 pub mod history;
+pub mod patience;
 pub mod raw;
 pub mod server;

@@ -5,29 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use client::{Admin, Client, ClusterStatus, Error, PlanEntry, PlanProgress, TableOptions, TabletEntry};
 use serde_json::Value;
 use tests::effort::{rng, rounds};
 use tests::etcd::Etcd;
-use tests::raw::PATIENCE;
+use tests::patience::comes;
 use tests::server::{Server, Settings, Tenant, binary};
 
 const SERVERS: u32 = 3;
 const TABLE: &str = "acme/data";
-
-/// Tries until it is so.
-fn comes<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(done) = attempt() {
-            return done;
-        }
-        assert!(Instant::now() < deadline, "it does not come: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
 
 struct Cluster {
     /// By their numbers, from 1 on.

@@ -5,27 +5,17 @@ use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use client::{Client, Error, MigrationEntry, MigrationMode, MigrationStanding, Status};
 use fastrand::Rng;
 use tests::cluster::Cluster;
 use tests::effort::{rng, rounds};
+use tests::patience::comes;
 use tests::raw::PATIENCE;
 use tests::server::{Server, Settings, Tenant};
 
 const HALF: u64 = 1 << 63;
-
-fn comes<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(done) = attempt() {
-            return done;
-        }
-        assert!(Instant::now() < deadline, "it does not come");
-        thread::sleep(Duration::from_millis(2));
-    }
-}
 
 /// A session at each server; a key is asked for where it is owned.
 struct Caller {
@@ -36,7 +26,7 @@ struct Caller {
 
 impl Caller {
     fn new(servers: &[Server], tenant: &Tenant, table: u32) -> Self {
-        let clients = servers.iter().map(|server| comes(|| knows(server, tenant))).collect();
+        let clients = servers.iter().map(|server| comes("a session", || knows(server, tenant))).collect();
         Self { clients, table, likely: 0 }
     }
 
@@ -95,7 +85,7 @@ fn migrations(server: &Server) -> Vec<MigrationEntry> {
 /// Begins to move the upper half to the server of this index.
 fn begin(cluster: &Cluster, to: usize, mode: MigrationMode) -> MigrationEntry {
     let target = cluster.numbers()[to];
-    let begun = comes(|| {
+    let begun = comes("a migration", || {
         cluster.servers[to].admin().migration_begin("acme/data", HALF..=u64::MAX, target, mode).ok()
     });
     assert_eq!(begun.target, target);
@@ -178,7 +168,7 @@ fn a_table_moves_to_and_fro_under_load_and_every_answer_is_right() {
             let to = 1 - owner(&cluster, 0, u64::MAX);
             let modes = [MigrationMode::Rocksteady, MigrationMode::Cooperative];
             begin(&cluster, to, modes[round / 2 % 2]);
-            comes(|| migrations(&cluster.servers[0]).is_empty().then_some(()));
+            comes("the end of all migrations", || migrations(&cluster.servers[0]).is_empty().then_some(()));
             assert_eq!(owner(&cluster, 0, u64::MAX), to);
         }
         over.store(true, Ordering::Relaxed);
@@ -196,7 +186,7 @@ fn in_the_middle(cluster: &Cluster, caller: &mut Caller, keys: u64) -> (usize, u
     }
     let from = owner(cluster, 0, u64::MAX);
     begin(cluster, 1 - from, MigrationMode::Cooperative);
-    comes(|| {
+    comes("a migration that moves", || {
         let listed = migrations(&cluster.servers[1 - from]);
         listed.iter().all(|one| one.standing != MigrationStanding::Preparing).then_some(())
     });
@@ -222,9 +212,9 @@ fn a_source_serves_again_what_it_had_when_the_target_dies() {
     cluster.servers[target].kill();
     if !migrations(&cluster.servers[source]).is_empty() {
         let number = cluster_number(&cluster, source);
-        comes(|| (owner_of_number(&cluster, source) == number).then_some(()));
+        comes("an owner", || (owner_of_number(&cluster, source) == number).then_some(()));
         for key in 0..4_000_u64 {
-            let found = comes(|| caller.clients[source].get(table, &key.to_le_bytes()).ok());
+            let found = comes("an answer", || caller.clients[source].get(table, &key.to_le_bytes()).ok());
             assert_eq!(found.expect("it never left").value, [1; 5_000], "key {key}");
         }
     }

@@ -1,69 +1,32 @@
 //! One client over three real servers of a cluster, whose table is cut into tablets, moves and loses a server.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use client::{Client, Completion, Error, KeyRange, MigrationMode, MigrationStanding, Request, Status};
-use tempfile::TempDir;
-use tests::raw::PATIENCE;
+use tests::etcd::Etcd;
+use tests::patience::comes;
 use tests::server::{Server, Settings, Tenant};
 
 /// The first hashes of the second and the last third; tablets begin at multiples of 2^32.
 const SECOND: u64 = 0x5555_5555 << 32;
 const THIRD: u64 = 0xaaaa_aaaa << 32;
-/// Between two looks at something, so that the servers have time for it.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 struct Cluster {
     servers: Vec<Server>,
     numbers: Vec<u32>,
-    etcd: Child,
-    _directory: TempDir,
-}
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
-}
-
-/// Asks until there is an answer.
-fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "{what}");
-        thread::sleep(LOOK_EVERY);
-    }
+    etcd: Etcd,
 }
 
 impl Cluster {
     fn start(count: usize) -> Cluster {
-        let directory = tempfile::tempdir().expect("a directory");
-        let (clients, peers) = (free_address(), free_address());
-        let mut command = Command::new("etcd");
-        command.args(["--name", "test", "--log-level", "error", "--data-dir"]).arg(directory.path());
-        for (option, address) in [
-            ("--listen-client-urls", clients),
-            ("--advertise-client-urls", clients),
-            ("--listen-peer-urls", peers),
-            ("--initial-advertise-peer-urls", peers),
-        ] {
-            command.arg(option).arg(format!("http://{address}"));
-        }
-        command.arg("--initial-cluster").arg(format!("test=http://{peers}"));
-        let etcd = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let etcd = etcd.expect("etcd, which scripts/setup installs");
-        let mut cluster = Cluster { servers: Vec::new(), numbers: Vec::new(), etcd, _directory: directory };
-        until("etcd does not come up", || TcpStream::connect(clients).ok());
+        let etcd = Etcd::start();
+        let mut cluster = Cluster { servers: Vec::new(), numbers: Vec::new(), etcd };
         for _ in 0..count {
-            let metadata = format!("etcd://{clients}/test");
+            let metadata = cluster.etcd.metadata();
             let server = Server::start_with(Settings { metadata, ..Settings::default() });
-            let number = until("the server is not registered", || {
+            let number = comes("the server's registration", || {
                 let servers = server.admin().server_list().ok()?;
                 servers.iter().find(|server| server.is_asked).map(|server| server.id)
             });
@@ -77,7 +40,7 @@ impl Cluster {
     fn tenant(&self, name: &str) -> Tenant {
         let tenant = self.servers[0].tenant(name);
         for server in &self.servers {
-            until("a server does not hear of the tenant", || {
+            comes("the tenant at each server", || {
                 let address = server.address().to_string();
                 Client::connect(&address, &tenant.name, &tenant.secret).ok()
             });
@@ -88,7 +51,7 @@ impl Cluster {
     /// Moves hashes to a server and waits until they are there.
     fn migrate(&self, table: &str, hashes: RangeInclusive<u64>, to: usize) {
         let mut admin = self.servers[0].admin();
-        let begun = until("no migration begins", || {
+        let begun = comes("a migration", || {
             match admin.migration_begin(table, hashes.clone(), self.numbers[to], MigrationMode::Rocksteady) {
                 // The one before is not cleared away yet.
                 Err(Error::Refused { status: Status::WrongTablets, text }) if text.contains("migration") => {
@@ -97,7 +60,7 @@ impl Cluster {
                 begun => Some(begun.expect("a migration")),
             }
         });
-        until("the migration does not end", || {
+        comes("the end of the migration", || {
             let list = admin.migration_list().ok()?;
             match list.iter().find(|entry| entry.id == begun.id).map(|entry| entry.standing) {
                 None | Some(MigrationStanding::Finished) => Some(()),
@@ -107,15 +70,6 @@ impl Cluster {
                 }
             }
         });
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.servers.clear();
-        // It may have ended already.
-        let _ = self.etcd.kill();
-        let _ = self.etcd.wait();
     }
 }
 
@@ -172,6 +126,9 @@ fn a_table_over_three_servers_is_one_to_its_clients_also_without_one_of_them() {
     cluster.migrate("ann/data", THIRD..=u64::MAX, 2);
     assert_holds(&mut client, table, COUNT);
     assert_holds(&mut cluster.servers[2].client(&tenant), table, COUNT);
+    // What each server has is counted; sources may have something that they have not discarded yet.
+    let counted = client.table_stat_counted("data").expect("all servers answer");
+    assert!(counted.entry.objects >= COUNT.into() && counted.uncounted.is_empty(), "{counted:?}");
     let middle = 0x8000_0000 << 32;
     cluster.migrate("ann/data", middle..=THIRD - 1, 0);
     assert_holds(&mut client, table, COUNT);
@@ -188,6 +145,9 @@ fn a_table_over_three_servers_is_one_to_its_clients_also_without_one_of_them() {
         other => panic!("{other:?}"),
     }
     assert!(client.get(table, here[51]).expect("an answer").is_some());
+    let counted = client.table_list_counted().expect("the server that was named answers");
+    assert_eq!((counted.len(), &counted[0].uncounted[..]), (1, &cluster.numbers[2..]));
+    assert!((1..u64::from(COUNT)).contains(&counted[0].entry.objects));
 }
 
 #[test]

@@ -83,7 +83,7 @@ impl Client {
         administer(&mut self.session, &AdminRequest::TableDrop { name })
     }
 
-    /// Lists the tables.
+    /// Lists the tables, with what the server that was named has of them; see [`Client::table_list_counted`].
     ///
     /// # Errors
     /// A refusal, or no answer.
@@ -91,7 +91,7 @@ impl Client {
         administer(&mut self.session, &AdminRequest::TableList)
     }
 
-    /// Counts a table.
+    /// Counts what the server that was named has of a table; see [`Client::table_stat_counted`].
     ///
     /// # Errors
     /// `UnknownTable`, another refusal, or no answer.

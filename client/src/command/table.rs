@@ -6,7 +6,7 @@ use super::object::value_of;
 use super::options::TableCommand;
 use super::output::{Answer, columns, thousands};
 use super::settings::Settings;
-use client::{Client, Cursor, PageSize, TableOptions};
+use client::{Client, CountedTable, Cursor, PageSize, TableOptions};
 use serde_json::json;
 
 /// Runs a command about tables.
@@ -23,38 +23,42 @@ pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure
             Ok(Answer::new(format!("created {name}"), value))
         }
         TableCommand::List => {
-            let tables = client.table_list()?;
+            let counted = client.table_list_counted()?;
             let heads = ["table", "id", "kind", "objects", "bytes", "index bytes", "cache", "evicted"];
             let mut rows = vec![heads.map(str::to_owned).to_vec()];
-            rows.extend(tables.iter().map(|table| {
+            rows.extend(counted.iter().map(|CountedTable { entry: table, .. }| {
                 let kind = if table.ordered { "ordered" } else { "hash" };
                 let mut row = vec![table.name.clone(), table.id.to_string(), kind.to_owned()];
                 row.extend([table.objects, table.bytes, table.index_bytes].map(thousands));
                 row.extend(cache_of(table.cache_bytes, table.evicted));
                 row
             }));
-            let values = tables.iter().map(|table| {
+            let values = counted.iter().map(|CountedTable { entry: table, uncounted }| {
                 json!({
                     "table": table.name, "id": table.id, "ordered": table.ordered, "objects": table.objects, "bytes": table.bytes,
                     "index_bytes": table.index_bytes, "cache_bytes": table.cache_bytes, "evicted": table.evicted,
+                    "uncounted_servers": uncounted,
                 })
             });
-            Ok(Answer::new(columns(&rows), values.collect()))
+            let text = columns(&rows) + &counted.iter().map(missing_of).collect::<String>();
+            Ok(Answer::new(text, values.collect()))
         }
         TableCommand::Drop { name } => {
             client.table_drop(&name)?;
             Ok(Answer::new(format!("dropped {name}"), json!({ "dropped": name })))
         }
         TableCommand::Stat { name } => {
-            let found = client.table_stat(&name)?;
+            let counted = client.table_stat_counted(&name)?;
+            let found = &counted.entry;
             let heads = ["table", "objects", "bytes", "index bytes", "cache", "evicted"].map(str::to_owned);
             let mut row = vec![name.clone()];
             row.extend([found.objects, found.bytes, found.index_bytes].map(thousands));
             row.extend(cache_of(found.cache_bytes, found.evicted));
-            let text = columns(&[heads.to_vec(), row]);
+            let text = columns(&[heads.to_vec(), row]) + &missing_of(&counted);
             let value = json!({
                 "table": name, "id": found.id, "objects": found.objects, "bytes": found.bytes,
                 "index_bytes": found.index_bytes, "cache_bytes": found.cache_bytes, "evicted": found.evicted,
+                "uncounted_servers": counted.uncounted,
             });
             Ok(Answer::new(text, value))
         }
@@ -63,6 +67,15 @@ pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure
         }
         TableCommand::Verify { name } => verify(&mut client, &name),
     }
+}
+
+/// A line for each server that did not say what it has of a table.
+fn missing_of(counted: &CountedTable) -> String {
+    let line = |server| {
+        let name = &counted.entry.name;
+        format!("not counted: what server {server} has of {name}, since it does not answer\n")
+    };
+    counted.uncounted.iter().map(line).collect()
 }
 
 /// What a table may take and has evicted, a dash for each where it evicts nothing.

@@ -18,6 +18,7 @@ pub use error::RecordsError;
 pub use etcd::Etcd;
 pub use watch::{Event, Watch, WatchEnd, WatchSource};
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Number of a commit; later ones have higher numbers. 0 is before the first one.
@@ -200,6 +201,37 @@ pub trait Records: Send + Sync {
     /// # Errors
     /// That it could not be ended: then it ends by itself.
     fn lease_revoke(&self, lease: LeaseId) -> Result<(), RecordsError>;
+}
+
+/// Records that several have.
+impl<R: Records + ?Sized> Records for Arc<R> {
+    fn is_shared(&self) -> bool {
+        (**self).is_shared()
+    }
+
+    fn read(&self, queries: &[Query], at: Option<Revision>) -> Result<Reading, RecordsError> {
+        (**self).read(queries, at)
+    }
+
+    fn commit(&self, conditions: &[Condition], changes: &[Change]) -> Result<Committed, RecordsError> {
+        (**self).commit(conditions, changes)
+    }
+
+    fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, RecordsError> {
+        (**self).watch(prefix, after)
+    }
+
+    fn lease_grant(&self, ttl: Duration) -> Result<Held, RecordsError> {
+        (**self).lease_grant(ttl)
+    }
+
+    fn lease_keep(&self, lease: LeaseId) -> Result<Held, RecordsError> {
+        (**self).lease_keep(lease)
+    }
+
+    fn lease_revoke(&self, lease: LeaseId) -> Result<(), RecordsError> {
+        (**self).lease_revoke(lease)
+    }
 }
 
 #[cfg(test)]

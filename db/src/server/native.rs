@@ -61,42 +61,69 @@ pub fn execute(
     located: Located<'_>,
     place: &mut impl ReplyPlace,
 ) -> Turn {
+    perform::<true>(environment, caller, request, located, place)
+}
+
+/// The same for a request that has lacked objects before, and was counted then.
+pub fn execute_again(
+    environment: &WorkerEnvironment<'_>,
+    caller: Caller<'_>,
+    request: &Request<'_>,
+    located: Located<'_>,
+    place: &mut impl ReplyPlace,
+) -> Turn {
+    perform::<false>(environment, caller, request, located, place)
+}
+
+#[inline(always)]
+fn perform<const IS_NEW: bool>(
+    environment: &WorkerEnvironment<'_>,
+    caller: Caller<'_>,
+    request: &Request<'_>,
+    located: Located<'_>,
+    place: &mut impl ReplyPlace,
+) -> Turn {
     let (pin, metrics) = (environment.pin, environment.metrics);
+    let count = |counter| {
+        if IS_NEW {
+            metrics.count(counter);
+        }
+    };
     match *request {
         Request::Get { key, .. } => {
-            metrics.count(Counter::Gets);
+            count(Counter::Gets);
             return get(environment, located, key, place);
         }
         Request::GetNow { key, .. } => {
-            metrics.count(Counter::Gets);
+            count(Counter::Gets);
             return now::get(environment, caller.session, located, key, place);
         }
         Request::Put { key, value, condition, .. } => {
-            metrics.count(Counter::Puts);
+            count(Counter::Puts);
             return mutate(metrics, caller, located, place, |target| {
                 write::put(pin, target, key, value, condition)
             });
         }
         Request::PutFor { key, value, condition, ttl_ms, .. } => {
-            metrics.count(Counter::Puts);
+            count(Counter::Puts);
             return mutate(metrics, caller, located, place, |target| {
                 write::put_for(environment, target, (key, value), condition, ttl_ms)
             });
         }
         Request::Delete { key, condition, .. } => {
-            metrics.count(Counter::Deletes);
+            count(Counter::Deletes);
             return mutate(metrics, caller, located, place, |target| {
                 write::delete(pin, target, key, condition)
             });
         }
         Request::Increment { key, delta, .. } => {
-            metrics.count(Counter::Increments);
+            count(Counter::Increments);
             return mutate(metrics, caller, located, place, |target| {
                 write::increment(pin, target, key, delta)
             });
         }
         Request::IncrementFloat { key, delta_bits, .. } => {
-            metrics.count(Counter::Increments);
+            count(Counter::Increments);
             let delta = f64::from_bits(delta_bits);
             return mutate(metrics, caller, located, place, |target| {
                 write::increment_float(pin, target, key, delta)
@@ -106,18 +133,13 @@ pub fn execute(
             listing::execute(environment, request, located.entry, place);
         }
         Request::MultiGet { keys, .. } => {
-            metrics.count(Counter::MultiGets);
-            match located.entry {
-                Some(entry) => return multi_get(environment, entry, keys, place),
-                None => refuse(metrics, place, Status::UnknownTable),
-            }
+            count(Counter::MultiGets);
+            let Some(entry) = located.entry else { return unknown_table(metrics, place) };
+            return multi_get(environment, entry, keys, place);
         }
-        Request::Tablets { .. } => match located.entry.map(TableEntry::map_bytes) {
-            Some(map) => place.reply(Status::Ok, map.len(), |body| body.copy_from_slice(map)),
-            None => refuse(metrics, place, Status::UnknownTable),
-        },
+        Request::Tablets { .. } => tell_tablets(metrics, located.entry, place),
         Request::Ping => {
-            metrics.count(Counter::Pings);
+            count(Counter::Pings);
             reply_bare(place, Status::Ok);
         }
         Request::Invoke { .. } => unreachable!("the dispatcher takes invocations elsewhere"),
@@ -306,6 +328,18 @@ pub fn refuse(metrics: &WorkerMetrics, place: &mut impl ReplyPlace, status: Stat
 #[inline]
 fn reply_bare(place: &mut impl ReplyPlace, status: Status) {
     place.reply(status, 0, |_| {});
+}
+
+fn unknown_table(metrics: &WorkerMetrics, place: &mut impl ReplyPlace) -> Turn {
+    refuse(metrics, place, Status::UnknownTable);
+    Turn::Answered
+}
+
+fn tell_tablets(metrics: &WorkerMetrics, entry: Option<&TableEntry>, place: &mut impl ReplyPlace) {
+    match entry.map(TableEntry::map_bytes) {
+        Some(map) => place.reply(Status::Ok, map.len(), |body| body.copy_from_slice(map)),
+        None => refuse(metrics, place, Status::UnknownTable),
+    }
 }
 
 fn multi_get(

@@ -1,13 +1,10 @@
 //! Where records are kept in a test, and what opens them: several at once, as several servers do, where that is allowed.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use db::cluster::metadata::Metadata;
-use db::cluster::records::{
-    Change, Committed, Condition, Embedded, Held, LeaseId, Query, Reading, Records, RecordsError, Revision,
-    Watch,
-};
+use db::cluster::records::{Change, Committed, Embedded, Query, Records, RecordsError, Revision};
 use tempfile::TempDir;
 
 use super::etcd_process::EtcdProcess;
@@ -50,34 +47,7 @@ impl Place {
     }
 
     pub fn metadata(&self) -> Metadata {
-        Metadata::over(Box::new(Shared(self.client()))).expect("records of this format")
-    }
-}
-
-/// Records that several have.
-pub struct Shared(pub Arc<dyn Records>);
-
-impl Records for Shared {
-    fn is_shared(&self) -> bool {
-        self.0.is_shared()
-    }
-    fn read(&self, queries: &[Query], at: Option<Revision>) -> Result<Reading, RecordsError> {
-        self.0.read(queries, at)
-    }
-    fn commit(&self, conditions: &[Condition], changes: &[Change]) -> Result<Committed, RecordsError> {
-        self.0.commit(conditions, changes)
-    }
-    fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, RecordsError> {
-        self.0.watch(prefix, after)
-    }
-    fn lease_grant(&self, ttl: Duration) -> Result<Held, RecordsError> {
-        self.0.lease_grant(ttl)
-    }
-    fn lease_keep(&self, lease: LeaseId) -> Result<Held, RecordsError> {
-        self.0.lease_keep(lease)
-    }
-    fn lease_revoke(&self, lease: LeaseId) -> Result<(), RecordsError> {
-        self.0.lease_revoke(lease)
+        Metadata::over(Box::new(self.client())).expect("records of this format")
     }
 }
 

@@ -5,7 +5,6 @@ mod chaos;
 mod clients;
 mod following;
 mod moving;
-mod shared;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,8 +18,6 @@ use fastrand::Rng;
 use net::Batch;
 use tests::history::Operation;
 use wire::Body;
-
-use shared::Shared;
 
 use crate::caller::Caller;
 use crate::memory_records::{Fault as Failing, MemoryRecords};
@@ -151,7 +148,7 @@ impl World {
         let (began, shown) = (Instant::now(), Arc::clone(&clock));
         let now = move || began + Duration::from_micros(shown.load(Ordering::Relaxed));
         let records = Arc::new(MemoryRecords::new(Box::new(now)));
-        let metadata = Metadata::over(Box::new(Shared(Arc::clone(&records)))).expect("empty records");
+        let metadata = Metadata::over(Box::new(Arc::clone(&records))).expect("empty records");
         let mut callers: Vec<Caller> = Vec::new();
         let keys = (0..plan.keys).map(|key| format!("key {key}").into_bytes()).collect();
         let mut world = World {

@@ -174,7 +174,7 @@ fn answer(
         (Fate::IsGivenUp, _) => return native::retry_after(metrics, RETRY_ARRIVING_US, place),
     };
     let located = locate(environment, session, &request);
-    if native::execute(environment, caller, &request, located, place) == Turn::Lacks {
+    if native::execute_again(environment, caller, &request, located, place) == Turn::Lacks {
         let came = Came {
             session,
             sequence: *sequence,

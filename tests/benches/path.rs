@@ -1,0 +1,248 @@
+//! What a native get costs on its whole way but the kernel's: client library, frames, dispatch, store, and back.
+//!
+//! A session of the client library over a port behind which workers are moved by hand, all in one thread, so that
+//! `scripts/path` can count instructions under callgrind: those of the client between submit and completion, those of the
+//! servers in [`Worker::serve`]. The ways:
+//!
+//! ```text
+//!   single   a server with metadata of its own, of which clients hear that it is alone
+//!   member   a server of a cluster that has all of the table
+//!   cluster  three servers with a third of the hashes each: a frame to each of them where there was one
+//! ```
+//! `cargo bench -p tests --bench path -- WAY OUTSTANDING GETS` makes so many gets of 30-byte keys with 100-byte values, of
+//! which so many are outstanding, and prints the nanoseconds of one.
+
+#[path = "serving/worker.rs"]
+mod worker;
+
+use std::cell::RefCell;
+use std::hint::black_box;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use client::{ClientConfig, Session};
+use db::server::ports::Exits;
+use db::tablet::Parts;
+use net::{Batch, Listener, LoopbackClock, LoopbackNetwork, Outbox, Port, Waker};
+use store::{Config, HashRange, Quota, Store, TableOptions};
+use wire::limits::FRAME_BYTES_MAX;
+use wire::{Body, Condition, Opened, RecordHeader, Request, ServerPlace, SessionLimits, Tablet, TabletMap};
+use worker::{TABLE, VIEW, Worker};
+
+const OBJECTS: u64 = 4_096;
+/// Requests that a session may have outstanding.
+const CREDITS: u16 = 64;
+
+/// Keeps what a worker sends for the client, as if its port had received it.
+struct Inbox(Batch);
+
+impl Exits for Inbox {
+    fn send(&mut self, _: u16, out: &mut Outbox) -> io::Result<usize> {
+        let frames = out.len();
+        for index in 0..frames {
+            let (frame, peer) = out.frame(index);
+            assert!(frame.is_empty() || self.0.push(frame, peer), "a batch has room for what is outstanding");
+        }
+        out.clear();
+        Ok(frames)
+    }
+}
+
+thread_local! {
+    /// The workers behind the port, which may move to other threads, as they may not.
+    static WORKERS: RefCell<Vec<Worker>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The client's port: what is sent is served at once.
+struct Served {
+    /// What goes to the worker that is next.
+    arriving: Batch,
+    inbox: Inbox,
+    waker: Waker,
+}
+
+/// Where the worker of a server receives.
+fn core_address(server: usize) -> SocketAddr {
+    ([127, 0, 0, 1], 1_000 + server as u16).into()
+}
+
+impl Port for Served {
+    #[inline(never)]
+    fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
+        batch.clear();
+        std::mem::swap(batch, &mut self.inbox.0);
+        Ok(batch.len())
+    }
+
+    #[inline(never)]
+    fn send(&mut self, out: &mut Outbox) -> io::Result<usize> {
+        let peer = self.local();
+        let Served { arriving, inbox, .. } = self;
+        WORKERS.with_borrow_mut(|workers| {
+            for (server, worker) in workers.iter_mut().enumerate() {
+                arriving.clear();
+                for at in 0..out.len() {
+                    let (frame, to) = out.frame(at);
+                    if to == core_address(server) && !frame.is_empty() {
+                        assert!(arriving.push(frame, peer), "an outbox fits a batch");
+                    }
+                }
+                if !arriving.is_empty() {
+                    worker.serve(arriving, inbox);
+                }
+            }
+        });
+        out.clear();
+        Ok(1)
+    }
+
+    fn wait(&mut self, _: Duration) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    fn frame_bytes_max(&self) -> usize {
+        FRAME_BYTES_MAX
+    }
+
+    fn local(&self) -> SocketAddr {
+        ([127, 0, 0, 1], 9).into()
+    }
+
+    fn drops(&self) -> u64 {
+        0
+    }
+}
+
+/// Opens sessions of a server as `db` does; returns where.
+fn listen(server: usize) -> String {
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a port on loopback");
+    let address = listener.local().expect("a bound listener has an address").to_string();
+    std::thread::spawn(move || {
+        let mut streams = Vec::new();
+        while let Ok(Some((mut stream, _))) = listener.accept(Duration::from_secs(5)) {
+            let mut record = Vec::new();
+            if stream.read_record(&mut record, Duration::from_secs(5), 4_096).is_err() {
+                continue;
+            }
+            let (key_bytes_max, value_bytes_max) = (65_535, 1 << 20);
+            let (reply_bytes_max, arguments_bytes_max) = (1 << 20, 1 << 20);
+            let opened = Opened {
+                version: 1,
+                token: token(server),
+                client_id: 1,
+                home_core: 0,
+                core_ports: vec![core_address(server).port()],
+                limits: SessionLimits {
+                    key_bytes_max,
+                    value_bytes_max,
+                    reply_bytes_max,
+                    arguments_bytes_max,
+                },
+                credits: CREDITS,
+                view: VIEW,
+                next_sequence: 1,
+            };
+            let body = opened.encode();
+            let head = RecordHeader { body_bytes: body.len() as u32, ..RecordHeader::default() };
+            if stream.write_record(&head.encode(), &body).is_ok() {
+                streams.push(stream);
+            }
+        }
+    });
+    address
+}
+
+fn token(server: usize) -> u64 {
+    70 + server as u64
+}
+
+/// So many servers which share the hashes of the table; clients are told a map unless it is one `alone`.
+fn session(servers: usize, alone: bool) -> Session {
+    let addresses: Vec<String> = (0..servers).map(listen).collect();
+    let ranges = HashRange::ALL.split(servers);
+    let tablets = ranges.iter().zip(0..).map(|(range, server)| Tablet { last: range.last(), server });
+    let places = (1..).zip(&addresses);
+    let places = places.map(|(number, address)| ServerPlace { number, address: address.clone() }).collect();
+    let map = TabletMap::new(1, places, tablets.collect()).expect("every hash has a server");
+    let told = (!alone).then(|| Arc::from(map.encode()));
+    let workers: Vec<Worker> = ranges
+        .iter()
+        .enumerate()
+        .map(|(server, &hashes)| {
+            let store = Store::new(Config { memory_bytes: 64 << 20, ..Config::default() }).expect("a store");
+            let options = TableOptions { hashes, ..TableOptions::default() };
+            let part = store.table_with(TABLE, options, &Arc::new(Quota::new(1, u64::MAX)));
+            let parts = Parts::new(options, vec![part], &[hashes]).expect("the part has its hashes");
+            Worker::new(&store, token(server), parts, told.clone())
+        })
+        .collect();
+    WORKERS.set(workers);
+    let port = LoopbackNetwork::new(1, net::Faults::default(), LoopbackClock::Real).port().expect("a port");
+    let port = Served { arriving: Batch::new(), inbox: Inbox(Batch::new()), waker: port.waker() };
+    let config = ClientConfig::default();
+    Session::open_over(Box::new(port), &addresses[0], "tenant", "secret", config).expect("a session")
+}
+
+fn key(number: u64) -> [u8; 30] {
+    let mut key = [b'k'; 30];
+    key[..8].copy_from_slice(&number.to_le_bytes());
+    key
+}
+
+/// Makes `count` requests, of which at most so many are outstanding; returns the bytes of their answers.
+#[inline(never)]
+fn make(
+    session: &mut Session,
+    count: u64,
+    outstanding: u64,
+    request: impl Fn(&[u8]) -> Request<'_>,
+) -> usize {
+    let (mut submitted, mut completed, mut bytes) = (0, 0, 0);
+    while completed < count {
+        while submitted < count && submitted - completed < outstanding {
+            let key = key(submitted * 0x9e37_79b9 % OBJECTS);
+            session.submit(&request(&key), submitted).expect("there is room");
+            submitted += 1;
+        }
+        let polled = session.poll(&mut |completion| {
+            assert_eq!(completion.status, Ok(wire::Status::Ok));
+            bytes += completion.body.len();
+        });
+        completed += polled.expect("the port does not break") as u64;
+    }
+    bytes
+}
+
+fn put(key: &[u8]) -> Request<'_> {
+    Request::Put { table: TABLE, key, value: &[7; 100], condition: Condition::Always }
+}
+
+#[inline(never)]
+fn gets(session: &mut Session, count: u64, outstanding: u64) -> usize {
+    make(session, count, outstanding, |key| Request::Get { table: TABLE, key })
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let [way, outstanding, count] = &words[..] else {
+        return eprintln!("path: WAY OUTSTANDING GETS, where WAY is single, member or cluster");
+    };
+    let (outstanding, count) = (outstanding.parse().expect("a number"), count.parse().expect("a number"));
+    let mut session = match way.as_str() {
+        "single" => session(1, true),
+        "member" => session(1, false),
+        "cluster" => session(3, false),
+        other => panic!("there is no way {other}"),
+    };
+    make(&mut session, OBJECTS, 1, put);
+    gets(&mut session, OBJECTS, outstanding);
+    let began = Instant::now();
+    black_box(gets(&mut session, count, outstanding));
+    println!("{:.1}", began.elapsed().as_nanos() as f64 / count as f64);
+}

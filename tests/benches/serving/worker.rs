@@ -1,0 +1,106 @@
+//! A worker's parts, moved by hand: one round of the loop of `db::server::worker` without a port.
+
+use std::sync::Arc;
+
+use db::extension::invocation::Invocations;
+use db::metrics::WorkerMetrics;
+use db::ops::WorkerEnvironment;
+use db::server::catalog::Catalog;
+use db::server::change::Change;
+use db::server::crowd::Crowd;
+use db::server::dispatch::Dispatch;
+use db::server::invocation;
+use db::server::outgoing::Outgoing;
+use db::server::parking::Parking;
+use db::server::ports::Exits;
+use db::server::refusal::{Rate, RefusalLimit};
+use db::server::view::RoundView;
+use db::session::{Origin, Session};
+use db::tablet::{Parts, TableEntry};
+use db::tenant::TenantId;
+use db::tenant::account::Account;
+use net::Batch;
+use store::{Core, Pinned, Store};
+use wire::limits::FRAME_BYTES_MAX;
+
+/// The tenant of the table and of the session.
+pub const TENANT: TenantId = TenantId(1);
+/// The table.
+pub const TABLE: u32 = 1;
+/// The server's view.
+pub const VIEW: u64 = 1;
+/// Invocations of one batch that may wait before they are run.
+const RUN_AT: usize = 64;
+
+/// See the file's head.
+pub struct Worker {
+    pub core: Core,
+    pub catalog: Catalog,
+    pub metrics: WorkerMetrics,
+    outgoing: Outgoing,
+    crowd: Crowd,
+    refusals: RefusalLimit,
+    invocations: Invocations<Origin>,
+    parking: Parking,
+}
+
+impl Worker {
+    /// One that knows a session and these parts of a table, of which clients are told `map`.
+    pub fn new(store: &Arc<Store>, token: u64, parts: Parts, map: Option<Arc<[u8]>>) -> Worker {
+        let account = || Arc::new(Account::new(TENANT));
+        let (name, owner) = ("t".into(), account());
+        let entry = TableEntry { id: TABLE, tenant: TENANT, name, writable: true, owner, parts, map };
+        let mut catalog = Catalog::default();
+        catalog.apply(Change::TableCreated(Arc::new(entry)));
+        catalog.apply(Change::SessionOpened(Arc::new(Session::new(token, 1, account(), 0))));
+        Worker {
+            core: store.core(0),
+            catalog,
+            metrics: WorkerMetrics::new(),
+            outgoing: Outgoing::new(FRAME_BYTES_MAX, VIEW),
+            crowd: Crowd::new(0),
+            refusals: RefusalLimit::new(Rate { burst: 1, per_second: 1 }),
+            invocations: Invocations::new().expect("stacks"),
+            parking: Parking::default(),
+        }
+    }
+
+    /// Serves a batch; what it answers leaves by `exits`.
+    #[inline(never)]
+    pub fn serve(&mut self, batch: &Batch, exits: &mut impl Exits) {
+        let pin = self.core.pin();
+        let environment = lend(&self.core, &pin, &self.catalog, &self.metrics);
+        let mut dispatch = Dispatch {
+            environment,
+            catalog: &self.catalog,
+            port: exits,
+            arrived_at: 0,
+            outgoing: &mut self.outgoing,
+            crowd: &mut self.crowd,
+            refusals: &mut self.refusals,
+            invocations: &mut self.invocations,
+            parking: &mut self.parking,
+            view: RoundView::settled(VIEW),
+            run_at: RUN_AT,
+        };
+        dispatch.batch(batch);
+        let environment = lend(&self.core, &pin, &self.catalog, &self.metrics);
+        while self.invocations.live() > 0 {
+            invocation::run(&environment, &mut self.invocations, exits, &mut self.outgoing);
+        }
+        self.outgoing.send(exits, &self.metrics).expect("exits do not break");
+        drop(pin);
+        self.core.step();
+    }
+}
+
+/// What operations work with.
+pub fn lend<'w>(
+    core: &'w Core,
+    pin: &'w Pinned<'w>,
+    catalog: &'w Catalog,
+    metrics: &'w WorkerMetrics,
+) -> WorkerEnvironment<'w> {
+    let tables = &catalog.tables;
+    WorkerEnvironment { core, pin, tables, metrics, remote: None, now_us: 1, wall_ms: 1 }
+}
