@@ -44,10 +44,11 @@ pub struct TableEntry {
 }
 
 impl TableEntry {
-    /// The same table with other parts, and another map where one is given.
+    /// The same table with other parts, and another map where a later one is given.
     #[must_use]
     pub fn with_parts(&self, parts: Parts, map: Option<&TabletMap>) -> Self {
         let Self { id, tenant, name, writable, owner, parts: _, map: before } = self;
+        let map = map.filter(|map| self.known_map().is_none_or(|known| known.version() < map.version()));
         Self {
             id: *id,
             tenant: *tenant,
@@ -62,12 +63,21 @@ impl TableEntry {
     /// Whether clients are told this map, or an earlier or later one that says the same.
     #[must_use]
     pub fn has_map(&self, map: &TabletMap) -> bool {
-        let known = self.map.as_deref().and_then(|bytes| TabletMap::decode(bytes).ok());
-        known.is_some_and(|known| {
+        self.known_map().is_some_and(|known| {
             let told =
                 |map: &TabletMap| (map.servers().to_vec(), map.tablets().to_vec(), map.moving().to_vec());
             told(&known) == told(map)
         })
+    }
+
+    /// Whether the map is later than what clients are told, and says something else.
+    #[must_use]
+    pub fn is_news(&self, map: &TabletMap) -> bool {
+        !self.has_map(map) && self.known_map().is_none_or(|known| known.version() < map.version())
+    }
+
+    fn known_map(&self) -> Option<TabletMap> {
+        self.map.as_deref().and_then(|bytes| TabletMap::decode(bytes).ok())
     }
 
     /// The encoded map of its tablets.

@@ -17,22 +17,40 @@ use crate::exchange::Exchange;
 
 /// Below this bit of a tag stands the table, above the server that was asked.
 pub(super) const TABLE_BITS: u32 = 32;
-/// Pause before a map is asked for again that has not helped; it doubles.
+/// The shortest pause before a map is asked for again that has not helped.
 const LAG_US_MIN: u64 = 500;
-/// The longest such pause.
+/// The longest such pause. In between it is a part of the time that the request has taken already.
 const LAG_US_MAX: u64 = 50_000;
+/// That part: so much longer a change of owners lasts at most for who asks too late.
+const LAG_PART: u64 = 4;
 
 impl Router {
-    /// Has the map of a table asked for again, after a pause that grows with the servers that a request has been to in
-    /// vain. Returns how often it will have been asked for.
-    pub(super) fn want(&mut self, now_us: u64, index: usize, moves: u16) -> u64 {
+    /// Has the map of a table asked for again, after a pause where a request has been sent by it in vain. Returns how often
+    /// it will have been asked for.
+    pub(super) fn want(&mut self, now_us: u64, index: usize, in_vain: Option<&Journey>) -> u64 {
+        let latest_us = now_us.saturating_add(self.call_timeout_us);
         let map = &mut self.maps[index];
         if !map.is_wanted && !map.is_asking {
-            let lag_us = if moves > 1 { LAG_US_MIN << (moves - 2).min(16) } else { 0 };
-            map.not_before_us = now_us + lag_us.min(LAG_US_MAX);
+            let pause_us = |journey: &Journey| {
+                let taken_us = latest_us.saturating_sub(journey.deadline_us);
+                (taken_us / LAG_PART).clamp(LAG_US_MIN, LAG_US_MAX)
+            };
+            map.not_before_us = now_us + in_vain.map_or(0, pause_us);
             map.is_wanted = true;
         }
         map.asked + 1
+    }
+
+    /// Has all maps asked for again where a server has another view: what it owns has changed, or will.
+    pub(super) fn see_views(&mut self, now_us: u64) {
+        let mut is_news = false;
+        for server in &mut self.servers {
+            let view = server.exchange.as_ref().map_or(server.view, Exchange::view);
+            is_news |= std::mem::replace(&mut server.view, view) != view;
+        }
+        for index in 0..self.maps.len() * usize::from(is_news) {
+            self.want(now_us, index, None);
+        }
     }
 
     /// Asks for the maps that are wanted.
@@ -72,16 +90,16 @@ impl Router {
         match outcome {
             Ok((Status::Ok, body)) => {
                 if let Ok(map) = TabletMap::decode(&body) {
-                    self.replace_map(index, from, &map);
+                    self.replace_map(now_us, index, from, &map);
                 }
             }
             // The session ended under it.
-            Ok((Status::BadToken, _)) => drop(self.want(now_us, index, 1)),
+            Ok((Status::BadToken, _)) => drop(self.want(now_us, index, None)),
             _ => {}
         }
     }
 
-    fn replace_map(&mut self, index: usize, from: usize, map: &TabletMap) {
+    fn replace_map(&mut self, now_us: u64, index: usize, from: usize, map: &TabletMap) {
         let servers: Vec<Option<usize>> =
             map.servers().iter().map(|place| self.server_at(place, from)).collect();
         let tablets = map.tablets().iter().map(|tablet| {
@@ -95,6 +113,14 @@ impl Router {
             Some(Moving::new(it.migration, (it.first, it.last), source))
         });
         self.maps[index].replace(map.version(), tablets.into_iter(), moving);
+        // One that has none of it is about to get some.
+        let has_none =
+            |index: &usize| !map.tablets().iter().any(|tablet| usize::from(tablet.server) == *index);
+        for index in (0..map.servers().len()).filter(has_none) {
+            if let Some(server) = servers[index] {
+                self.reach(now_us, server);
+            }
+        }
         self.latest = (NO_TABLE, HOME);
         if self.is_shared() {
             self.servers

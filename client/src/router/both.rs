@@ -178,7 +178,7 @@ impl Router {
         let Some(moving) = map.moving.iter_mut().find(|moving| moving.has(hash)) else { return false };
         let (source, migration) = (moving.source, moving.migration);
         if moving.wants_map(now_us) {
-            self.want(now_us, index, 1);
+            self.want(now_us, index, None);
             return false;
         }
         if journey.moves >= MOVES_MAX || source == target || !moving.is_open(now_us, hash) {

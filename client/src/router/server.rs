@@ -22,6 +22,8 @@ pub(crate) struct Server {
     /// Host and port of its streams.
     pub(super) address: String,
     pub(crate) exchange: Option<Exchange>,
+    /// Its view when the maps were asked for last.
+    pub(super) view: u64,
     opening: Option<Awaited<Session>>,
     probe: Option<Awaited<()>>,
     /// When it last said something, or owed nothing.
@@ -56,7 +58,7 @@ pub(super) enum News {
 impl Server {
     /// The one that was named.
     pub(super) fn home(exchange: Exchange, address: String) -> Server {
-        Server { address, exchange: Some(exchange), ..Server::default() }
+        Server { address, view: exchange.view(), exchange: Some(exchange), ..Server::default() }
     }
 
     /// One that a map has named.
@@ -117,6 +119,7 @@ impl Server {
                     let mut exchange =
                         Exchange::over(session, identity, config, frame_bytes_max, waker.clone());
                     exchange.lose_patience();
+                    self.view = exchange.view();
                     self.exchange = Some(exchange);
                     (self.heard_us, self.away_us) = (now_us, 0);
                 }

@@ -52,11 +52,14 @@ impl Router {
     ) -> Result<(), Error> {
         let Router { servers, owed, inbox, is_restless, .. } = self;
         let mut settled = Ok(());
-        let exchanges = servers.iter_mut().filter_map(|server| server.exchange.as_mut());
-        for exchange in exchanges.filter(|exchange| exchange.is_due(now_us)) {
-            let complete = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
-            settled = settled.and(exchange.settle(now_us, statistics, complete));
-            *is_restless |= exchange.has_moved() || exchange.is_lost();
+        for Server { exchange, view, .. } in servers.iter_mut() {
+            let Some(exchange) = exchange else { continue };
+            if exchange.is_due(now_us) {
+                let complete = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
+                settled = settled.and(exchange.settle(now_us, statistics, complete));
+                *is_restless |= exchange.has_moved() || exchange.is_lost();
+            }
+            *is_restless |= exchange.view() != *view;
         }
         if self.is_restless || now_us >= self.look_at_us || !self.inbox.is_empty() {
             self.settle_routes(now_us, statistics, complete);
@@ -93,6 +96,7 @@ impl Router {
         for waiting in std::mem::take(&mut self.boths.alone) {
             self.send_waiting(now_us, waiting, statistics, complete);
         }
+        self.see_views(now_us);
         self.ask_for_maps(now_us, statistics);
         let is_asking = self.maps.iter().any(|map| map.is_wanted);
         let is_opening = self.servers.iter().any(Server::is_opening);
@@ -164,7 +168,8 @@ impl Router {
             (Status::NotOwned, Ok(request)) => {
                 journey = journey.moved();
                 let index = request.table().map(|table| self.index_of(table));
-                asked = index.map_or(0, |index| self.want(now_us, index, journey.moves));
+                let in_vain = (journey.moves > 1).then_some(&journey);
+                asked = index.map_or(0, |index| self.want(now_us, index, in_vain));
                 refusal = Some(status);
             }
             (
@@ -230,7 +235,7 @@ impl Router {
                 // Who has its tablets may have changed with that.
                 if let Some(table) = request.table() {
                     let index = self.index_of(table);
-                    self.want(now_us, index, 1);
+                    self.want(now_us, index, None);
                 }
                 let outcome = Err(away(&self.servers[server]));
                 self.finish(tag, outcome, complete);

@@ -38,6 +38,7 @@ pub use grants::GrantRow;
 pub use limits::LimitRow;
 pub use members::MemberRow;
 pub use migrations::{MigrationRow, ServerRun, Side};
+pub use moving::MigrationView;
 pub use plans::{Goal, PlanRow, PlanStanding, PlannedMove, drained};
 pub use servers::ServerRow;
 pub use standing::{Standing, StandingError};

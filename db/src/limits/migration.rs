@@ -48,6 +48,9 @@ pub const PROGRESS_EVERY_US: u64 = 10_000;
 /// what all reads at a second server may cost, and the rest of it is the target's for saying what has not arrived.
 pub const SECOND_READS_DIVISOR: u64 = 14;
 
+/// Milliseconds between the moment when clients are told that hashes are about to move and the change of owner: in them they
+/// open sessions with the target, so that nobody has to then.
+pub const MIGRATION_ANNOUNCED_MS: u64 = 150;
 /// How long the thread of a migration sleeps at most while nothing happens, in milliseconds: what is said again is due so
 /// often.
 pub const MIGRATION_LOOK_MS: u64 = 10;

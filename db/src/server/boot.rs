@@ -175,6 +175,7 @@ impl Server {
             traced: Mutex::default(),
             client_ids: Mutex::new(client_ids),
             changing: Mutex::new(()),
+            owning: Mutex::new(()),
         });
         let stopping = Arc::new(AtomicBool::new(false));
         let mut server = Self {

@@ -2,7 +2,8 @@
 //!
 //! Every change goes the same way: metadata first (on disk or refused), then all workers, then the client
 //! hears of it. One lock makes the changes follow one another, so that what a worker knows is what the
-//! metadata says; nothing slow but the disk happens under it. Workers never come here.
+//! metadata says; nothing slow but the metadata happens under it. A second one is for what is owned of tables, which
+//! migrations change in a hurry. Workers never come here.
 
 mod tenants;
 
@@ -180,6 +181,9 @@ pub struct Control {
     pub client_ids: Mutex<Range<u64>>,
     /// Held while the catalog changes.
     pub changing: Mutex<()>,
+    /// Held while what is owned of a table changes, or what workers know of it. Whoever holds both took `changing` first;
+    /// nobody asks the metadata with it, so that a cut waits for no disk and no other server.
+    pub owning: Mutex<()>,
 }
 
 /// Locks; a thread that panicked meanwhile left nothing half-made, since changes are applied last.
@@ -202,26 +206,44 @@ impl Control {
     /// # Errors
     /// `LimitExceeded`, `BadSecret` when the tenant or its secret has gone meanwhile, or that numbers or workers fail.
     pub fn open_session(&self, checked: TenantRow, peer: SocketAddr) -> Result<Arc<Session>, Refusal> {
-        let _changing = lock(&self.changing);
-        if self.tenant_named(&checked.name)?.as_ref() != Some(&checked) {
-            let text = "the tenant has just been dropped, or got a new secret";
-            return Err(Refusal::new(Status::BadSecret, text));
-        }
-        let TenantRow { id: tenant, name, .. } = checked;
-        self.check_session_limits(tenant)?;
         let token = random_token().map_err(|error| Refusal::new(Status::Internal, error.to_string()))?;
         let client_id = self.next_client_id()?;
-        let session = Session::new(token, client_id, self.accounts.of(tenant), self.clock.now_us());
+        let account = self.accounts.of(checked.id);
+        let session = Session::new(token, client_id, account, self.clock.now_us());
         let session = Arc::new(session.opened_from(peer.ip()));
-        self.tell(&Change::SessionOpened(Arc::clone(&session)))?;
-        let opened_ms = self.clock.wall_ms();
-        let open = OpenSession { session: Arc::clone(&session), tenant: name, peer, opened_ms };
-        lock(&self.sessions).insert(token, open);
-        Ok(session)
+        let (tenant, opened_ms) = (checked.name.clone(), self.clock.wall_ms());
+        // Known before the tenant is looked at again: whoever drops it from then on ends this session too.
+        self.admit(OpenSession { session: Arc::clone(&session), tenant, peer, opened_ms })?;
+        let confirmed = self.confirm(&checked, &session);
+        if confirmed.is_err() {
+            lock(&self.sessions).remove(&token);
+        }
+        confirmed.map(|()| session)
     }
 
-    fn check_session_limits(&self, tenant: TenantId) -> Result<(), Refusal> {
-        let sessions = lock(&self.sessions);
+    /// Tells workers of a session if its tenant is still what it was.
+    fn confirm(&self, checked: &TenantRow, session: &Arc<Session>) -> Result<(), Refusal> {
+        let gone =
+            || Refusal::new(Status::BadSecret, "the tenant has just been dropped, or got a new secret");
+        let found = self.tenant_named(&checked.name)?;
+        if found.as_ref() != Some(checked) {
+            if found.is_none_or(|found| found.id != checked.id) {
+                self.accounts.forget(checked.id);
+            }
+            return Err(gone());
+        }
+        self.tell(&Change::SessionOpened(Arc::clone(session)))?;
+        if session.is_closed() {
+            self.tell(&Change::SessionClosed(session.token))?;
+            return Err(gone());
+        }
+        Ok(())
+    }
+
+    /// Makes a session known to the control plane, if there may be one more.
+    fn admit(&self, open: OpenSession) -> Result<(), Refusal> {
+        let tenant = open.session.tenant;
+        let mut sessions = lock(&self.sessions);
         if sessions.len() >= SESSIONS_MAX {
             return Err(Refusal::new(Status::LimitExceeded, "the server has as many sessions as it may"));
         }
@@ -229,6 +251,7 @@ impl Control {
         if own >= SESSIONS_PER_TENANT_MAX {
             return Err(Refusal::new(Status::LimitExceeded, "the tenant has as many sessions as it may"));
         }
+        sessions.insert(open.session.token, open);
         Ok(())
     }
 

@@ -171,6 +171,9 @@ impl Migrations {
                     if row.is_aborted && !one.row.is_aborted {
                         one.post.send(Mail::Abort);
                     }
+                    if row.is_source_done {
+                        one.post.send(Mail::SourceDone);
+                    }
                     one.row = row.clone();
                 }
                 None => one.post.send(Mail::Gone),

@@ -26,7 +26,7 @@ pub struct Ownership {
     pub table: u32,
     /// Its parts and ranges.
     pub parts: Parts,
-    /// What clients are told of all its tablets; `None`: as before.
+    /// What clients are told of all its tablets, where that is news; `None`: as before.
     pub map: Option<TabletMap>,
 }
 
@@ -37,7 +37,7 @@ pub struct Alteration {
     pub table: u32,
     /// Of its parts and ranges.
     pub change: PartsChange,
-    /// What clients are told of all its tablets; `None`: as before.
+    /// What clients are told of all its tablets, where that is news; `None`: as before.
     pub map: Option<TabletMap>,
 }
 
@@ -49,48 +49,43 @@ impl Control {
     /// # Errors
     /// `UnknownTable`, with nothing changed; `Unavailable` when a worker does not come back: then some may have passed.
     pub fn cut(&self, changed: &[Ownership]) -> Result<u64, Refusal> {
-        let changing = lock(&self.changing);
+        let owning = lock(&self.owning);
         let mut tables = Vec::new();
         for Ownership { table, parts, map } in changed {
             let entry = self.table_of(*table).ok_or_else(|| Refusal::from(Status::UnknownTable))?;
             tables.push(Arc::new(entry.with_parts(parts.clone(), map.as_ref())));
         }
-        self.pass(&changing, tables)
+        self.pass(&owning, tables)
     }
 
-    /// The same by what comes and goes, so that what others change beside it stays. Where nothing does there is no cut,
-    /// unless workers have still to pass an earlier one.
+    /// The same by what comes and goes, so that what others change beside it stays. Where nothing does, and clients are told
+    /// nothing new, there is no cut, unless workers have still to pass an earlier one. What is new in a map makes a view of
+    /// its own, by which clients see that there is something to ask for.
     ///
     /// # Errors
     /// As [`Control::cut`], and `OutOfRange` for parts that cannot be so.
     pub fn alter(&self, changed: &[Alteration]) -> Result<u64, Refusal> {
-        self.alter_while(&lock(&self.changing), changed)
-    }
-
-    /// The same, by who changes other things in the same step.
-    ///
-    /// # Errors
-    /// As [`Control::alter`].
-    pub fn alter_while(&self, changing: &MutexGuard<'_, ()>, changed: &[Alteration]) -> Result<u64, Refusal> {
-        let mut tables = Vec::new();
+        let owning = lock(&self.owning);
+        let (mut tables, mut is_news) = (Vec::new(), false);
         for Alteration { table, change, map } in changed {
             let entry = self.table_of(*table).ok_or_else(|| Refusal::from(Status::UnknownTable))?;
+            is_news |= !change.is_empty() || map.as_ref().is_some_and(|map| entry.is_news(map));
             let parts = entry.parts.altered(change);
             let parts = parts.map_err(|error| Refusal::new(Status::OutOfRange, error.to_string()))?;
             tables.push(Arc::new(entry.with_parts(parts, map.as_ref())));
         }
         let is_settled = self.views.settled() == self.views.latest();
-        if is_settled && changed.iter().all(|alteration| alteration.change.is_empty()) {
+        if is_settled && !is_news {
             for entry in tables {
-                self.publish(entry)?;
+                self.make_known(&owning, entry)?;
             }
             return Ok(self.views.settled());
         }
-        self.pass(changing, tables)
+        self.pass(&owning, tables)
     }
 
     /// Takes all workers to the next view, with these tables.
-    fn pass(&self, _changing: &MutexGuard<'_, ()>, tables: Vec<Arc<TableEntry>>) -> Result<u64, Refusal> {
+    fn pass(&self, _owning: &MutexGuard<'_, ()>, tables: Vec<Arc<TableEntry>>) -> Result<u64, Refusal> {
         let granted: Vec<_> = tables.iter().flat_map(|entry| self.granted(entry)).collect();
         let all = [tables.clone(), granted].concat();
         let view = self.views.next();
@@ -109,11 +104,16 @@ impl Control {
         own.map(|grant| Arc::new(grant.entry_of(entry))).collect()
     }
 
-    /// Makes a table known, or what clients are told of it, where what is owned stays as it was.
+    /// Makes a new table known.
     ///
     /// # Errors
     /// That workers fail.
     pub fn publish(&self, entry: Arc<TableEntry>) -> Result<(), Refusal> {
+        self.make_known(&lock(&self.owning), entry)
+    }
+
+    /// Makes a table known, or what clients are told of it, where what is owned stays as it was.
+    fn make_known(&self, _owning: &MutexGuard<'_, ()>, entry: Arc<TableEntry>) -> Result<(), Refusal> {
         for granted in self.granted(&entry) {
             self.tell(&Change::TableCreated(granted))?;
         }

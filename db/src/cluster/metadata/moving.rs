@@ -2,13 +2,29 @@
 
 use store::HashRange;
 
-use super::migrations::{MigrationRow, Side, all, may_follow, numbered};
+use super::migrations::{self, MigrationRow, Side, all, may_follow, numbered};
 use super::servers::is_gone;
-use super::tablets::{self, TabletError, overlap};
-use super::{Metadata, MetadataError, Transaction, members, next_u32, tables};
+use super::tablets::{self, TabletError, TabletsRow, overlap};
+use super::{MemberRow, Metadata, MetadataError, Transaction, members, next_u32, tables};
 use crate::cluster::migration::{Mode, Standing};
+use crate::cluster::records::Revision;
 use crate::limits::MIGRATIONS_MAX;
 use crate::tenant::TenantId;
+
+/// A migration, and where its table is, as of one commit.
+#[derive(Clone, Debug)]
+pub struct MigrationView {
+    /// The migration.
+    pub row: MigrationRow,
+    /// The tablets of its table.
+    pub tablets: TabletsRow,
+    /// What is on the move of it.
+    pub migrations: Vec<MigrationRow>,
+    /// The servers of the cluster, there or not.
+    pub members: Vec<MemberRow>,
+    /// The commit.
+    pub revision: Revision,
+}
 
 /// Begins to move hashes of a table: see [`Metadata::migration_begin`]. Where it is refused nothing is written.
 pub(super) fn begin(
@@ -184,6 +200,20 @@ impl Metadata {
     /// When the metadata cannot be read.
     pub fn migration_find(&self, id: u32) -> Result<Option<MigrationRow>, MetadataError> {
         self.read(|transaction| Ok(numbered(transaction, id)?))
+    }
+
+    /// A migration by its number, with where its table is.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn migration_view(&self, id: u32) -> Result<Option<MigrationView>, MetadataError> {
+        self.read(|transaction| {
+            let Some(row) = numbered(transaction, id)? else { return Ok(None) };
+            let Some(tablets) = tablets::find(transaction, row.tenant, row.table)? else { return Ok(None) };
+            let migrations = migrations::of_table(transaction, row.tenant, row.table)?;
+            let members = members::all(transaction)?;
+            Ok(Some(MigrationView { row, tablets, migrations, members, revision: transaction.revision() }))
+        })
     }
 
     /// All migrations that have a record.

@@ -104,6 +104,7 @@ pub(super) fn publish(control: &Control, grant: Grant) -> Result<(), Refusal> {
         return settle(control, &grant);
     }
     let name = &grant.row.name;
+    let _owning = lock(&control.owning);
     let table = control.table(grant.row.owner, name).ok_or_else(|| unknown(Subject::Table, name))?;
     control.tell(&Change::TableCreated(Arc::new(grant.entry_of(&table))))
 }
@@ -133,6 +134,7 @@ pub(super) fn follow(control: &Control, owner: TenantId, name: &str) -> Result<(
 
 /// Takes grants back from all workers. The metadata has forgotten them already.
 pub(super) fn withdraw(control: &Control, ends: impl Fn(&Grant) -> bool) -> Result<(), Refusal> {
+    let _owning = lock(&control.owning);
     let ended: Vec<Grant> = lock(&control.grants).extract_if(.., |grant| ends(grant)).collect();
     let mut told = Ok(());
     for grant in ended {

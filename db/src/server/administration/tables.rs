@@ -70,10 +70,11 @@ pub(super) fn placed(control: &Control, of: Option<&Tenants>) -> Result<Catalog,
 }
 
 /// Brings tables that are there to what the metadata says: those that come, what of them is owned here, and where the
-/// rest is.
+/// rest is. The lock is held since before the catalog was read: what migrations change meanwhile is not looked at, and
+/// what they tell clients is newer.
 pub(super) fn follow(
     control: &Control,
-    changing: &MutexGuard<'_, ()>,
+    _changing: &MutexGuard<'_, ()>,
     catalog: &Catalog,
 ) -> Result<(), Refusal> {
     let Some(own) = control.interim.run() else {
@@ -107,7 +108,7 @@ pub(super) fn follow(
     }
     let is_settled = control.views.settled() == control.views.latest();
     if !alterations.is_empty() || !is_settled {
-        let view = control.alter_while(changing, &alterations)?;
+        let view = control.alter(&alterations)?;
         tracing::info!(view, tables = alterations.len(), "tablets came, went, or are elsewhere");
     }
     for part in alterations.iter().flat_map(|alteration| &alteration.change.go) {
@@ -169,8 +170,11 @@ pub(super) fn drop(control: &Control, tenant: TenantId, name: &str) -> Result<Ve
 /// Takes out a table with its grants. The metadata has forgotten it already.
 pub(super) fn forget(control: &Control, tenant: TenantId, name: &str, id: u32) -> Result<(), Refusal> {
     let withdrawn = grants::withdraw_all_of(control, tenant, Subject::Table, name);
-    let entry = lock(&control.tables).remove(&(tenant, name.to_owned()));
-    let told = control.tell(&Change::TableDropped(id)).and(withdrawn);
+    let (entry, told) = {
+        let _owning = lock(&control.owning);
+        let entry = lock(&control.tables).remove(&(tenant, name.to_owned()));
+        (entry, control.tell(&Change::TableDropped(id)).and(withdrawn))
+    };
     if let Some(entry) = entry {
         entry.parts.retire();
     }

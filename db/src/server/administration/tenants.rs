@@ -75,9 +75,12 @@ pub(super) fn forget(control: &Control, tenant: TenantId) -> Result<(), Refusal>
         stays
     });
     let withdrawn = grants::withdraw(control, |grant| grant.row.owner == tenant || grant.row.to == tenant);
-    let tables = control.tables_of(tenant);
-    lock(&control.tables).retain(|(owner, _), _| *owner != tenant);
-    let told = control.tell(&Change::TenantDropped(tenant));
+    let (tables, told) = {
+        let _owning = lock(&control.owning);
+        let tables = control.tables_of(tenant);
+        lock(&control.tables).retain(|(owner, _), _| *owner != tenant);
+        (tables, control.tell(&Change::TenantDropped(tenant)))
+    };
     for entry in tables {
         entry.parts.retire();
     }

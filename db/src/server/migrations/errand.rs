@@ -7,14 +7,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use net::Duplex;
+use wire::TabletMap;
 
 use super::link::Opened;
 use super::mail::{Mail, Post};
-use crate::cluster::metadata::{MetadataError, MigrationRow, Side};
+use crate::cluster::metadata::{MetadataError, MigrationRow, MigrationView, Side};
 use crate::cluster::migration::Standing;
 use crate::cluster::peer::{self, Purpose};
 use crate::limits::{CLUSTER_RETRY_MS, CONTROL_STACK_BYTES, MIGRATION_MESSAGE_BYTES_MAX, RECORD_TIMEOUT_MS};
 use crate::server::control::Control;
+use crate::server::ownership::map_of;
 
 /// Who goes, and for what.
 #[derive(Clone)]
@@ -53,7 +55,7 @@ impl Errands {
         None
     }
 
-    /// Changes the standing, if it is that; where a side has to be gone for it, only while it is.
+    /// Changes the standing, if it is that, and says where the tablets are then; where a side has to be gone for it, only while it is.
     pub(super) fn commit(&self, (from, to): (Standing, Standing), gone: Option<Side>) {
         let is_sent = self.go(move |own| {
             let (metadata, id) = (&own.control.metadata, own.row.id);
@@ -62,7 +64,13 @@ impl Errands {
                 None => metadata.migration_advance(id, from, to),
             };
             match own.insist(advance) {
-                Some(Ok(row)) => own.post.send(Mail::Committed(row.standing)),
+                Some(Ok(row)) => {
+                    // Others bring it otherwise, a little later.
+                    if let Ok(Some(view)) = metadata.migration_view(id) {
+                        own.post.send(Mail::Map(map_in(&view)));
+                    }
+                    own.post.send(Mail::Committed(row.standing));
+                }
                 Some(Err(_)) => own.post.send(Mail::Gone),
                 None => {}
             }
@@ -72,18 +80,19 @@ impl Errands {
         }
     }
 
-    /// Reads the standing, and whether it was read under the lease that this server holds.
+    /// Reads the standing and where the tablets are, and whether it was read under the lease that this server holds.
     pub(super) fn look_up(&self) {
         let is_sent = self.go(move |own| {
             let lease = || own.control.interim.lease(Instant::now());
             let found = own.insist(|| {
                 let before = lease();
-                own.control.metadata.migration_find(own.row.id).map(|found| (found, before))
+                own.control.metadata.migration_view(own.row.id).map(|found| (found, before))
             });
             match found {
-                Some(Ok((Some(row), before))) => {
+                Some(Ok((Some(view), before))) => {
                     let is_registered = before.is_some() && lease() == before;
-                    own.post.send(Mail::LookedUp(row.standing, is_registered));
+                    own.post.send(Mail::Map(map_in(&view)));
+                    own.post.send(Mail::LookedUp(view.row.standing, is_registered));
                 }
                 Some(_) => own.post.send(Mail::Gone),
                 None => {}
@@ -138,4 +147,8 @@ impl Errands {
         let is_gone = self.control.interim.is_gone(self.row.run_on(side.opposite()));
         self.post.send(if is_gone { Mail::PeerGone } else { Mail::PeerThere });
     }
+}
+
+fn map_in(view: &MigrationView) -> Option<TabletMap> {
+    map_of(&view.tablets, view.migrations.iter(), &view.members, view.revision.0)
 }

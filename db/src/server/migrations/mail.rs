@@ -3,6 +3,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use net::{Sleeper, Waker};
+use wire::TabletMap;
 
 use super::link::Opened;
 use crate::cluster::migration::Standing;
@@ -11,6 +12,8 @@ use crate::cluster::migration::Standing;
 pub(super) enum Mail {
     /// What the records say.
     Standing(Standing),
+    /// Where the tablets of the table are, by the records.
+    Map(Option<TabletMap>),
     /// Somebody wants the hashes to stay at the source.
     Abort,
     /// A change of the records was tried: they say this now.
@@ -25,6 +28,8 @@ pub(super) enum Mail {
     PeerGone,
     /// It is still there, as far as the records say.
     PeerThere,
+    /// The source has nothing to do any more, and nothing of what moved.
+    SourceDone,
     /// There is no such migration any more: its table was dropped.
     Gone,
     /// The server stops.

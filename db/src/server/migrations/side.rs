@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use store::Core;
+use wire::TabletMap;
 
 use super::errand::Errands;
 use super::link::Link;
@@ -29,6 +30,9 @@ pub(super) struct Ground {
     pub(super) errands: Errands,
     pub(super) link: Link,
     pub(super) progress: Arc<Progress>,
+    /// Where the tablets are, as of the last time that the records were asked: clients hear it with the change itself, not
+    /// when this server has followed the records.
+    pub(super) map: Option<TabletMap>,
     /// Whether somebody is looking after the other server, and when that was asked last.
     looked_after: (bool, Instant),
     /// Whether the lease was held when that was looked at last, under which this server is registered.
@@ -65,6 +69,7 @@ impl Ground {
             errands,
             link,
             progress,
+            map: None,
             looked_after,
             was_registered: true,
             is_humble: false,
@@ -79,7 +84,8 @@ impl Ground {
     /// back, or the server is of no more use.
     pub(super) fn alter(&self, change: &PartsChange) -> Option<()> {
         loop {
-            let alteration = Alteration { table: self.row.table, change: change.clone(), map: None };
+            let alteration =
+                Alteration { table: self.row.table, change: change.clone(), map: self.map.clone() };
             match self.control.alter(&[alteration]) {
                 Ok(_) => return Some(()),
                 Err(Refusal { status: wire::Status::Unavailable, .. })

@@ -12,8 +12,8 @@ use crate::cluster::migration::{
     Copied, Left, Message, Mode, Place, Source, SourceAction, SourceEnd, SourceInput, SourceOutput,
 };
 use crate::limits::{
-    DISCARD_STEPS_AT_ONCE, MIGRATION_MESSAGES_AT_ONCE, MIGRATION_PARTITIONS, MIGRATION_TURN_US, PULL_BYTES,
-    PULL_LOOK_US, SECOND_READS_DIVISOR,
+    DISCARD_STEPS_AT_ONCE, MIGRATION_ANNOUNCED_MS, MIGRATION_MESSAGES_AT_ONCE, MIGRATION_PARTITIONS,
+    MIGRATION_TURN_US, PULL_BYTES, PULL_LOOK_US, SECOND_READS_DIVISOR,
 };
 use crate::tablet::{Moving, PartsChange};
 
@@ -26,6 +26,8 @@ pub(super) struct SourceSide {
     machine: Source,
     todo: Todo<SourceAction>,
     out: Vec<SourceOutput>,
+    /// When clients were told that hashes are about to move.
+    announced: Instant,
     /// What is on the move, from the cut on.
     pieces: Option<Pieces>,
     /// What workers answer of it yet.
@@ -39,6 +41,7 @@ impl SourceSide {
         let partitions = ground.row.hashes.split(MIGRATION_PARTITIONS);
         Self {
             ground,
+            announced: Instant::now(),
             machine: Source::default(),
             todo: Todo::new(),
             out: Vec::new(),
@@ -96,13 +99,14 @@ impl SourceSide {
                 self.step(SourceInput::End(SourceEnd::LookedUp(standing, is_registered)));
             }
             Mail::Stream(opened) => self.ground.link.attach(opened),
+            Mail::Map(map) => self.ground.map = map,
             Mail::PeerGone => {
                 self.ground.looked_after_peer();
                 self.step(SourceInput::TargetGone);
             }
             Mail::PeerThere | Mail::NoStream => self.ground.looked_after_peer(),
             // It is the target that gives back.
-            Mail::Abort => {}
+            Mail::Abort | Mail::SourceDone => {}
             Mail::Gone => return Some(Way::Gone),
             Mail::Stop => return Some(Way::Stopped),
         }
@@ -147,7 +151,7 @@ impl SourceSide {
 
     fn act(&mut self, action: SourceAction) -> Result<Option<SourceEnd>, Way> {
         Ok(match action {
-            SourceAction::Count => Some(SourceEnd::Counted(self.owned()?.objects())),
+            SourceAction::Count => self.count()?,
             SourceAction::Cut => {
                 self.ground.hurry();
                 Some(SourceEnd::Cut(self.cut()?))
@@ -180,6 +184,17 @@ impl SourceSide {
     fn owned(&self) -> Result<Pieces, Way> {
         let entry = self.ground.control.table_of(self.ground.row.table).ok_or(Way::Gone)?;
         Ok(Pieces::owned(&entry.parts, self.ground.row.hashes))
+    }
+
+    /// Not before clients had the time to open sessions with the target.
+    fn count(&mut self) -> Result<Option<SourceEnd>, Way> {
+        let pause = Duration::from_millis(MIGRATION_ANNOUNCED_MS);
+        if self.announced.elapsed() < pause {
+            self.todo.push_back(SourceAction::Count);
+            self.ground.rest(pause.saturating_sub(self.announced.elapsed()));
+            return Ok(None);
+        }
+        Ok(Some(SourceEnd::Counted(self.owned()?.objects())))
     }
 
     fn bounds(&self) -> (u64, u64) {

@@ -153,11 +153,14 @@ impl TargetSide {
                 self.step(TargetInput::End(TargetEnd::LookedUp(standing, is_registered)));
             }
             Mail::Abort => self.abort(),
+            // Who says so over the stream ends with it, and may not be heard.
+            Mail::SourceDone => self.step(TargetInput::Message(Message::Discarded)),
             Mail::Stream(opened) => {
                 self.connecting.0 = false;
                 self.ground.link.attach(opened);
             }
             Mail::NoStream => self.connecting.0 = false,
+            Mail::Map(map) => self.ground.map = map,
             Mail::PeerGone => {
                 self.ground.looked_after_peer();
                 self.step(TargetInput::SourceGone);

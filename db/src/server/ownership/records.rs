@@ -65,7 +65,7 @@ pub fn due<'r>(
     Due { leave, take, missing, go }
 }
 
-/// What clients are told of the tablets of a table, and of all that moves of it.
+/// What clients are told of the tablets of a table: who has them, and all that moves of it or is about to.
 #[must_use]
 pub fn map_of<'r>(
     tablets: &TabletsRow,
@@ -91,7 +91,12 @@ pub fn map_of<'r>(
         entries.push(wire::Tablet { last, server });
     }
     let mut moving = Vec::new();
-    for row in migrations.filter(|row| row.mode == Mode::Cooperative && row.standing == Standing::Moving) {
+    for row in migrations.filter(|row| row.table == tablets.table && !row.is_over()) {
+        // Known before it has anything, so that there are sessions with it by then.
+        index_of(row.target.server)?;
+        if row.mode != Mode::Cooperative || row.standing != Standing::Moving {
+            continue;
+        }
         let (first, last) = bounds(row.hashes);
         moving.push(wire::Moving { migration: row.id, first, last, source: index_of(row.source.server)? });
     }

@@ -119,10 +119,22 @@ fn a_server_that_was_started_again_leaves_alone_what_its_earlier_self_moved() {
 fn clients_are_told_every_owner_and_where_it_is() {
     let member = |run, port| MemberRow { run, tcp: ([10, 0, 0, 1], port).into() };
     let members = [member(ONE, 7001), member(OTHER, 7002)];
-    let map = map_of(&tablets([2, 1]), [].iter(), &members, 9).expect("a map");
+    let told = |owners, moving: &[MigrationRow]| {
+        map_of(&tablets(owners), moving.iter(), &members, 9).expect("a map")
+    };
+    let map = told([2, 1], &[]);
     let servers: Vec<_> = map.servers().iter().map(|place| (place.number, place.address.as_str())).collect();
     assert_eq!(servers, [(2, "10.0.0.1:7002"), (1, "10.0.0.1:7001")]);
     assert_eq!((map.server_of(0), map.server_of(HALF), map.version()), (0, 1, 9));
-    let same = map_of(&tablets([1, 1]), [].iter(), &members, 9).expect("a map");
+    let same = told([1, 1], &[]);
     assert_eq!(same.tablets().len(), 1, "tablets of one server beside each other are one entry");
+    let numbers = |moving: &[MigrationRow]| -> Vec<u32> {
+        told([1, 1], moving).servers().iter().map(|place| place.number).collect()
+    };
+    assert_eq!(
+        numbers(&[migration(ONE, OTHER, Standing::Preparing)]),
+        [1, 2],
+        "who is about to get some is named"
+    );
+    assert_eq!(numbers(&[migration(ONE, OTHER, Standing::Ended)]), [1]);
 }
