@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use wire::{
     AdminRequest, Adopted, AuditEntry, Body, ClusterStatus, LimitChange, MigrationEntry, MigrationMode,
-    OpenRequest, PlanEntry, ServerEntry, SessionEntry, Statistic, TabletEntry, TenantCreated, TenantEntry,
-    TenantLimitEntry,
+    MigrationProgress, OpenRequest, PlanEntry, ServerEntry, SessionEntry, Statistic, TabletEntry,
+    TenantCreated, TenantEntry, TenantLimitEntry,
 };
 
 use crate::client::{only_reads, read_answer};
@@ -141,6 +141,14 @@ impl Admin {
     /// A refusal, or no answer.
     pub fn migration_list(&mut self) -> Result<Vec<MigrationEntry>, Error> {
         self.call(&AdminRequest::MigrationList)
+    }
+
+    /// How far the migrations are in which the server that is asked has a part, and how the latest ones went that are over.
+    ///
+    /// # Errors
+    /// A refusal, or no answer.
+    pub fn migration_progress(&mut self) -> Result<Vec<MigrationProgress>, Error> {
+        self.call(&AdminRequest::MigrationProgress)
     }
 
     /// Begins to move hashes of the table `owner/name`, which one server must own, to another, in this mode or in the

@@ -151,8 +151,8 @@ pub(crate) fn read_answer<T: Body>((status, body): (Status, Vec<u8>)) -> Result<
 pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
     use wire::AdminRequest::{
         AuditRead, ExtensionDescribe, ExtensionList, ExtensionLogs, ExtensionResolve, ExtensionTraces,
-        ExtensionTracesEnd, GrantList, MigrationList, ServerList, SessionList, Statistics, TableList,
-        TableOpen, TableStat, TabletList, TenantLimits, TenantList,
+        ExtensionTracesEnd, GrantList, MigrationList, MigrationProgress, ServerList, SessionList, Statistics,
+        TableList, TableOpen, TableStat, TabletList, TenantLimits, TenantList,
     };
     matches!(
         request,
@@ -172,6 +172,7 @@ pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
             | ServerList
             | TabletList
             | MigrationList
+            | MigrationProgress
             | AuditRead { .. }
             | GrantList
     )

@@ -133,3 +133,5 @@ pub const CLUSTER_BALANCE: u8 = 121;
 pub const CLUSTER_STOP: u8 = 122;
 /// Gives to others, empty, what a server owned that is gone.
 pub const CLUSTER_ADOPT: u8 = 123;
+/// Asks how far the migrations are that the server has a part in.
+pub const MIGRATION_PROGRESS: u8 = 124;

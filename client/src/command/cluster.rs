@@ -1,6 +1,7 @@
 //! `splinter cluster`: the servers that share their metadata, as the one that is asked knows them, and what they own.
 
 mod plans;
+mod progress;
 mod status;
 
 use std::thread::sleep;
@@ -10,7 +11,10 @@ use super::failure::{Failure, Kind};
 use super::options::{ClusterCommand, MigrateOptions, MigrationWay};
 use super::output::{Answer, columns, moment};
 use super::settings::Settings;
-use client::{Admin, MigrationEntry, MigrationMode, MigrationStanding, ServerEntry, Status, TabletEntry};
+use client::{
+    Admin, MigrationEntry, MigrationMode, MigrationProgress, MigrationStanding, ServerEntry, Status,
+    TabletEntry,
+};
 use serde_json::{Value, json};
 
 /// Between two looks at a migration that is waited for.
@@ -22,7 +26,8 @@ pub fn run(settings: &Settings, command: ClusterCommand) -> Result<Answer, Failu
     match command {
         ClusterCommand::Status => {
             let (status, tablets) = (admin.cluster_status()?, admin.tablet_list()?);
-            Ok(status::answer(&status, &tablets, &admin.migration_list()?))
+            let (migrations, progress) = (admin.migration_list()?, admin.migration_progress()?);
+            Ok(status::answer(&status, &tablets, (&migrations, &progress)))
         }
         ClusterCommand::Drain { server, wait } => {
             let plan = admin.cluster_drain(server)?;
@@ -50,7 +55,7 @@ pub fn run(settings: &Settings, command: ClusterCommand) -> Result<Answer, Failu
             Ok(Answer::new(text, edge(&table, at)))
         }
         ClusterCommand::Migrate(options) => migrate(&mut admin, &options),
-        ClusterCommand::Migrations => migrations(&admin.migration_list()?),
+        ClusterCommand::Migrations => migrations(&admin.migration_list()?, &admin.migration_progress()?),
         ClusterCommand::Abort { migration } => {
             let entry = admin.migration_abort(migration)?;
             let text = match entry.standing {
@@ -165,12 +170,24 @@ fn wait(admin: &mut Admin, begun: &MigrationEntry) -> Result<MigrationStanding, 
     }
 }
 
-fn migrations(migrations: &[MigrationEntry]) -> Result<Answer, Failure> {
-    let json = migrations.iter().map(value_of).collect();
+fn migrations(migrations: &[MigrationEntry], all: &[MigrationProgress]) -> Result<Answer, Failure> {
+    let value = |entry: &MigrationEntry| {
+        let mut value = value_of(entry);
+        value["progress"] = progress::of(entry, all).map_or(Value::Null, progress::value_of);
+        value
+    };
+    let over = all.iter().filter(|progress| progress.is_over);
+    let json = json!({
+        "migrations": migrations.iter().map(value).collect::<Value>(),
+        "lately": over.map(progress::value_of).collect::<Value>(),
+    });
+    let lately = progress::lately(all);
     if migrations.is_empty() {
-        return Ok(Answer::new("nothing is on the move", json));
+        let lately = if lately.is_empty() { lately } else { format!("; lately:\n{lately}") };
+        return Ok(Answer::new(format!("nothing is on the move{lately}"), json));
     }
-    let heads = ["migration", "table", "first", "last", "part", "from", "to", "way", "standing", "begun"];
+    let heads =
+        ["migration", "table", "first", "last", "part", "from", "to", "way", "standing", "begun", "moved"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     rows.extend(migrations.iter().map(|entry| {
         let aborted = if entry.is_aborted { ", aborted" } else { "" };
@@ -185,9 +202,11 @@ fn migrations(migrations: &[MigrationEntry]) -> Result<Answer, Failure> {
             entry.mode.name().to_owned(),
             format!("{}{aborted}", entry.standing.name()),
             moment(entry.begun_ms),
+            progress::of(entry, all).map(progress::text).unwrap_or_default(),
         ]
     }));
-    Ok(Answer::new(columns(&rows), json))
+    let lately = if lately.is_empty() { lately } else { format!("\n{lately}") };
+    Ok(Answer::new(columns(&rows) + &lately, json))
 }
 
 fn value_of_tablet(tablet: &TabletEntry) -> Value {

@@ -34,6 +34,8 @@ const _: () = assert!(
 /// Migrations of which a server is the source at a time, and as many of which it is the target: each takes a core of the
 /// store beside those of the workers, and a thread. Others wait. Sources wait for nobody, so all come to their end.
 pub const MIGRATIONS_AT_ONCE: usize = 2;
+/// Migrations of which a server tells how they went, after their end.
+pub const MIGRATIONS_REMEMBERED: usize = 16;
 /// Cores of the store for them.
 pub const MIGRATION_CORES: usize = 2 * MIGRATIONS_AT_ONCE;
 

@@ -122,6 +122,7 @@ fn serve_role(
         (AdminRequest::TabletSplit { table, at }, Role::Administrator) => tablets::split(control, table, *at),
         (AdminRequest::TabletMerge { table, at }, Role::Administrator) => tablets::merge(control, table, *at),
         (AdminRequest::MigrationList, Role::Administrator) => tablets::migrations(control),
+        (AdminRequest::MigrationProgress, Role::Administrator) => tablets::progress(control),
         (AdminRequest::MigrationBegin { table, first, last, target, mode }, Role::Administrator) => {
             tablets::migrate(control, table, (*first, *last), *target, *mode)
         }

@@ -23,7 +23,7 @@ mod target;
 
 pub use progress::{Figure, Progress, Totals};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -46,8 +46,8 @@ use super::peers;
 use crate::cluster::metadata::{MigrationRow, ServerRun, Side};
 use crate::cluster::peer::ClusterSecret;
 use crate::limits::{
-    FOLLOWING_LOOK_MS, MIGRATION_MESSAGE_BYTES_MAX, MIGRATIONS_AT_ONCE, PEER_UNTAKEN_BYTES_MAX,
-    RECORD_TIMEOUT_MS,
+    FOLLOWING_LOOK_MS, MIGRATION_MESSAGE_BYTES_MAX, MIGRATIONS_AT_ONCE, MIGRATIONS_REMEMBERED,
+    PEER_UNTAKEN_BYTES_MAX, RECORD_TIMEOUT_MS,
 };
 
 /// A migration in which this server has a part.
@@ -60,6 +60,12 @@ struct Running {
     thread: JoinHandle<()>,
 }
 
+impl Running {
+    fn shown(&self, is_over: bool) -> Shown {
+        Shown { row: self.row.clone(), side: self.side, progress: Arc::clone(&self.progress), is_over }
+    }
+}
+
 /// A migration as it is shown.
 #[derive(Clone, Debug)]
 pub struct Shown {
@@ -69,6 +75,8 @@ pub struct Shown {
     pub side: Side,
     /// How far it is.
     pub progress: Arc<Progress>,
+    /// Whether it is over and cleared away.
+    pub is_over: bool,
 }
 
 /// See the file's head.
@@ -77,6 +85,8 @@ pub struct Migrations {
     secret: ClusterSecret,
     neighbours: Arc<Neighbours>,
     running: Mutex<BTreeMap<u32, Running>>,
+    /// Those that are over, the latest ones last.
+    lately: Mutex<VecDeque<Shown>>,
     /// Cores of the store that are free, for sources and for targets.
     cores: Mutex<[Vec<usize>; 2]>,
     freed: Condvar,
@@ -96,6 +106,7 @@ impl Migrations {
             secret,
             neighbours,
             running: Mutex::default(),
+            lately: Mutex::default(),
             cores: Mutex::new(cores),
             freed: Condvar::new(),
             totals: Default::default(),
@@ -130,12 +141,13 @@ impl Migrations {
     /// The migrations in which this server has a part, by number.
     #[must_use]
     pub fn shown(&self) -> Vec<Shown> {
-        let shown = |running: &Running| Shown {
-            row: running.row.clone(),
-            side: running.side,
-            progress: Arc::clone(&running.progress),
-        };
-        lock(&self.running).values().map(shown).collect()
+        lock(&self.running).values().map(|running| running.shown(false)).collect()
+    }
+
+    /// The latest ones that are over, as far as they are remembered, in the order in which they ended.
+    #[must_use]
+    pub fn lately(&self) -> Vec<Shown> {
+        lock(&self.lately).iter().cloned().collect()
     }
 
     /// What all of them came to on that side.
@@ -160,7 +172,15 @@ impl Migrations {
         // One that is over stays until the records say so too: else it would begin again.
         running.retain(|id, one| {
             let is_known = || rows.iter().any(|row| row.id == *id && !is_done(row, one.side));
-            !one.thread.is_finished() || !is_meant(&one.row) || is_known()
+            let stays = !one.thread.is_finished() || !is_meant(&one.row) || is_known();
+            if !stays {
+                let mut lately = lock(&self.lately);
+                if lately.len() >= MIGRATIONS_REMEMBERED {
+                    lately.pop_front();
+                }
+                lately.push_back(one.shown(true));
+            }
+            stays
         });
         for one in running.values_mut().filter(|one| is_meant(&one.row)) {
             match rows.iter().find(|row| row.id == one.row.id) {

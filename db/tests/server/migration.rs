@@ -5,8 +5,9 @@ mod both;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use db::cluster::metadata::{Metadata, MigrationRow};
+use db::cluster::metadata::{Metadata, MigrationRow, Side};
 use db::cluster::migration::{Mode, Standing};
+use db::server::migrations::Figure;
 use db::tenant::TenantId;
 use fastrand::Rng;
 use store::HashRange;
@@ -296,6 +297,19 @@ fn where_everybody_waits_until_all_or_the_last_of_it_is_there_every_answer_is_ri
         }
         assert_eq!(pair.owner(&table, 0), pair.numbers()[to]);
         table.check(0..KEYS);
+    }
+    // Both tell how they went; of what is over the records say nothing.
+    for (site, moved) in pair.sites.iter().zip([2, 3]) {
+        let migrations = site.server.control().migrations.as_ref().expect("a server of a cluster");
+        let lately = comes(|| Some(migrations.lately()).filter(|lately| lately.len() == 5));
+        assert!(lately.iter().all(|shown| shown.row.standing == Standing::Finished));
+        let of_target = lately.iter().filter(|shown| shown.side == Side::Target);
+        assert_eq!(of_target.clone().count(), moved);
+        assert!(
+            of_target.clone().all(|shown| shown.progress.get(Figure::Objects)
+                >= shown.progress.get(Figure::ObjectsExpected) / 2)
+        );
+        assert!(lately.iter().all(|shown| shown.progress.get(Figure::Bytes) > 0));
     }
 }
 

@@ -175,6 +175,9 @@ pub enum AdminRequest<'a> {
     },
     /// Lists the migrations that are not over, or not cleared away: a `Vec` of [`crate::MigrationEntry`].
     MigrationList,
+    /// Asks how far the migrations are in which the server has a part, and how the latest ones went: a `Vec` of
+    /// [`crate::MigrationProgress`].
+    MigrationProgress,
     /// Begins to move hashes of a table, all of one server, to another: [`crate::MigrationEntry`].
     MigrationBegin {
         /// `owner/name` of the table.
@@ -287,6 +290,7 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::TabletSplit { .. } => opcode::TABLET_SPLIT,
             AdminRequest::TabletMerge { .. } => opcode::TABLET_MERGE,
             AdminRequest::MigrationList => opcode::MIGRATION_LIST,
+            AdminRequest::MigrationProgress => opcode::MIGRATION_PROGRESS,
             AdminRequest::MigrationBegin { .. } => opcode::MIGRATION_BEGIN,
             AdminRequest::MigrationAbort { .. } => opcode::MIGRATION_ABORT,
             AdminRequest::ClusterStatus => opcode::CLUSTER_STATUS,

@@ -4,10 +4,11 @@ use wire::limits::{LIMIT_CHANGES_MAX, PACKAGE_FILES_MAX};
 use wire::{
     Actor, AdminRequest, Adopted, AuditEntry, Body, ClusterStatus, ExtensionDescription, ExtensionEntry,
     ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry,
-    LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationStanding, OpenRequest, Opened,
-    PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry, SessionLimits,
-    Standing, Statistic, Status, Subject, TableEntry, TableId, TableOptions, TableStatistics, TabletEntry,
-    TenantCreated, TenantEntry, TenantLimitEntry, VersionDescription, VersionEntry, VersionRange, opcode,
+    LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationProgress, MigrationStanding,
+    OpenRequest, Opened, PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry,
+    SessionLimits, Standing, Statistic, Status, Subject, TableEntry, TableId, TableOptions, TableStatistics,
+    TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry, VersionDescription, VersionEntry,
+    VersionRange, opcode,
 };
 
 /// About servers, tablets, migrations and plans.
@@ -18,6 +19,7 @@ fn cluster_requests() -> Vec<AdminRequest<'static>> {
         AdminRequest::TabletSplit { table: "acme/users", at: 1 << 63 },
         AdminRequest::TabletMerge { table: "acme/users", at: u64::MAX },
         AdminRequest::MigrationList,
+        AdminRequest::MigrationProgress,
         AdminRequest::MigrationBegin {
             table: "acme/users",
             first: 7,
@@ -301,17 +303,20 @@ fn every_answer_about_tablets_survives_the_wire() {
     ] {
         let (table, begun_ms) = (table.clone(), 11);
         let (id, source, target) = (5, 1, 2);
-        survives(vec![MigrationEntry {
-            id,
-            table,
-            first,
-            last,
-            source,
-            target,
-            mode,
-            standing,
-            is_aborted,
-            begun_ms,
+        let migration =
+            MigrationEntry { id, table, first, last, source, target, mode, standing, is_aborted, begun_ms };
+        survives(vec![migration.clone()]);
+        survives(vec![MigrationProgress {
+            migration,
+            is_source: is_aborted,
+            is_over: !is_aborted,
+            objects_expected: 1,
+            objects: 2,
+            bytes: 3,
+            bytes_per_second: 4,
+            second_read_bytes: 5,
+            pause_us: 6,
+            took_ms: 7,
         }]);
     }
 }

@@ -92,6 +92,7 @@ fn check_control(code: u8, body: &[u8]) -> usize {
         + same::<Vec<wire::ServerEntry>>(body)
         + same::<Vec<wire::TabletEntry>>(body)
         + same::<Vec<wire::MigrationEntry>>(body)
+        + same::<Vec<wire::MigrationProgress>>(body)
         + same::<wire::ClusterStatus>(body)
         + same::<Vec<wire::AuditEntry>>(body)
         + same::<()>(body)

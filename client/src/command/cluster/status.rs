@@ -5,17 +5,21 @@
 //!                 |                        <<<<<<<<<<<<            |   migration 7, 1 to 2: moving
 //! ```
 
-use client::{ClusterStatus, MigrationEntry, PlanEntry, TabletEntry};
+use client::{ClusterStatus, MigrationEntry, MigrationProgress, PlanEntry, TabletEntry};
 use serde_json::{Value, json};
 
 use super::super::output::{Answer, columns, moment};
-use super::{value_of, value_of_tablet};
+use super::{progress, value_of, value_of_tablet};
 
 /// Columns of a table's hashes.
 const COLUMNS: u32 = 48;
 
 /// Everything, drawn.
-pub fn answer(status: &ClusterStatus, tablets: &[TabletEntry], migrations: &[MigrationEntry]) -> Answer {
+pub fn answer(
+    status: &ClusterStatus,
+    tablets: &[TabletEntry],
+    (migrations, all): (&[MigrationEntry], &[MigrationProgress]),
+) -> Answer {
     let json = json!({
         "asked": status.asked, "coordinator": (status.coordinator != 0).then_some(status.coordinator),
         "servers": status.members.iter().map(|member| json!({
@@ -25,6 +29,7 @@ pub fn answer(status: &ClusterStatus, tablets: &[TabletEntry], migrations: &[Mig
         })).collect::<Value>(),
         "tablets": tablets.iter().map(value_of_tablet).collect::<Value>(),
         "migrations": migrations.iter().map(value_of).collect::<Value>(),
+        "progress": all.iter().map(progress::value_of).collect::<Value>(),
         "plans": status.plans.iter().map(plan_value).collect::<Value>(),
     });
     if status.asked == 0 {
@@ -33,7 +38,7 @@ pub fn answer(status: &ClusterStatus, tablets: &[TabletEntry], migrations: &[Mig
     let mut text = servers(status, tablets);
     if !tablets.is_empty() {
         text += "\n";
-        text += &tables(tablets, migrations);
+        text += &tables(tablets, (migrations, all));
     }
     for plan in status.plans.iter().rev().take(1) {
         text += &format!("\n{}\n", plan_text(plan));
@@ -88,7 +93,7 @@ fn mark(server: u32) -> char {
     char::from_digit(server, 36).unwrap_or('#')
 }
 
-fn tables(tablets: &[TabletEntry], migrations: &[MigrationEntry]) -> String {
+fn tables(tablets: &[TabletEntry], (migrations, all): (&[MigrationEntry], &[MigrationProgress])) -> String {
     let mut names: Vec<&str> = tablets.iter().map(|tablet| tablet.table.as_str()).collect();
     names.dedup();
     let mut rows: Vec<Vec<String>> = Vec::new();
@@ -104,8 +109,12 @@ fn tables(tablets: &[TabletEntry], migrations: &[MigrationEntry]) -> String {
             drawn[column(entry.first)..=column(entry.last)].fill(arrow);
             let aborted = if entry.is_aborted { ", aborted" } else { "" };
             let standing = entry.standing.name();
-            let what =
-                format!("migration {}, {} to {}: {standing}{aborted}", entry.id, entry.source, entry.target);
+            let moved = progress::of(entry, all);
+            let moved = moved.map(|moved| format!(", {}", progress::text(moved))).unwrap_or_default();
+            let what = format!(
+                "migration {}, {} to {}: {standing}{aborted}{moved}",
+                entry.id, entry.source, entry.target
+            );
             rows.push(vec![String::new(), format!("|{}|  {what}", drawn.iter().collect::<String>())]);
         }
     }
@@ -190,7 +199,7 @@ mod tests {
             is_aborted: false,
             begun_ms: 5,
         };
-        let drawn = tables(&[tablet(0, half - 1, 1), tablet(half, end, 12)], &[migration]);
+        let drawn = tables(&[tablet(0, half - 1, 1), tablet(half, end, 12)], (&[migration], &[]));
         let (ones, twelves) = ("1".repeat(24), "c".repeat(24));
         let below = format!("|{}{}|  migration 7, 12 to 1: moving", " ".repeat(24), "<".repeat(24));
         assert_eq!(drawn, format!("ann/t  |{ones}{twelves}|\n       {below}\n"));

@@ -99,6 +99,7 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
         | AdminRequest::ServerList
         | AdminRequest::TabletList
         | AdminRequest::MigrationList
+        | AdminRequest::MigrationProgress
         | AdminRequest::ClusterStatus
         | AdminRequest::AuditRead { .. } => return None,
     })

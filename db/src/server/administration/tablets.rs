@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use store::HashRange;
-use wire::{Body, MigrationEntry, MigrationMode, MigrationStanding, Status, TabletEntry};
+use wire::{Body, MigrationEntry, MigrationMode, MigrationProgress, MigrationStanding, Status, TabletEntry};
 
-use crate::cluster::metadata::{MetadataError, MigrationRow, TabletError};
+use crate::cluster::metadata::{MetadataError, MigrationRow, Side, TabletError};
 use crate::cluster::migration::{Mode, Standing};
 use crate::server::control::{Control, Refusal};
+use crate::server::migrations::{Figure, Shown};
 use crate::tenant::TenantId;
 
 /// `owner/name` of tables, by owner and number.
@@ -68,6 +69,30 @@ pub(super) fn migrations(control: &Control) -> Result<Vec<u8>, Refusal> {
     let names = Names::read(control)?;
     let entry = |row: &MigrationRow| entry_of(row, names.of(row.tenant, row.table));
     Ok(control.metadata.migrations()?.iter().map(entry).collect::<Vec<_>>().encode())
+}
+
+/// Of what this server has a part in, and had lately.
+pub(super) fn progress(control: &Control) -> Result<Vec<u8>, Refusal> {
+    let Some(migrations) = &control.migrations else { return Ok(Vec::<MigrationProgress>::new().encode()) };
+    let (names, now_us) = (Names::read(control)?, control.clock.now_us());
+    let entry = |Shown { row, side, progress, is_over }: &Shown| {
+        let figure = |figure| progress.get(figure);
+        let until_us = Some(figure(Figure::EndedUs)).filter(|ended_us| *ended_us > 0).unwrap_or(now_us);
+        let began_us = Some(figure(Figure::BeganUs)).filter(|began_us| *began_us > 0).unwrap_or(until_us);
+        MigrationProgress {
+            migration: entry_of(row, names.of(row.tenant, row.table)),
+            is_source: *side == Side::Source,
+            is_over: *is_over,
+            objects_expected: figure(Figure::ObjectsExpected),
+            objects: figure(Figure::Objects),
+            bytes: figure(Figure::Bytes),
+            bytes_per_second: progress.bytes_per_second(now_us),
+            second_read_bytes: figure(Figure::SecondReadBytes),
+            pause_us: figure(Figure::PauseUs),
+            took_ms: until_us.saturating_sub(began_us) / 1_000,
+        }
+    };
+    Ok(migrations.lately().iter().chain(&migrations.shown()).map(entry).collect::<Vec<_>>().encode())
 }
 
 pub(super) fn migrate(

@@ -69,7 +69,7 @@ impl<'a> AdminRequest<'a> {
             opcode::STATISTICS if reader.bytes_left() == 0 => AdminRequest::Statistics { tenant: None },
             opcode::STATISTICS => AdminRequest::Statistics { tenant: Some(reader.name()?) },
             opcode::SESSION_LIST => AdminRequest::SessionList,
-            opcode::SERVER_LIST..=opcode::CLUSTER_ADOPT => read_of_cluster(number, &mut reader)?,
+            opcode::SERVER_LIST..=opcode::MIGRATION_PROGRESS => read_of_cluster(number, &mut reader)?,
             opcode::SESSION_REVOKE => AdminRequest::SessionRevoke { client_id: reader.u64()? },
             opcode::AUDIT_READ => AdminRequest::AuditRead { after: reader.u64()?, count: reader.u32()? },
             opcode::GRANT_CREATE => {
@@ -100,6 +100,7 @@ fn read_of_cluster<'a>(number: u8, reader: &mut BodyReader<'a>) -> Result<AdminR
             AdminRequest::TabletMerge { table: reader.qualified_name()?, at: reader.u64()? }
         }
         opcode::MIGRATION_LIST => AdminRequest::MigrationList,
+        opcode::MIGRATION_PROGRESS => AdminRequest::MigrationProgress,
         opcode::MIGRATION_BEGIN => AdminRequest::MigrationBegin {
             table: reader.qualified_name()?,
             first: reader.u64()?,

@@ -25,6 +25,7 @@ impl AdminRequest<'_> {
             | AdminRequest::ServerList
             | AdminRequest::TabletList
             | AdminRequest::MigrationList
+            | AdminRequest::MigrationProgress
             | AdminRequest::ClusterStatus
             | AdminRequest::ClusterBalance
             | AdminRequest::GrantList => {}
@@ -64,9 +65,9 @@ impl AdminRequest<'_> {
             | AdminRequest::ClusterStop { .. }
             | AdminRequest::ClusterAdopt { .. } => self.write_of_cluster(&mut writer),
             AdminRequest::SessionRevoke { client_id } => writer.u64(*client_id),
-            AdminRequest::ExtensionTraces { .. } | AdminRequest::ExtensionLogs { .. } => {
-                self.write_of_watching(&mut writer);
-            }
+            AdminRequest::ExtensionTraces { .. }
+            | AdminRequest::ExtensionLogs { .. }
+            | AdminRequest::AuditRead { .. } => self.write_of_watching(&mut writer),
             AdminRequest::GrantCreate { name, to, right } => {
                 right.write(&mut writer);
                 writer.text(name);
@@ -76,10 +77,6 @@ impl AdminRequest<'_> {
                 subject.write(&mut writer);
                 writer.text(name);
                 writer.text(to);
-            }
-            AdminRequest::AuditRead { after, count } => {
-                writer.u64(*after);
-                writer.u32(*count);
             }
         }
         Ok(writer.into_bytes())
@@ -109,6 +106,10 @@ impl AdminRequest<'_> {
             AdminRequest::ExtensionLogs { name, level, after, count } => {
                 writer.text(name);
                 writer.u8(*level);
+                writer.u64(*after);
+                writer.u32(*count);
+            }
+            AdminRequest::AuditRead { after, count } => {
                 writer.u64(*after);
                 writer.u32(*count);
             }

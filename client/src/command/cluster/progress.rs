@@ -1,0 +1,102 @@
+//! How far migrations are, in words and for programs: as the server counts that is asked, if it has a part in them.
+
+use client::{MigrationEntry, MigrationProgress};
+use serde_json::{Value, json};
+
+use super::super::output::columns;
+
+/// What the server that was asked says of a migration that is not over.
+pub fn of<'a>(entry: &MigrationEntry, all: &'a [MigrationProgress]) -> Option<&'a MigrationProgress> {
+    all.iter().find(|progress| !progress.is_over && progress.migration.id == entry.id)
+}
+
+/// How much has moved and how fast; nothing where nothing has.
+pub fn text(progress: &MigrationProgress) -> String {
+    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    let of_all = match progress.objects_expected {
+        expected if progress.is_source || expected == 0 => String::new(),
+        expected => format!("{} of about {expected} objects, ", progress.objects),
+    };
+    format!(
+        "{of_all}{:.1} MB in {:.1} s, {:.1} MB/s",
+        megabytes(progress.bytes),
+        progress.took_ms as f64 / 1e3,
+        megabytes(progress.bytes_per_second)
+    )
+}
+
+/// The latest ones that are over; nothing where there are none.
+pub fn lately(all: &[MigrationProgress]) -> String {
+    let heads = ["migration", "table", "from", "to", "way", "ended", "moved", "nobody served ms"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    rows.extend(all.iter().filter(|progress| progress.is_over).map(|progress| {
+        let entry = &progress.migration;
+        let pause = if progress.is_source { String::new() } else { (progress.pause_us / 1000).to_string() };
+        vec![
+            entry.id.to_string(),
+            entry.table.clone(),
+            entry.source.to_string(),
+            entry.target.to_string(),
+            entry.mode.name().to_owned(),
+            entry.standing.name().to_owned(),
+            text(progress),
+            pause,
+        ]
+    }));
+    if rows.len() == 1 { String::new() } else { columns(&rows) }
+}
+
+/// For programs.
+pub fn value_of(progress: &MigrationProgress) -> Value {
+    json!({
+        "migration": progress.migration.id, "table": progress.migration.table,
+        "mode": progress.migration.mode.name(), "standing": progress.migration.standing.name(),
+        "counted_by": if progress.is_source { "source" } else { "target" }, "over": progress.is_over,
+        "objects_expected": progress.objects_expected,
+        "objects": (!progress.is_source).then_some(progress.objects), "bytes": progress.bytes,
+        "bytes_per_second": progress.bytes_per_second, "second_read_bytes": progress.second_read_bytes,
+        "pause_us": (!progress.is_source).then_some(progress.pause_us), "took_ms": progress.took_ms,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use client::{MigrationEntry, MigrationMode, MigrationProgress, MigrationStanding};
+
+    use super::{lately, of, text};
+
+    #[test]
+    fn it_is_told_how_much_has_moved_and_how_fast_and_what_is_over() {
+        let migration = MigrationEntry {
+            id: 7,
+            table: "ann/t".into(),
+            first: 0,
+            last: u64::MAX,
+            source: 1,
+            target: 2,
+            mode: MigrationMode::Rocksteady,
+            standing: MigrationStanding::Moving,
+            is_aborted: false,
+            begun_ms: 5,
+        };
+        let under_way = MigrationProgress {
+            migration: migration.clone(),
+            is_source: false,
+            is_over: false,
+            objects_expected: 400,
+            objects: 100,
+            bytes: 2_500_000,
+            bytes_per_second: 5_000_000,
+            second_read_bytes: 0,
+            pause_us: 3_000,
+            took_ms: 500,
+        };
+        assert_eq!(text(&under_way), "100 of about 400 objects, 2.5 MB in 0.5 s, 5.0 MB/s");
+        let source = MigrationProgress { is_source: true, ..under_way.clone() };
+        assert_eq!(text(&source), "2.5 MB in 0.5 s, 5.0 MB/s");
+        let over = MigrationProgress { is_over: true, ..under_way.clone() };
+        assert_eq!(of(&migration, &[over.clone(), under_way.clone()]), Some(&under_way));
+        assert_eq!(lately(&[under_way]), "");
+        assert!(lately(&[over]).contains("100 of about 400 objects"));
+    }
+}
