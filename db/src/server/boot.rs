@@ -177,13 +177,12 @@ impl Server {
             changing: Mutex::new(()),
             owning: Mutex::new(()),
         });
-        let stopping = Arc::new(AtomicBool::new(false));
         let mut server = Self {
             control,
             tcp,
             metrics,
             stops: Vec::new(),
-            stopping,
+            stopping: Arc::new(AtomicBool::new(false)),
             control_threads: Vec::new(),
             workers: started.threads,
             _watchdog: watchdog,
