@@ -208,6 +208,33 @@ fn a_server_that_is_away_fails_its_own_requests_by_name_and_no_others() {
 }
 
 #[test]
+fn what_nobody_has_got_goes_to_whom_the_map_names_when_its_server_is_away() {
+    let pair = Pair::new();
+    let taken_over = pair.map(2, u64::MAX);
+    let Pair { servers: [one, other] } = pair;
+    let mut session = Session::open(&one.address, TENANT, SECRET, ClientConfig::default()).unwrap();
+    let keys = keys(40);
+    let mut run = || {
+        for (tag, key) in (0..).zip(&keys) {
+            session.submit(&put(key), tag).unwrap();
+        }
+        finish(&mut session)
+    };
+    assert!(run().values().all(Result::is_ok));
+    drop(other);
+    // What is under way when it goes is of unknown outcome.
+    run();
+    {
+        let mut world = one.world();
+        (world.owned, world.map) = (vec![(0, u64::MAX)], taken_over);
+        world.view += 1;
+    }
+    // The client has not heard of that, and knows no other way than to the server that is away.
+    let answers = run();
+    assert!(answers.values().all(Result::is_ok), "{answers:?}");
+}
+
+#[test]
 fn a_server_that_was_restarted_gets_a_new_session_and_its_requests() {
     let pair = Pair::new();
     let mut session = pair.session();

@@ -37,6 +37,8 @@ pub enum Action {
     Delete(Condition),
     /// To add this to it; what is not there counts as 0.
     Add(i64),
+    /// If this is its value it is there no more: it was put for a while.
+    Expire(i64),
     /// A server died with it: from some moment on it is as it was at any time before, or was never there.
     Lose,
 }

@@ -193,6 +193,44 @@ fn in_the_middle(cluster: &Cluster, caller: &mut Caller, keys: u64) -> (usize, u
     (from, 1 - from)
 }
 
+#[test]
+fn a_target_goes_on_with_what_it_has_when_the_source_dies() {
+    let (mut cluster, tenant, table) = cluster();
+    let mut caller = Caller::new(&cluster.servers, &tenant, table);
+    let (source, target) = in_the_middle(&cluster, &mut caller, 4_000);
+    cluster.servers[source].kill();
+    let is_moved = |key: &u64| store::hash(&key.to_le_bytes()) >= HALF;
+    let moved: Vec<u64> = (0..4_000).filter(is_moved).collect();
+    let written: Vec<u64> = moved.iter().copied().step_by(10).collect();
+    let client = &mut caller.clients[target];
+    type Found = Result<Option<Vec<u8>>, Error>;
+    let mut insist = |ask: &mut dyn FnMut(&mut Client) -> Found| {
+        comes("an answer", || match ask(client) {
+            Ok(value) => Some(value),
+            // The target has still to hear that it owns them, or waits for the source. What is done twice is the same.
+            Err(Error::ServerAway { .. } | Error::NotSent) => None,
+            Err(error) if error.outcome_is_unknown() => None,
+            Err(error) if matches!(error.status(), Some(Status::NotOwned | Status::Retry)) => None,
+            Err(error) => panic!("{error}"),
+        })
+    };
+    for key in &written {
+        insist(&mut |client| client.put(table, &key.to_le_bytes(), b"since").map(|_| None));
+    }
+    assert_eq!(owner_of_number(&cluster, target), cluster_number(&cluster, target));
+    for key in moved {
+        // What waits for the source waits until others say that it is gone.
+        let value = insist(&mut |client| {
+            client.get(table, &key.to_le_bytes()).map(|found| found.map(|object| object.value))
+        });
+        if written.contains(&key) {
+            assert_eq!(value.as_deref(), Some(&b"since"[..]), "key {key}");
+        } else {
+            assert!(value.is_none_or(|value| value == [1; 5_000]), "key {key}");
+        }
+    }
+}
+
 fn owner_of_number(cluster: &Cluster, asked: usize) -> u32 {
     let tablets = cluster.servers[asked].admin().tablet_list().unwrap();
     tablets.iter().find(|tablet| tablet.last == u64::MAX).unwrap().server

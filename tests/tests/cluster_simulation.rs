@@ -22,7 +22,7 @@ use fastrand::Rng;
 use mover::Fault;
 use tests::effort::rounds;
 use tests::history::{Verdict, check, to_text};
-use world::{Plan, World};
+use world::{Plan, Tally, World};
 
 /// A cluster of three servers as the seed has it.
 fn three(seed: u64) -> Plan {
@@ -39,6 +39,8 @@ fn three(seed: u64) -> Plan {
         act_every_us: random.u64(20_000..200_000),
         crashes: random.bool(),
         outages: random.bool(),
+        cut_offs: random.bool(),
+        plans: random.bool(),
         fault: Fault::None,
         hasty: false,
     }
@@ -58,7 +60,7 @@ fn seeds(usual: usize, full: usize) -> Vec<u64> {
 
 /// Runs all seeds, prints what they had in them, and fails with the first history that is not linearizable.
 fn each_seed(seeds: &[u64], plan: impl Fn(u64) -> Plan) {
-    let (mut operations, mut migrations, mut aborts, mut crashes) = (0, 0, 0, 0);
+    let (mut operations, mut total) = (0, Tally::default());
     for &seed in seeds {
         println!("SPLINTER_SEED={seed}");
         let (verdict, world) = run(seed, plan(seed));
@@ -70,15 +72,9 @@ fn each_seed(seeds: &[u64], plan: impl Fn(u64) -> Plan) {
             Verdict::Undecided(key) => panic!("seed {seed}: no verdict on key {key}"),
         }
         operations += world.history.len();
-        migrations += world.tally.migrations;
-        aborts += world.tally.aborts;
-        crashes += world.tally.crashes;
+        total += world.tally;
     }
-    println!(
-        "{} histories of {operations} operations over {migrations} migrations ({aborts} aborted) and {crashes} \
-         crashes: all linearizable",
-        seeds.len()
-    );
+    println!("{} histories of {operations} operations, all linearizable: {total:?}", seeds.len());
 }
 
 #[test]
@@ -111,7 +107,7 @@ fn histories_are_linearizable_with_up_to_two_hundred_servers() {
 /// How many of these seeds have a history that the checker refuses.
 fn caught(seeds: u64, plan: impl Fn(Plan) -> Plan) -> u64 {
     let is_caught = |&seed: &u64| {
-        let quiet = Plan { crashes: false, loss_percent: 5, ..three(seed) };
+        let quiet = Plan { crashes: false, cut_offs: false, loss_percent: 5, ..three(seed) };
         matches!(run(seed, plan(quiet)).0, Verdict::Violated(..))
     };
     let caught = (0..seeds).filter(is_caught).count() as u64;
@@ -127,6 +123,21 @@ fn a_source_that_says_it_has_cut_before_its_workers_have_passed_is_caught() {
 #[test]
 fn a_target_that_forgets_the_version_ceiling_is_caught() {
     assert!(caught(12, |plan| Plan { fault: Fault::ForgetsTheCeiling, ..plan }) > 0);
+}
+
+#[test]
+fn a_server_that_serves_what_moves_without_a_lease_is_caught() {
+    let fault = Fault::ServesWithoutALease;
+    let often = |plan| Plan {
+        fault,
+        cut_offs: true,
+        active_us: 4_000_000,
+        act_every_us: 20_000,
+        clients: 8,
+        keys: 6,
+        ..plan
+    };
+    assert!(caught(24, often) > 0);
 }
 
 #[test]

@@ -232,10 +232,14 @@ impl Router {
             Ok(Sent::To(_) | Sent::InParts) => {}
             Ok(Sent::Waits(asked)) => self.wait(Waiting { asked, ..waiting }),
             Ok(Sent::Away(server)) => {
-                // Who has its tablets may have changed with that.
+                // Who has its tablets may have changed with that: nobody has got the request, so whoever is said to
+                // have them now may have it.
                 if let Some(table) = request.table() {
                     let index = self.index_of(table);
-                    self.want(now_us, index, None);
+                    let asked_anew = self.want(now_us, index, None);
+                    if asked == 0 {
+                        return self.wait(Waiting { asked: asked_anew, ..waiting });
+                    }
                 }
                 let outcome = Err(away(&self.servers[server]));
                 self.finish(tag, outcome, complete);

@@ -43,7 +43,7 @@ use self::target::TargetSide;
 use super::control::{Control, lock};
 use super::neighbours::Neighbours;
 use super::peers;
-use crate::cluster::metadata::{MigrationRow, ServerRun, Side};
+use crate::cluster::metadata::{MigrationRow, ServerRun, Side, TabletsRow};
 use crate::cluster::peer::ClusterSecret;
 use crate::limits::{
     FOLLOWING_LOOK_MS, MIGRATION_MESSAGE_BYTES_MAX, MIGRATIONS_AT_ONCE, MIGRATIONS_REMEMBERED,
@@ -157,11 +157,11 @@ impl Migrations {
     }
 
     /// Begins what is new in these records and has `own` as one of its servers, and tells the others what is said of them.
-    /// Where one that `is_meant` is not among them its table was dropped.
+    /// Where one that `is_meant` is not among them its table was dropped, or others have ended it while this server was gone.
     pub fn follow(
         &self,
         control: &Arc<Control>,
-        rows: &[MigrationRow],
+        (rows, tablets): (&[MigrationRow], &[TabletsRow]),
         own: ServerRun,
         is_meant: impl Fn(&MigrationRow) -> bool,
     ) {
@@ -196,7 +196,11 @@ impl Migrations {
                     }
                     one.row = row.clone();
                 }
-                None => one.post.send(Mail::Gone),
+                None => {
+                    let tablets = tablets.iter().find(|row| row.table == one.row.table);
+                    let end = tablets.and_then(|row| one.side.end_by(row, one.row.hashes, own.server));
+                    one.post.send(end.map_or(Mail::Gone, Mail::Forgotten));
+                }
             }
         }
         for row in rows {

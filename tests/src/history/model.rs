@@ -117,6 +117,10 @@ impl State {
             }
             (Action::Add(delta), Outcome::Summed(version, sum)) => self.added(delta, Some((version, sum))),
             (Action::Add(delta), Outcome::Unknown) => self.added(delta, None),
+            (Action::Expire(value), _) if self.value == Value::Is(value) => {
+                Some(State { value: Value::Nothing, is_exact: false, ..self })
+            }
+            (Action::Expire(_), _) => Some(self),
             (Action::Lose, _) => Some(State { value: Value::Any, version: 0, is_exact: false }),
             _ => None,
         }

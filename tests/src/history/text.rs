@@ -27,6 +27,7 @@ impl fmt::Display for Action {
             Action::Put(value, condition) => write!(formatter, "put {value} {condition}"),
             Action::Delete(condition) => write!(formatter, "delete {condition}"),
             Action::Add(delta) => write!(formatter, "add {delta}"),
+            Action::Expire(value) => write!(formatter, "expire {value}"),
             Action::Lose => formatter.write_str("lose"),
         }
     }

@@ -64,7 +64,7 @@ fn ask(client: &mut Client, table: u32, key: &[u8], action: Action) -> Result<Ou
         Action::Add(delta) => {
             client.increment(table, key, delta).map(|(sum, version)| Outcome::Summed(version, sum))
         }
-        Action::Lose => unreachable!("no client asks for that"),
+        Action::Lose | Action::Expire(_) => unreachable!("no client asks for that"),
     };
     match ended {
         Err(Error::ConditionFailed { current }) => Ok(Outcome::Refused(current)),

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use tests::history::{Action, Condition, Operation, Outcome};
-use wire::reply::{self, Number, Object};
-use wire::{Body, CompletionError, Request, Requester, RequesterConfig, Status, TabletMap};
+use wire::reply::{self, Number, Object, Objects};
+use wire::{Body, CompletionError, Keys, Request, Requester, RequesterConfig, Status, TabletMap};
 
 /// Requests that a session may have outstanding.
 const CREDITS: u16 = 16;
@@ -54,6 +54,10 @@ pub struct Caller {
     map: Option<TabletMap>,
     table: u32,
     operation: Option<(Operation, Vec<u8>)>,
+    /// Keys that are read with it, as far as the same server has them.
+    beside: Vec<(u64, Vec<u8>)>,
+    /// How long what it puts is there, in milliseconds.
+    ttl_ms: Option<u64>,
     attempt: u64,
     /// Makes the request elsewhere as soon as the map says so.
     pub is_hasty: bool,
@@ -69,6 +73,8 @@ impl Caller {
             map: None,
             table,
             operation: None,
+            beside: Vec::new(),
+            ttl_ms: None,
             attempt: 0,
             is_hasty: false,
             due_us: 0,
@@ -83,9 +89,25 @@ impl Caller {
     /// Begins an operation.
     pub fn begin(&mut self, operation: Operation, key: Vec<u8>) {
         assert!(self.is_idle());
+        self.beside.clear();
+        self.ttl_ms = None;
         self.operation = Some((operation, key));
         self.due_us = operation.call + self.timeout_us;
         self.stage = Stage::Lost;
+    }
+
+    /// Begins to read several keys with one request.
+    #[allow(dead_code, reason = "who records what real servers do reads one by one")]
+    pub fn begin_many(&mut self, operation: Operation, key: Vec<u8>, beside: Vec<(u64, Vec<u8>)>) {
+        self.begin(operation, key);
+        self.beside = beside;
+    }
+
+    /// Begins to put something that is there for a while.
+    #[allow(dead_code, reason = "who records what real servers do lets nothing expire")]
+    pub fn begin_for(&mut self, operation: Operation, key: Vec<u8>, ttl_ms: Option<u64>) {
+        self.begin(operation, key);
+        self.ttl_ms = ttl_ms;
     }
 
     pub fn opened(&mut self, server: u32, token: u64, view: u64) {
@@ -167,6 +189,18 @@ impl Caller {
                 self.map = None;
                 self.stage = Stage::Resting(now_us + 2_000);
                 return;
+            }
+            Ok(Status::Ok) if !self.beside.is_empty() => {
+                let mut objects = Objects::decode(body).expect("objects").map(|entry| match entry.status {
+                    Status::Ok => Outcome::Found(entry.version, number(entry.value)),
+                    Status::NotFound => Outcome::Nothing,
+                    status => panic!("{status:?} of a key"),
+                });
+                (operation.end, operation.outcome) = (Some(now_us), objects.next().expect("as many as keys"));
+                let operation = *operation;
+                for ((key, _), outcome) in self.beside.drain(..).zip(objects) {
+                    wishes.push(Wish::Over(Operation { key, outcome, ..operation }));
+                }
             }
             Ok(status) => {
                 if let Some(outcome) = outcome(operation.action, status, body) {
@@ -255,23 +289,33 @@ impl Caller {
             return;
         };
         let server = map.servers()[map.server_of(store::hash(&key))].number;
+        let its = |key: &[u8]| map.servers()[map.server_of(store::hash(key))].number == server;
+        self.beside.retain(|(_, key)| its(key));
         let Some(link) = self.links.get_mut(&server) else {
             self.stage = Stage::Opening;
             return wishes.push(Wish::Open(server));
         };
         self.attempt += 1;
+        let keys: Vec<&[u8]> = [&key[..]].into_iter().chain(self.beside.iter().map(|it| &it.1[..])).collect();
         let number;
         let request = match operation.action {
+            Action::Get if keys.len() > 1 => {
+                Request::MultiGet { table: self.table, keys: Keys::from_slices(&keys) }
+            }
             Action::Get => Request::Get { table: self.table, key: &key },
             Action::Put(value, condition) => {
                 number = value.to_le_bytes();
-                Request::Put { table: self.table, key: &key, value: &number, condition: to_wire(condition) }
+                let (table, key, value, condition) = (self.table, &key[..], &number[..], to_wire(condition));
+                match self.ttl_ms {
+                    Some(ttl_ms) => Request::PutFor { table, key, value, condition, ttl_ms },
+                    None => Request::Put { table, key, value, condition },
+                }
             }
             Action::Delete(condition) => {
                 Request::Delete { table: self.table, key: &key, condition: to_wire(condition) }
             }
             Action::Add(delta) => Request::Increment { table: self.table, key: &key, delta },
-            Action::Lose => unreachable!("no client asks for that"),
+            Action::Lose | Action::Expire(_) => unreachable!("no client asks for that"),
         };
         match link.requester.submit(now_us, self.attempt, &request) {
             Ok(_) => self.stage = Stage::Asked,
@@ -290,9 +334,12 @@ pub fn to_wire(condition: Condition) -> wire::Condition {
     }
 }
 
+fn number(value: &[u8]) -> i64 {
+    i64::from_le_bytes(value.try_into().expect("eight bytes"))
+}
+
 /// What an answer says; `None`: nothing of how it ended.
 fn outcome(action: Action, status: Status, body: &[u8]) -> Option<Outcome> {
-    let number = |value: &[u8]| i64::from_le_bytes(value.try_into().expect("eight bytes"));
     Some(match (status, action) {
         (Status::Ok, Action::Get) => {
             let object = Object::decode(body).expect("an object");

@@ -1,19 +1,22 @@
 //! What operators and bad luck do to the simulated cluster, what its coordinator does about it, and what clients ask for.
 
-use db::cluster::metadata::{ServerRun, Side};
-use db::cluster::migration::{Mode, Standing};
+use db::cluster::metadata::{Goal, PlanRow, PlanStanding, ServerRun};
+use db::cluster::migration::Mode;
 use store::HashRange;
-use tests::history::{Action, Condition, Operation, Outcome};
+use tests::history::{Action, Condition, Outcome};
 
-use super::following::LEASE_US;
 use super::{Event, World, server_address};
 use crate::memory_records::Fault;
 use crate::node::{TENANT, joined};
 
-/// How often the coordinator looks.
-const COORDINATE_US: u64 = 200_000;
+/// How long a server stays away that died.
+const AWAY_US_MAX: u64 = 1_500_000;
 /// Migrations that an operator lets run at a time.
 const MIGRATIONS_AT_ONCE: usize = 4;
+
+pub fn is_running(plan: &PlanRow) -> bool {
+    plan.standing == PlanStanding::Running
+}
 
 /// A hash at which a tablet can begin.
 fn edge_near(hash: u64) -> u64 {
@@ -24,11 +27,11 @@ impl World {
     /// An act of an operator, or of bad luck.
     pub fn operate(&mut self) {
         if !self.is_active() {
-            return;
+            return self.stop_plans();
         }
         let next_us = self.now_us + self.random.u64(1..2 * self.plan.act_every_us);
         self.at(next_us, Event::Operator);
-        match self.random.u8(0..16) {
+        match self.random.u8(0..19) {
             0..=1 => {
                 let at = self.hash_to_cut_at();
                 self.tally.splits += u64::from(self.metadata.tablet_split(TENANT, self.table, at).is_ok());
@@ -43,7 +46,56 @@ impl World {
                 let end_us = self.now_us + self.random.u64(50_000..1_500_000);
                 self.at(end_us, Event::Outage(false));
             }
+            14..=15 if self.plan.cut_offs => self.cut_off(),
+            16 if self.plan.plans => self.plan(),
             _ => {}
+        }
+    }
+
+    /// The records do not answer one server for a while, which may be longer than its lease.
+    fn cut_off(&mut self) {
+        if self.places.values().any(|place| place.member.is_cut_off()) {
+            return;
+        }
+        let servers: Vec<u32> = self.places.keys().copied().collect();
+        let on_the_move: Vec<u32> = self
+            .standings()
+            .values()
+            .filter(|row| !row.is_over())
+            .flat_map(|row| [row.source.server, row.target.server])
+            .collect();
+        let among = if on_the_move.is_empty() { servers } else { on_the_move };
+        let server = *self.random.choice(&among).expect("there are servers");
+        self.tally.cut_offs += 1;
+        self.places[&server].member.cut_off(true);
+        let end_us = self.now_us + self.random.u64(50_000..1_800_000);
+        self.at(end_us, Event::CutOff(server, false));
+    }
+
+    /// Everything of a server is to go, or all are to own the same; or that is stopped.
+    fn plan(&mut self) {
+        let Ok(plans) = self.metadata.plans() else { return };
+        if let Some(running) = plans.iter().find(|plan| is_running(plan))
+            && self.random.bool()
+        {
+            // It may not answer.
+            let _ = self.metadata.plan_stop(running.id);
+            return;
+        }
+        let runs: Vec<ServerRun> = self.places.values().map(|place| place.run).collect();
+        let run = *self.random.choice(&runs).expect("there are servers");
+        let goal = if self.random.bool() { Goal::Drain(run) } else { Goal::Balance };
+        let begun = self.metadata.plan_begin(goal, self.now_us / 1000);
+        self.tally.plans += u64::from(begun.is_ok());
+    }
+
+    /// In the end nothing new is begun.
+    fn stop_plans(&mut self) {
+        let plans = self.metadata.plans();
+        let running = plans.iter().flatten().filter(|plan| is_running(plan));
+        let stopped: Vec<bool> = running.map(|plan| self.metadata.plan_stop(plan.id).is_ok()).collect();
+        if plans.is_err() || !stopped.is_empty() {
+            self.within(50_000, Event::Operator);
         }
     }
 
@@ -103,16 +155,15 @@ impl World {
         let place = self.places.get_mut(&run.server).expect("it is there");
         place.node = None;
         place.movings.clear();
-        self.dead.insert(run, self.now_us);
-        let back_us = self.now_us + self.random.u64(LEASE_US + 1..3 * LEASE_US);
+        // Before others say that it is gone, or behind that.
+        let back_us = self.now_us + self.random.u64(1..AWAY_US_MAX);
         self.at(back_us, Event::Return(run.server));
     }
 
     /// Notes which keys may have lost what was written: those of the server's own ranges, and of what it moves.
     fn lose(&mut self, run: ServerRun) {
-        self.records.fail(Fault::None);
-        let (row, moving) = (self.row(), self.metadata.migrations().expect("records answer"));
-        self.records.fail(self.failing);
+        let (rows, moving) = self.ask(|metadata| Ok((metadata.tablets()?, metadata.migrations()?)));
+        let row = &rows[0];
         let own = row.tablets.iter().filter(|it| it.server == run.server).map(|it| it.hashes);
         let moved = moving.iter().filter(|it| it.side_of(run).is_some()).map(|it| it.hashes);
         let node = self.places[&run.server].node.as_ref().expect("it lives");
@@ -120,20 +171,14 @@ impl World {
         let held = node.owned.iter().map(|piece| piece.0);
         let bounds = |range: HashRange| (range.first(), range.last());
         let ranges: Vec<(u64, u64)> = own.chain(moved).map(bounds).chain(held).collect();
-        for (key, name) in self.keys.iter().enumerate() {
-            if ranges.iter().any(|range| (range.0..=range.1).contains(&store::hash(name))) {
-                let (key, call) = (key as u64, self.now_us);
-                let (action, outcome) = (Action::Lose, Outcome::Unknown);
-                self.history.push(Operation { client: u32::MAX, key, call, end: None, action, outcome });
-            }
-        }
+        self.lose_keys(&ranges);
     }
 
     /// A server that died is started again.
     pub fn come_back(&mut self, server: u32) {
         match self.metadata.member_start(server, server_address(server)) {
             Ok(run) => self.boot(run),
-            Err(_) => self.within(LEASE_US, Event::Return(server)),
+            Err(_) => self.within(AWAY_US_MAX, Event::Return(server)),
         }
     }
 
@@ -141,28 +186,6 @@ impl World {
         let fault = if self.random.bool() { Fault::Unavailable } else { Fault::Uncertain };
         self.failing = if begins { fault } else { Fault::None };
         self.records.fail(self.failing);
-    }
-
-    /// What a coordinator does for those who cannot any more.
-    pub fn coordinate(&mut self) {
-        self.within(COORDINATE_US, Event::Coordinator);
-        let Ok(rows) = self.metadata.migrations() else { return };
-        for row in rows {
-            let dead = [row.source, row.target].map(|run| self.is_known_dead(run));
-            let to = match row.standing {
-                Standing::Preparing | Standing::Returning => Standing::Ended,
-                Standing::Moving => Standing::Finished,
-                Standing::Finished | Standing::Ended => {
-                    for (side, _) in [Side::Source, Side::Target].into_iter().zip(dead).filter(|it| it.1) {
-                        let _ = self.metadata.migration_leave(row.id, side);
-                    }
-                    continue;
-                }
-            };
-            if dead == [true, true] {
-                let _ = self.metadata.migration_advance(row.id, row.standing, to);
-            }
-        }
     }
 
     /// What a client asks for.

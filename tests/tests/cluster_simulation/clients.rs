@@ -5,6 +5,11 @@ use tests::history::{Action, Operation, Outcome};
 use super::{Event, World, client_address, server_address};
 use crate::caller::{Caller, Wish};
 
+/// Whether what is put there may be there for a while only.
+fn is_mortal(key: u64) -> bool {
+    key % 3 == 2
+}
+
 impl World {
     /// Does something with a client, and what it wishes then.
     pub fn drive(&mut self, client: u32, act: impl FnOnce(&mut Caller, u64, &mut Vec<Wish>)) {
@@ -23,6 +28,7 @@ impl World {
                 Wish::Wake(due_us) => wake_us = wake_us.min(due_us.max(now_us + 1)),
                 Wish::Over(operation) => {
                     self.history.push(operation);
+                    self.expire(operation);
                     self.within(20_000, Event::Begin(client));
                 }
                 Wish::Refused => self.within(20_000, Event::Begin(client)),
@@ -50,15 +56,53 @@ impl World {
         if !self.is_active() || !self.callers[client as usize].is_idle() {
             return;
         }
+        if self.random.u8(0..6) == 0 {
+            return self.begin_many(client);
+        }
         let key = self.random.u64(0..self.plan.keys);
-        let action = self.draw(key);
+        let action = match self.draw(key) {
+            // It would not be known for how long the sum is there.
+            Action::Add(_) if is_mortal(key) => Action::Get,
+            action => action,
+        };
         self.begin(client, key, action);
+    }
+
+    /// Notes when what was put for a while is gone: to the millisecond, as far as it is known when it was put.
+    fn expire(&mut self, put: Operation) {
+        let Action::Put(value, _) = put.action else { return };
+        let (Some(ttl_us), Outcome::Done(_) | Outcome::Unknown) = (self.ttls_us.remove(&value), put.outcome)
+        else {
+            return;
+        };
+        let (call, end) = (put.call + ttl_us - 1_000, put.end.map(|end| end + ttl_us + 1_000));
+        let (action, outcome) = (Action::Expire(value), Outcome::Unknown);
+        self.history.push(Operation { client: u32::MAX, key: put.key, call, end, action, outcome });
+    }
+
+    /// Reads several keys at once.
+    fn begin_many(&mut self, client: u32) {
+        let keys = self.random.choose_multiple(0..self.plan.keys, 5);
+        let named: Vec<(u64, Vec<u8>)> =
+            keys.iter().map(|&key| (key, self.keys[key as usize].clone())).collect();
+        let Some(((key, name), beside)) = named.split_first() else { return };
+        let (call, action, outcome) = (self.now_us, Action::Get, Outcome::Unknown);
+        let operation = Operation { client, key: *key, call, end: None, action, outcome };
+        self.drive(client, |caller, _, _| caller.begin_many(operation, name.clone(), beside.to_vec()));
     }
 
     fn begin(&mut self, client: u32, key: u64, action: Action) {
         let (call, name) = (self.now_us, self.keys[key as usize].clone());
         let operation = Operation { client, key, call, end: None, action, outcome: Outcome::Unknown };
-        self.drive(client, |caller, _, _| caller.begin(operation, name));
+        let ttl_ms = match action {
+            Action::Put(value, _) if is_mortal(key) && self.random.bool() => {
+                let ttl_ms = self.random.u64(2..500);
+                self.ttls_us.insert(value, ttl_ms * 1_000);
+                Some(ttl_ms)
+            }
+            _ => None,
+        };
+        self.drive(client, |caller, _, _| caller.begin_for(operation, name, ttl_ms));
     }
 
     /// Every key once more, when nothing changes any more. Whether all have been asked for.

@@ -2,19 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use db::cluster::metadata::{MigrationRow, ServerRun, Side, TabletsRow};
+use db::cluster::metadata::{Metadata, MigrationRow, ServerRow, ServerRun, Side, TabletsRow};
 use db::cluster::migration::{Source, SourceInput, Target, TargetInput};
-use db::cluster::records::{Query, Records, Revision, Span};
+use db::cluster::records::{Query, Revision, Span};
 use db::tenant::secret::SecretHash;
 use store::HashRange;
 use wire::{ServerPlace, Tablet, TabletMap};
 
-use super::{Event, Place, World, server_address};
+use super::{Event, Member, Place, World, server_address};
 use crate::mover::{Machine, Moving};
 use crate::node::{Node, Owning, TENANT, lacking};
 
-/// After so long without being kept a server's lease is over, and others take it for dead.
-pub const LEASE_US: u64 = 600_000;
+/// How often a server says that it is there, and after what it tries again.
+const KEEP_US: u64 = 100_000;
+const KEEP_AGAIN_US: u64 = 20_000;
+/// How often a server looks who is there, times the servers that there are.
+const LOOK_US: u64 = 6_000;
 /// How often the records are looked at.
 const FOLLOW_US: u64 = 60_000;
 /// How often a target is told that time has passed.
@@ -43,7 +46,6 @@ impl World {
         self.fill();
         let act_us = self.plan.act_every_us;
         self.within(act_us, Event::Operator);
-        self.within(100_000, Event::Coordinator);
     }
 
     /// Objects beside those of the clients.
@@ -68,9 +70,15 @@ impl World {
         let row = self.row();
         // Higher than any view of the life before.
         let view = u64::from(run.start) << 32;
-        let node = Node::new(view, self.plan.workers, map_of(&row, self.revision()));
-        let place = Place { run, node: Some(node), movings: BTreeMap::new(), followed: Revision(0) };
+        let node = Node::new(view, self.plan.workers, map_of(&row, revision(&self.metadata)));
+        let (tcp, version) = (server_address(run.server), "simulated".to_owned());
+        let registered =
+            ServerRow { id: run.server, tcp, frame_ports: Vec::new(), view, started_ms: 0, version };
+        let member = Member::new(&self.records, registered, run);
+        let place = Place { run, node: Some(node), movings: BTreeMap::new(), member, followed: Revision(0) };
         self.places.insert(run.server, place);
+        self.within(5_000, Event::Keep(run));
+        self.within(5_000, Event::Look(run));
         let migrations = self.metadata.migrations().expect("records answer");
         self.own_by_rows(run, &row, &migrations);
         self.within(FOLLOW_US, Event::Follow(run));
@@ -82,21 +90,31 @@ impl World {
         rows.into_iter().next().expect("the table's tablets")
     }
 
-    /// The last commit; 0 when the records do not answer.
-    fn revision(&self) -> u64 {
-        let nothing = [Query { span: Span::one("none"), limit: 1, from_last: false }];
-        self.records.read(&nothing, None).map_or(0, |reading| reading.revision.0)
-    }
-
     pub fn is_alive(&self, run: ServerRun) -> bool {
         self.places.get(&run.server).is_some_and(|place| place.run == run && place.node.is_some())
     }
 
-    /// Whether everybody knows that it is dead.
-    pub fn is_known_dead(&self, run: ServerRun) -> bool {
-        let is_before = self.places.get(&run.server).is_some_and(|place| place.run.start > run.start);
-        let is_over = self.dead.get(&run).is_some_and(|&since_us| since_us + LEASE_US < self.now_us);
-        is_before || is_over
+    /// A server says that it is there.
+    pub fn keep(&mut self, run: ServerRun) {
+        if self.is_alive(run) {
+            let place = self.places.get_mut(&run.server).expect("it is there");
+            let view = place.node.as_ref().expect("it lives").view();
+            let again_us = if place.member.keep(view) { KEEP_US } else { KEEP_AGAIN_US };
+            self.within(again_us, Event::Keep(run));
+        }
+    }
+
+    /// A server looks who is there, and does what a coordinator has to if it is that.
+    pub fn look(&mut self, run: ServerRun) {
+        if !self.is_alive(run) {
+            return;
+        }
+        self.within(LOOK_US * u64::from(self.plan.servers), Event::Look(run));
+        let (now, wall_ms, before) = (self.lease_now(), self.now_us / 1000, self.standings());
+        let place = self.places.get_mut(&run.server).expect("it is there");
+        // What goes wrong is tried again at the next look.
+        self.tally.steps += place.member.coordinate(now, wall_ms).unwrap_or_default() as u64;
+        self.note_what_was_taken(&before);
     }
 
     /// What is the server's by the records and has never been here is owned without objects.
@@ -156,12 +174,10 @@ impl World {
             return;
         }
         self.within(FOLLOW_US, Event::Follow(run));
-        let revision = Revision(self.revision());
-        if revision.0 == 0 {
-            return;
-        }
-        let migrations = self.metadata.migrations().expect("records answer");
-        let row = self.row();
+        let metadata = &self.places[&run.server].member.metadata;
+        let revision = Revision(revision(metadata));
+        let (Ok(migrations), Ok(rows)) = (metadata.migrations(), metadata.tablets()) else { return };
+        let row = rows.into_iter().next().expect("the table's tablets");
         let place = self.places.get_mut(&run.server).expect("it is there");
         if place.followed < revision {
             place.followed = revision;
@@ -178,7 +194,26 @@ impl World {
         for row in &migrations {
             self.follow_migration(run, row);
         }
+        self.end_what_is_forgotten(run, &row, &migrations);
         self.leave_what_is_over(run);
+    }
+
+    /// Ends machines of migrations that there are no records of any more.
+    fn end_what_is_forgotten(&mut self, run: ServerRun, row: &TabletsRow, migrations: &[MigrationRow]) {
+        let movings = &self.places[&run.server].movings;
+        let is_known = |id: u32| migrations.iter().any(|row| row.id == id);
+        let forgotten = movings.values().filter(|moving| !moving.is_over() && !is_known(moving.id));
+        let ends: Vec<_> = forgotten.map(|moving| (moving.id, moving.side(), moving.range)).collect();
+        for (id, side, range) in ends {
+            let standing = side.end_by(row, range, run.server);
+            match (side, standing) {
+                (Side::Source, Some(standing)) => self.tell_source(run, id, SourceInput::Forgotten(standing)),
+                (Side::Target, Some(standing)) => self.tell_target(run, id, TargetInput::Forgotten(standing)),
+                (_, None) => {
+                    drop(self.places.get_mut(&run.server).and_then(|place| place.movings.remove(&id)))
+                }
+            }
+        }
     }
 
     fn follow_migration(&mut self, run: ServerRun, row: &MigrationRow) {
@@ -198,18 +233,18 @@ impl World {
             };
             Moving::new(row.id, (row.hashes, row.mode), peer, machine)
         });
+        self.tell_of_lease(run, row.id);
         match side {
             Side::Source => self.tell_source(run, row.id, SourceInput::Standing(row.standing)),
             Side::Target => self.tell_target(run, row.id, TargetInput::Standing(row.standing)),
         }
-        let is_dead = self.is_known_dead(peer);
+        let now = self.lease_now();
         let place = self.places.get_mut(&run.server).expect("it is there");
+        let dies = place.member.presence.is_gone(peer, now);
         let Some(moving) = place.movings.get_mut(&row.id) else { return };
-        let dies = is_dead && !moving.is_told_of_end;
         let can_return =
             moving.part.as_ref().is_none_or(|part| part.partitions().is_empty() || part.can_return());
         let aborts = row.is_aborted && side == Side::Target && !moving.is_told_to_abort && can_return;
-        moving.is_told_of_end |= dies;
         moving.is_told_to_abort |= aborts;
         match side {
             Side::Source if dies => self.tell_source(run, row.id, SourceInput::TargetGone),
@@ -220,6 +255,12 @@ impl World {
             self.tell_target(run, row.id, TargetInput::Abort);
         }
     }
+}
+
+/// The last commit; 0 when the records do not answer.
+fn revision(metadata: &Metadata) -> u64 {
+    let nothing = [Query { span: Span::one("none"), limit: 1, from_last: false }];
+    metadata.records().read(&nothing, None).map_or(0, |reading| reading.revision.0)
 }
 
 fn map_of(row: &TabletsRow, version: u64) -> TabletMap {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use db::cluster::metadata::ServerRun;
+use db::cluster::metadata::{ServerRun, Side};
 use db::cluster::migration::{
     Message, Mode, Place, Source, SourceAction, SourceEnd, Target, TargetAction, TargetEnd,
 };
@@ -48,6 +48,8 @@ pub enum Fault {
     ServesAfterTheCut,
     /// The target begins with versions of its own.
     ForgetsTheCeiling,
+    /// A server goes on serving what moves when its lease is over.
+    ServesWithoutALease,
 }
 
 /// See the file's head.
@@ -63,7 +65,8 @@ pub struct Moving {
     pub doing: Option<Action>,
     pub part: Option<Arc<Table>>,
     pub is_left: bool,
-    pub is_told_of_end: bool,
+    /// Whether the machine knows of a lease of its server.
+    pub was_registered: bool,
     pub is_told_to_abort: bool,
     /// At the source: what moves, in its parts, since the cut.
     pieces: Vec<Piece>,
@@ -90,12 +93,19 @@ impl Moving {
             doing: None,
             part: None,
             is_left: false,
-            is_told_of_end: false,
+            was_registered: true,
             is_told_to_abort: false,
             pieces: Vec::new(),
             copier: None,
             ceiling: None,
             giving: None,
+        }
+    }
+
+    pub fn side(&self) -> Side {
+        match self.machine {
+            Machine::Source(_) => Side::Source,
+            Machine::Target(_) => Side::Target,
         }
     }
 
@@ -200,20 +210,20 @@ impl Moving {
         let part = || self.part.clone().expect("it was made");
         let end = match action {
             TargetAction::MakePart { .. } => {
-                let part = node.make_part(self.range);
-                if self.mode != Mode::PreCopy {
-                    part.expect_arrivals(MIGRATION_PARTITIONS, 0);
-                }
+                let part = self.make_part(node);
                 let bounds = |range: HashRange| (range.first(), range.last());
-                let partitions = part.partitions().into_iter().map(bounds).collect();
-                self.part = Some(part);
-                TargetEnd::PartMade(partitions)
+                TargetEnd::PartMade(part.partitions().into_iter().map(bounds).collect())
             }
             TargetAction::StoreCopy(piece) => {
                 copied::store(node, &part(), self.range, piece);
                 TargetEnd::CopyStored
             }
             TargetAction::Serve { ceiling } => {
+                if self.part.is_none() {
+                    // The source died early.
+                    self.make_part(node);
+                }
+                let part = || self.part.clone().expect("it was made");
                 if self.mode == Mode::PreCopy && !part().is_arrival() {
                     part().expect_arrivals(MIGRATION_PARTITIONS, 0);
                     arrive(&part());
@@ -260,6 +270,14 @@ impl Moving {
             }
         };
         Acted::Ended(Some(End::Target(end)))
+    }
+
+    fn make_part(&mut self, node: &mut Node) -> Arc<Table> {
+        let part = node.make_part(self.range);
+        if self.mode != Mode::PreCopy {
+            part.expect_arrivals(MIGRATION_PARTITIONS, 0);
+        }
+        self.part.insert(part).clone()
     }
 
     fn gather(&self, node: &Node, partition: u8, number: u32, from: Option<Place>) -> Message {

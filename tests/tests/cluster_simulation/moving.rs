@@ -1,10 +1,11 @@
 //! Machines of migrations in the simulated cluster: what they are told, what they say to each other, what is done for them.
 
-use db::cluster::metadata::{MetadataError, ServerRun, Side};
+use db::cluster::metadata::{ServerRun, Side};
 use db::cluster::migration::{
     Message, SourceAction, SourceEnd, SourceInput, SourceOutput, Standing, TargetAction, TargetEnd,
     TargetInput, TargetOutput,
 };
+use db::cluster::records::LeaseId;
 
 use super::{Event, World};
 use crate::mover::{Acted, Action, End, Fault, Machine, Moving};
@@ -90,6 +91,7 @@ impl World {
         }
         let ids: Vec<u32> = self.places[&run.server].movings.keys().copied().collect();
         for id in ids {
+            self.tell_of_lease(run, id);
             let Some(moving) = self.moving(run, id).filter(|moving| !moving.is_over()) else { continue };
             let mut wanted = Vec::new();
             if let (Machine::Target(machine), Some(part)) = (&moving.machine, &moving.part) {
@@ -131,22 +133,24 @@ impl World {
             return;
         }
         let end = match action {
-            Action::Source(SourceAction::LookUp) => {
-                match self.metadata.migration_find(id) {
+            Action::Source(SourceAction::LookUp) | Action::Target(TargetAction::LookUp) => {
+                let member = &self.places[&run.server].member;
+                let (found, lease) = (member.metadata.migration_find(id), member.lease(self.lease_now()));
+                return match found {
                     Ok(Some(row)) => {
-                        let end = SourceEnd::LookedUp(row.standing, true);
-                        self.tell_source(run, id, SourceInput::End(end));
+                        self.within(5_000, Event::Looked { run, id, standing: row.standing, lease });
                     }
-                    Ok(None) => {}
-                    Err(_) => self.within(AGAIN_US, Event::Act { run, id, action }),
-                }
-                return;
+                    // It is asked for again, or ends when the server follows the records.
+                    Ok(None) | Err(_) => self.within(AGAIN_US, Event::Act { run, id, action }),
+                };
             }
-            Action::Source(SourceAction::Commit { from, to, .. }) => {
-                self.advance(id, from, to).map(|standing| End::Source(SourceEnd::Committed(standing)))
+            Action::Source(SourceAction::Commit { from, to, is_peer_gone }) => {
+                let standing = self.advance(run, id, (from, to), is_peer_gone.then_some(Side::Target));
+                standing.map(|standing| End::Source(SourceEnd::Committed(standing)))
             }
-            Action::Target(TargetAction::Commit { from, to, .. }) => {
-                self.advance(id, from, to).map(|standing| End::Target(TargetEnd::Committed(standing)))
+            Action::Target(TargetAction::Commit { from, to, is_peer_gone }) => {
+                let standing = self.advance(run, id, (from, to), is_peer_gone.then_some(Side::Source));
+                standing.map(|standing| End::Target(TargetEnd::Committed(standing)))
             }
             action => return self.act_on_store(run, id, &action),
         };
@@ -157,12 +161,46 @@ impl World {
     }
 
     /// What the records say then; `None` when they do not answer.
-    fn advance(&mut self, id: u32, from: Standing, to: Standing) -> Option<Standing> {
-        match self.metadata.migration_advance(id, from, to) {
-            Ok(row) => Some(row.standing),
-            // Made before, and its answer lost: it has led to an end since, and both sides have left it.
-            Err(MetadataError::NotFound) => Some(to),
-            Err(_) => None,
+    fn advance(
+        &mut self,
+        run: ServerRun,
+        id: u32,
+        (from, to): (Standing, Standing),
+        gone: Option<Side>,
+    ) -> Option<Standing> {
+        let before = self.standings();
+        let metadata = &self.places[&run.server].member.metadata;
+        let advanced = match gone {
+            Some(side) => metadata.migration_advance_without(side, id, from, to),
+            None => metadata.migration_advance(id, from, to),
+        };
+        if gone.is_some() {
+            self.note_what_was_taken(&before);
+        }
+        // Where there is none of this number any more the server finds out when it follows the records.
+        advanced.ok().map(|row| row.standing)
+    }
+
+    /// What the records said to a machine.
+    pub fn looked(&mut self, run: ServerRun, id: u32, standing: Standing, lease: Option<LeaseId>) {
+        if !self.is_alive(run) {
+            return;
+        }
+        let is_registered =
+            lease.is_some() && self.places[&run.server].member.lease(self.lease_now()) == lease;
+        let end = SourceEnd::LookedUp(standing, is_registered);
+        self.tell_source(run, id, SourceInput::End(end));
+        self.tell_target(run, id, TargetInput::End(TargetEnd::LookedUp(standing, is_registered)));
+    }
+
+    /// Tells a machine whether its server is registered, if that is news.
+    pub fn tell_of_lease(&mut self, run: ServerRun, id: u32) {
+        let is_registered = self.places[&run.server].member.lease(self.lease_now()).is_some();
+        let keeps_on = self.plan.fault == Fault::ServesWithoutALease;
+        let Some(moving) = self.moving(run, id).filter(|_| !keeps_on) else { return };
+        if std::mem::replace(&mut moving.was_registered, is_registered) != is_registered {
+            self.tell_source(run, id, SourceInput::Registered(is_registered));
+            self.tell_target(run, id, TargetInput::Registered(is_registered));
         }
     }
 
@@ -222,13 +260,12 @@ impl World {
     /// Machines that are over leave their records.
     pub fn leave_what_is_over(&mut self, run: ServerRun) {
         let place = self.places.get_mut(&run.server).expect("it is there");
+        let mut left = Vec::new();
         for moving in place.movings.values_mut().filter(|moving| moving.is_over() && !moving.is_left) {
-            let side = match moving.machine {
-                Machine::Source(_) => Side::Source,
-                Machine::Target(_) => Side::Target,
-            };
             moving.part.iter().for_each(|part| part.settle());
-            moving.is_left = self.metadata.migration_leave(moving.id, side).is_ok();
+            moving.is_left = place.member.metadata.migration_leave(moving.id, moving.side()).is_ok();
+            left.push((moving.id, moving.side()));
         }
+        left.into_iter().for_each(|(id, side)| self.note_that_it_is_over(id, side));
     }
 }

@@ -157,6 +157,11 @@ impl Node {
         self.views.settled()
     }
 
+    /// The view that all workers have passed.
+    pub fn view(&self) -> u64 {
+        self.views.settled()
+    }
+
     /// What clients are told from the next change on.
     pub fn set_map(&mut self, map: TabletMap) {
         self.map = map;

@@ -4,25 +4,36 @@
 mod chaos;
 mod clients;
 mod following;
+mod losing;
+mod member;
 mod moving;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::{AddAssign, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use db::cluster::metadata::{Metadata, ServerRun};
-use db::cluster::records::Revision;
+use db::cluster::metadata::{Metadata, MetadataError, ServerRun, Side};
+use db::cluster::migration::Standing;
+use db::cluster::records::{LeaseId, Revision};
 use fastrand::Rng;
 use net::Batch;
 use tests::history::Operation;
 use wire::Body;
 
+use member::Member;
+
+use chaos::is_running;
+
 use crate::caller::Caller;
 use crate::memory_records::{Fault as Failing, MemoryRecords};
 use crate::mover::{Action as Moved, End, Fault, Moving};
 use crate::node::{Node, TABLE};
+
+/// By how much faster leases are counted than everything else: their ten seconds are 400 ms here.
+const LEASES_PACE: u64 = 25;
 
 /// What a simulated run has and does.
 #[derive(Clone, Debug)]
@@ -42,6 +53,10 @@ pub struct Plan {
     pub act_every_us: u64,
     pub crashes: bool,
     pub outages: bool,
+    /// The records do not answer a single server for a while.
+    pub cut_offs: bool,
+    /// Servers are drained, and all of them balanced.
+    pub plans: bool,
     /// What is wrong on purpose.
     pub fault: Fault,
     /// Clients make requests elsewhere too early.
@@ -50,22 +65,67 @@ pub struct Plan {
 
 /// What is about to happen.
 pub enum Event {
-    Frame { to: SocketAddr, from: SocketAddr, bytes: Vec<u8> },
-    Pass { run: ServerRun, worker: usize },
+    Frame {
+        to: SocketAddr,
+        from: SocketAddr,
+        bytes: Vec<u8>,
+    },
+    Pass {
+        run: ServerRun,
+        worker: usize,
+    },
     Follow(ServerRun),
-    Act { run: ServerRun, id: u32, action: Moved },
-    Said { run: ServerRun, id: u32, end: End },
-    Message { run: ServerRun, id: u32, bytes: Vec<u8> },
+    Act {
+        run: ServerRun,
+        id: u32,
+        action: Moved,
+    },
+    Said {
+        run: ServerRun,
+        id: u32,
+        end: End,
+    },
+    Message {
+        run: ServerRun,
+        id: u32,
+        bytes: Vec<u8>,
+    },
     Tick(ServerRun),
     Caller(u32),
     Begin(u32),
-    Open { client: u32, server: u32 },
-    Opened { client: u32, server: u32, token: u64, view: u64 },
+    Open {
+        client: u32,
+        server: u32,
+    },
+    Opened {
+        client: u32,
+        server: u32,
+        token: u64,
+        view: u64,
+    },
     NotOpened(u32),
-    Map { client: u32, server: u32 },
-    MapTold { client: u32, server: u32, map: Option<Vec<u8>> },
+    Map {
+        client: u32,
+        server: u32,
+    },
+    MapTold {
+        client: u32,
+        server: u32,
+        map: Option<Vec<u8>>,
+    },
     Operator,
-    Coordinator,
+    /// A server says that it is there.
+    Keep(ServerRun),
+    /// A server looks who is there, and what is to be done about it.
+    Look(ServerRun),
+    /// What the records said to a machine, and under which lease they were read.
+    Looked {
+        run: ServerRun,
+        id: u32,
+        standing: Standing,
+        lease: Option<LeaseId>,
+    },
+    CutOff(u32, bool),
     Return(u32),
     Outage(bool),
 }
@@ -75,6 +135,7 @@ pub struct Place {
     pub run: ServerRun,
     pub node: Option<Node>,
     pub movings: BTreeMap<u32, Moving>,
+    pub member: Member,
     /// The commit that it has followed the records to.
     pub followed: Revision,
 }
@@ -88,8 +149,31 @@ pub struct Tally {
     pub merges: u64,
     pub crashes: u64,
     pub outages: u64,
+    pub cut_offs: u64,
+    /// Migrations that ended because somebody was gone.
+    pub taken: u64,
+    pub plans: u64,
+    /// Steps that coordinators have taken.
+    pub steps: u64,
     pub frames: u64,
     pub events: u64,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.migrations += other.migrations;
+        self.aborts += other.aborts;
+        self.splits += other.splits;
+        self.merges += other.merges;
+        self.crashes += other.crashes;
+        self.outages += other.outages;
+        self.cut_offs += other.cut_offs;
+        self.taken += other.taken;
+        self.plans += other.plans;
+        self.steps += other.steps;
+        self.frames += other.frames;
+        self.events += other.events;
+    }
 }
 
 /// See the file's head.
@@ -98,6 +182,8 @@ pub struct World {
     pub random: Rng,
     pub now_us: u64,
     clock: Arc<AtomicU64>,
+    /// When leases begin to be counted.
+    began: Instant,
     events: BTreeMap<(u64, u64), Event>,
     thought_of: u64,
     pub records: Arc<MemoryRecords>,
@@ -106,13 +192,15 @@ pub struct World {
     pub metadata: Metadata,
     pub table: u32,
     pub places: BTreeMap<u32, Place>,
-    /// When runs ended.
-    pub dead: BTreeMap<ServerRun, u64>,
+    /// Where in the history it is said what was lost with a migration.
+    losses: BTreeMap<u32, (Side, Range<usize>)>,
     pub callers: Vec<Caller>,
     pub keys: Vec<Vec<u8>>,
     pub history: Vec<Operation>,
     pub next_token: u64,
     next_value: i64,
+    /// For how long values are there that were put for a while, in microseconds.
+    ttls_us: BTreeMap<i64, u64>,
     /// The next key that is read in the end.
     pub next_read: u64,
     batch: Batch,
@@ -146,7 +234,7 @@ impl World {
         let random = Rng::with_seed(seed);
         let clock = Arc::new(AtomicU64::new(0));
         let (began, shown) = (Instant::now(), Arc::clone(&clock));
-        let now = move || began + Duration::from_micros(shown.load(Ordering::Relaxed));
+        let now = move || began + Duration::from_micros(LEASES_PACE * shown.load(Ordering::Relaxed));
         let records = Arc::new(MemoryRecords::new(Box::new(now)));
         let metadata = Metadata::over(Box::new(Arc::clone(&records))).expect("empty records");
         let mut callers: Vec<Caller> = Vec::new();
@@ -155,6 +243,7 @@ impl World {
             random,
             now_us: 0,
             clock,
+            began,
             events: BTreeMap::new(),
             thought_of: 0,
             records,
@@ -162,12 +251,13 @@ impl World {
             metadata,
             table: 0,
             places: BTreeMap::new(),
-            dead: BTreeMap::new(),
+            losses: BTreeMap::new(),
             callers: Vec::new(),
             keys,
             history: Vec::new(),
             next_token: 1,
             next_value: 1,
+            ttls_us: BTreeMap::new(),
             next_read: 0,
             batch: Batch::new(),
             tally: Tally::default(),
@@ -190,6 +280,19 @@ impl World {
     pub fn at(&mut self, time_us: u64, event: Event) {
         self.thought_of += 1;
         self.events.insert((time_us.max(self.now_us), self.thought_of), event);
+    }
+
+    /// The time by which leases are counted.
+    pub fn lease_now(&self) -> Instant {
+        self.began + Duration::from_micros(LEASES_PACE * self.now_us)
+    }
+
+    /// Asks the records, whether they answer others or not.
+    pub fn ask<T>(&self, ask: impl FnOnce(&Metadata) -> Result<T, MetadataError>) -> T {
+        self.records.fail(Failing::None);
+        let answer = ask(&self.metadata).expect("records answer");
+        self.records.fail(self.failing);
+        answer
     }
 
     /// Within so many microseconds.
@@ -278,7 +381,10 @@ impl World {
                 self.drive(client, |caller, now_us, wishes| caller.hear_map(now_us, server, map, wishes));
             }
             Event::Operator => self.operate(),
-            Event::Coordinator => self.coordinate(),
+            Event::Keep(run) => self.keep(run),
+            Event::Look(run) => self.look(run),
+            Event::Looked { run, id, standing, lease } => self.looked(run, id, standing, lease),
+            Event::CutOff(server, begins) => self.places[&server].member.cut_off(begins),
             Event::Return(server) => self.come_back(server),
             Event::Outage(begins) => self.outage(begins),
         }
@@ -311,6 +417,7 @@ impl World {
             place.movings.values().all(|moving| moving.is_over())
                 && place.node.as_ref().is_some_and(|node| !node.is_changing())
         }) && self.metadata.migrations().is_ok_and(|rows| rows.is_empty())
+            && self.metadata.plans().is_ok_and(|plans| plans.iter().all(|plan| !is_running(plan)))
             && self.is_owned_as_recorded()
     }
 

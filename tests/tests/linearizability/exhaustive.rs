@@ -87,7 +87,7 @@ impl Cell {
                 (self.object, self.newest) = (Some((version, sum)), version);
                 Outcome::Summed(version, sum)
             }
-            (Action::Lose, _) => unreachable!("nothing is lost here"),
+            (Action::Lose | Action::Expire(_), _) => unreachable!("nothing is lost here"),
         };
         (outcome, self)
     }

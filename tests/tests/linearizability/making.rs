@@ -45,7 +45,7 @@ impl Cell {
                 let sum = object.map_or(0, |object| object.1) + delta;
                 Outcome::Summed(self.write(sum, skipped), sum)
             }
-            (Action::Lose, _) => unreachable!("nothing is lost here"),
+            (Action::Lose | Action::Expire(_), _) => unreachable!("nothing is lost here"),
         }
     }
 }

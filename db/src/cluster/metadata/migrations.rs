@@ -89,6 +89,21 @@ impl Side {
             Side::Target => Side::Source,
         }
     }
+
+    /// How a migration ended, as far as this side of it is concerned, of which there is no record any more: by what its
+    /// server owns of the hashes. Nothing where that is a part of them.
+    #[must_use]
+    pub fn end_by(self, tablets: &TabletsRow, hashes: HashRange, own: u32) -> Option<Standing> {
+        let owned = tablets.owned_by(own);
+        let has_all =
+            owned.iter().any(|range| range.contains(hashes.first()) && range.contains(hashes.last()));
+        let has_none = owned.iter().all(|range| !tablets::overlap(*range, hashes));
+        match (self, has_all, has_none) {
+            (Side::Source, true, _) | (Side::Target, _, true) => Some(Standing::Ended),
+            (Side::Source, _, true) | (Side::Target, true, _) => Some(Standing::Finished),
+            _ => None,
+        }
+    }
 }
 
 impl MigrationRow {

@@ -16,6 +16,8 @@ pub enum SourceInput {
     Message(Message),
     /// What the records say, as far as is known.
     Standing(Standing),
+    /// There is no record of it any more: as far as the source is concerned it has ended so.
+    Forgotten(Standing),
     /// An action has ended.
     End(SourceEnd),
     /// Time has passed, in which so many bytes more may be copied; at least as often as a message is said again.
@@ -141,6 +143,7 @@ pub struct Source {
     committing: Option<bool>,
     is_looking: bool,
     is_target_gone: bool,
+    is_forgotten: bool,
     lease: Lease,
     /// It was cut for want of a lease, and for nothing else.
     is_closed: bool,
@@ -162,6 +165,7 @@ impl Default for Source {
             committing: None,
             is_looking: false,
             is_target_gone: false,
+            is_forgotten: false,
             lease: Lease::Held,
             is_closed: false,
             expected: 0,
@@ -179,6 +183,10 @@ impl Source {
         match input {
             SourceInput::Message(message) => self.hear(message, out),
             SourceInput::Standing(standing) => self.believe(standing),
+            SourceInput::Forgotten(standing) => {
+                self.is_forgotten = true;
+                self.believe(standing);
+            }
             SourceInput::End(SourceEnd::Committed(standing)) => {
                 // It came back before that could be changed.
                 let is_back = self.committing.take() == Some(true) && standing == self.standing;
@@ -222,7 +230,7 @@ impl Source {
     #[must_use]
     pub fn is_over(&self) -> bool {
         match self.standing {
-            Standing::Ended => self.phase == Phase::Serving,
+            Standing::Ended => self.phase == Phase::Serving || self.is_forgotten && self.phase == Phase::Gone,
             Standing::Finished => self.phase == Phase::Gone,
             _ => false,
         }

@@ -98,6 +98,13 @@ impl Target {
             TargetInput::Message(message) => self.hear(message, out),
             TargetInput::Tick { allowance_bytes } => self.pulls.allow(allowance_bytes),
             TargetInput::Standing(standing) => self.believe(standing, out),
+            TargetInput::Forgotten(standing) => {
+                self.believe(standing, out);
+                if self.standing == Standing::Finished {
+                    // Nobody is left to be told to discard.
+                    self.phase = Phase::Over;
+                }
+            }
             TargetInput::End(end) => self.end(end, out),
             TargetInput::Want(hash) => self.want(hash, out),
             TargetInput::Abort => self.is_aborted = true,

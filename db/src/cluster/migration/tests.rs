@@ -9,6 +9,8 @@ mod world;
 use super::Mode;
 use world::{Trouble, World};
 
+use super::{Source, SourceEnd, SourceInput, Standing, Target, TargetInput};
+
 fn seeds() -> Vec<u64> {
     let given = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
     let count = if std::env::var_os("SPLINTER_FULL").is_some() { 20_000 } else { 100 };
@@ -85,4 +87,24 @@ fn a_death_after_an_abort_leaves_one_owner() {
     each_seed(|random| {
         Trouble::AbortAndDeath(random.u64(0..2_000_000), random.u64(0..200_000), random.bool())
     });
+}
+
+#[test]
+fn a_side_whose_record_others_have_removed_is_over_though_nobody_answers_it() {
+    let mut out = Vec::new();
+    let mut target = Target::new(Mode::Rocksteady);
+    target.step(0, TargetInput::Standing(Standing::Finished), &mut out);
+    assert!(!target.is_over(), "the source is to discard");
+    target.step(1, TargetInput::Forgotten(Standing::Finished), &mut out);
+    assert!(target.is_over());
+
+    let (mut source, mut out) = (Source::default(), Vec::new());
+    let ends = [SourceEnd::Cut(7), SourceEnd::Discarded];
+    for (standing, end) in [Standing::Moving, Standing::Finished].into_iter().zip(ends) {
+        source.step(SourceInput::Standing(standing), &mut out);
+        source.step(SourceInput::End(end), &mut out);
+    }
+    // What it gave away has come back to it by another migration.
+    source.step(SourceInput::Forgotten(Standing::Ended), &mut out);
+    assert!(source.is_over());
 }

@@ -57,7 +57,8 @@ impl Follower {
             catalog
         };
         if let (Some(migrations), Some(own)) = (&control.migrations, control.interim.run()) {
-            migrations.follow(control, &before.migrations, own, |row| is_meant(of, row.tenant));
+            let rows = (&before.migrations[..], &before.tablets[..]);
+            migrations.follow(control, rows, own, |row| is_meant(of, row.tenant));
         }
         for row in &before.extensions {
             self.build(control, row);

@@ -55,6 +55,11 @@ impl Errands {
         None
     }
 
+    /// There is no record any more: what that means is told by who follows the records.
+    fn wait_for_follower(&self) {
+        thread::sleep(Duration::from_millis(CLUSTER_RETRY_MS));
+    }
+
     /// Changes the standing, if it is that, and says where the tablets are then; where a side has to be gone for it, only while it is.
     pub(super) fn commit(&self, (from, to): (Standing, Standing), gone: Option<Side>) {
         let is_sent = self.go(move |own| {
@@ -71,7 +76,10 @@ impl Errands {
                     }
                     own.post.send(Mail::Committed(row.standing));
                 }
-                Some(Err(_)) => own.post.send(Mail::Gone),
+                Some(Err(_)) => {
+                    own.wait_for_follower();
+                    own.post.send(Mail::Committed(from));
+                }
                 None => {}
             }
         });
@@ -94,7 +102,10 @@ impl Errands {
                     own.post.send(Mail::Map(map_in(&view)));
                     own.post.send(Mail::LookedUp(view.row.standing, is_registered));
                 }
-                Some(_) => own.post.send(Mail::Gone),
+                Some(_) => {
+                    own.wait_for_follower();
+                    own.post.send(Mail::LookedUp(own.row.standing, false));
+                }
                 None => {}
             }
         });

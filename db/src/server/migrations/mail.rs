@@ -30,6 +30,8 @@ pub(super) enum Mail {
     PeerThere,
     /// The source has nothing to do any more, and nothing of what moved.
     SourceDone,
+    /// There is no record of it any more: as far as this side is concerned it has ended so.
+    Forgotten(Standing),
     /// There is no such migration any more: its table was dropped.
     Gone,
     /// The server stops.

@@ -94,6 +94,7 @@ impl SourceSide {
     fn read(&mut self, mail: Mail) -> Option<Way> {
         match mail {
             Mail::Standing(standing) => self.step(SourceInput::Standing(standing)),
+            Mail::Forgotten(standing) => self.step(SourceInput::Forgotten(standing)),
             Mail::Committed(standing) => self.step(SourceInput::End(SourceEnd::Committed(standing))),
             Mail::LookedUp(standing, is_registered) => {
                 self.step(SourceInput::End(SourceEnd::LookedUp(standing, is_registered)));

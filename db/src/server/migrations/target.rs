@@ -144,6 +144,10 @@ impl TargetSide {
                 self.is_finished |= standing == Standing::Finished;
                 self.step(TargetInput::Standing(standing));
             }
+            Mail::Forgotten(standing) => {
+                self.is_finished |= standing == Standing::Finished;
+                self.step(TargetInput::Forgotten(standing));
+            }
             Mail::Committed(standing) => {
                 self.is_finished |= standing == Standing::Finished;
                 self.step(TargetInput::End(TargetEnd::Committed(standing)));

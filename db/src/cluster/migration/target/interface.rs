@@ -18,6 +18,8 @@ pub enum TargetInput {
     },
     /// What the records say, as far as is known.
     Standing(Standing),
+    /// There is no record of it any more: as far as the target is concerned it has ended so.
+    Forgotten(Standing),
     /// An action has ended.
     End(TargetEnd),
     /// Somebody waits for the objects of this hash.
