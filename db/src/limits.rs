@@ -219,6 +219,11 @@ pub const INVOCATIONS_PER_TURN: usize = 64;
 /// Steps of background work of the store between two looks at an idle port; one while frames keep coming.
 pub const BACKGROUND_STEPS_IDLE: usize = 4;
 
+/// After how long a worker that spins takes it that somebody else had its CPU, in microseconds: a round takes two.
+pub const CPU_LOST_US: u64 = 50;
+/// How long it takes its CPU for shared then, in microseconds: long beside the turn that it takes to see it again.
+pub const CPU_SHARED_US: u64 = 100_000;
+
 /// How long an idle worker sleeps at most before it looks around, in milliseconds.
 pub const SLEEP_MS_MAX: u64 = 100;
 

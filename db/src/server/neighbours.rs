@@ -9,6 +9,9 @@
 //! Nobody waits for anybody here. A worker looks at others only when it has nothing to do, and not at every
 //! turn, so that an idle one costs a busy one next to nothing. See "Where work goes" in docs/notes.md.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use net::Waker;
 
 use crate::extension::invocation::Offer;
@@ -28,6 +31,8 @@ struct Neighbour {
 /// All workers of a server, by index.
 pub struct Neighbours {
     all: Box<[Neighbour]>,
+    /// Threads beside the workers that have much to do and give way to them.
+    company: AtomicUsize,
 }
 
 impl Neighbours {
@@ -36,7 +41,7 @@ impl Neighbours {
     pub fn new(wakers: impl IntoIterator<Item = Waker>) -> Self {
         let neighbour =
             |waker| Neighbour { load: Load::default(), waker, offers: Offers::new(OFFERS_PER_WORKER) };
-        Self { all: wakers.into_iter().map(neighbour).collect() }
+        Self { all: wakers.into_iter().map(neighbour).collect(), company: AtomicUsize::new(0) }
     }
 
     /// What a worker shows.
@@ -69,6 +74,20 @@ impl Neighbours {
         self.after(own).find(|&index| self.all[index].load.is_loaded(now_us))
     }
 
+    /// Notes a thread that has much to do beside the workers and gives way to them, as long as what is returned lives.
+    #[must_use]
+    pub fn keep_company(self: &Arc<Self>) -> Company {
+        self.company.fetch_add(1, Ordering::Relaxed);
+        Company(Arc::clone(self))
+    }
+
+    /// Whether there is such a thread.
+    #[inline]
+    #[must_use]
+    pub fn have_company(&self) -> bool {
+        self.company.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether any worker is loaded.
     #[must_use]
     pub fn is_any_loaded(&self, now_us: u64) -> bool {
@@ -95,6 +114,15 @@ impl Neighbours {
     fn after(&self, own: usize) -> impl Iterator<Item = usize> {
         let count = self.all.len();
         (own + 1..own + count).map(move |index| index % count)
+    }
+}
+
+/// A thread beside the workers: see [`Neighbours::keep_company`].
+pub struct Company(Arc<Neighbours>);
+
+impl Drop for Company {
+    fn drop(&mut self) {
+        self.0.company.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

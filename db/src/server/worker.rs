@@ -36,8 +36,8 @@ use super::view::{RoundView, Views};
 use crate::clock::Clock;
 use crate::extension::invocation::Invocations;
 use crate::limits::{
-    BACKGROUND_STEPS_IDLE, CHANGES_PER_ROUND, INVOCATIONS_PER_TURN, REFUSALS_BURST, REFUSALS_PER_SECOND,
-    SLEEP_BESIDE_LOADED_US, SLEEP_MS_MAX, STEAL_MESSAGES,
+    BACKGROUND_STEPS_IDLE, CHANGES_PER_ROUND, CPU_LOST_US, CPU_SHARED_US, INVOCATIONS_PER_TURN,
+    REFUSALS_BURST, REFUSALS_PER_SECOND, SLEEP_BESIDE_LOADED_US, SLEEP_MS_MAX, STEAL_MESSAGES,
 };
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
@@ -64,6 +64,8 @@ pub struct Worker<P: SharedPort> {
     requests: Vec<Arc<StreamRequest>>,
     reads: Vec<Arc<PeerReads>>,
     parking: Parking,
+    /// Until when this worker takes its CPU for one that others want: then it does not spin.
+    crowded_until_us: u64,
     stopping: bool,
 }
 
@@ -132,6 +134,7 @@ impl<P: SharedPort> Worker<P> {
             requests: Vec::new(),
             reads: Vec::new(),
             parking: Parking::default(),
+            crowded_until_us: 0,
             stopping: false,
         })
     }
@@ -143,7 +146,7 @@ impl<P: SharedPort> Worker<P> {
     pub fn run(mut self) -> io::Result<()> {
         let mut batch = Batch::new();
         let mut worked_us = self.clock.now_us();
-        let (mut served, mut now_us) = (false, worked_us);
+        let (mut served, mut spun, mut now_us) = (false, false, worked_us);
         while !self.stopping {
             if !self.changes.is_empty() {
                 self.take_changes();
@@ -157,16 +160,20 @@ impl<P: SharedPort> Worker<P> {
             if served {
                 self.metrics.add(Counter::BusyUs, now_us.saturating_sub(before_us));
             }
+            if spun && now_us.saturating_sub(before_us) >= CPU_LOST_US && self.neighbours.have_company() {
+                self.crowded_until_us = now_us + CPU_SHARED_US;
+            }
             let found = self.look_around(&mut batch, now_us)?;
             served = self.round(&batch, found, now_us);
             let more_follows = self.invocations.ready() > 0 && !self.stopping;
             self.outgoing.send_or_gather(&mut self.ports, &self.metrics, now_us, more_follows)?;
             self.metrics.set(Counter::FramesDropped, self.ports.own().drops());
             let worked = self.background(served);
+            spun = false;
             if served || worked {
                 worked_us = now_us;
             } else {
-                self.rest(now_us.saturating_sub(worked_us))?;
+                spun = self.rest(now_us, now_us.saturating_sub(worked_us))?;
             }
         }
         Ok(())
@@ -315,8 +322,12 @@ impl<P: SharedPort> Worker<P> {
         (0..steps).take_while(|_| self.core.step()).count() > 0
     }
 
-    fn rest(&mut self, idle_us: u64) -> io::Result<()> {
-        match self.idle.next(idle_us) {
+    /// Waits for work, and says whether it kept its CPU meanwhile. Where a thread that gives way to workers wants the CPU it
+    /// gets it at once: who sleeps is back as soon as there is work, who spins waits for the other's turn to end.
+    fn rest(&mut self, now_us: u64, idle_us: u64) -> io::Result<bool> {
+        let is_crowded = now_us < self.crowded_until_us && self.neighbours.have_company();
+        let action = if is_crowded { IdleAction::Sleep } else { self.idle.next(idle_us) };
+        match action {
             IdleAction::Spin => std::hint::spin_loop(),
             IdleAction::Yield => std::thread::yield_now(),
             IdleAction::Sleep => {
@@ -333,7 +344,7 @@ impl<P: SharedPort> Worker<P> {
                 slept?;
             }
         }
-        Ok(())
+        Ok(action == IdleAction::Spin)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::cluster::metadata::{MigrationRow, Side};
 use crate::cluster::migration::Standing;
 use crate::limits::{MIGRATION_LOOK_MS, MIGRATION_NICER, PEER_AWAY_MS};
 use crate::server::control::{Control, Refusal};
+use crate::server::neighbours::Company;
 use crate::server::ownership::Alteration;
 use crate::server::process;
 use crate::tablet::PartsChange;
@@ -38,6 +39,8 @@ pub(super) struct Ground {
     /// Whether the lease was held when that was looked at last, under which this server is registered.
     was_registered: bool,
     is_humble: bool,
+    /// By which workers know of this thread once it gives way to them.
+    company: Option<Company>,
 }
 
 /// How an end came out of what it was doing.
@@ -73,6 +76,7 @@ impl Ground {
             looked_after,
             was_registered: true,
             is_humble: false,
+            company: None,
         }
     }
 
@@ -106,6 +110,7 @@ impl Ground {
         if std::mem::replace(&mut self.is_humble, true) {
             return;
         }
+        self.company = self.control.migrations.as_ref().map(|own| own.neighbours.keep_company());
         if self.progress.get(Figure::BeganUs) == 0 {
             self.progress.set(Figure::BeganUs, self.now_us());
         }
@@ -118,6 +123,7 @@ impl Ground {
     pub(super) fn hurry(&mut self) {
         if self.is_humble && process::take_short_turns(-MIGRATION_NICER).is_ok() {
             self.is_humble = false;
+            self.company = None;
         }
     }
 
