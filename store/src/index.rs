@@ -88,17 +88,33 @@ impl Index {
         charge: Arc<AtomicU64>,
         huge_pages: bool,
     ) -> io::Result<Index> {
-        let generation = Box::new(Generation::new(hashes, buckets, None, huge_pages)?);
+        Ok(Self::over(Generation::new(hashes, buckets, None, huge_pages)?, charge))
+    }
+
+    /// The same with its memory backed now, by whoever calls, and not by who comes to a bucket first: a few milliseconds for
+    /// each MiB. Where the kernel refuses it is as without.
+    pub(crate) fn backed(
+        hashes: HashRange,
+        buckets: u64,
+        charge: Arc<AtomicU64>,
+        huge_pages: bool,
+    ) -> io::Result<Index> {
+        let generation = Generation::new(hashes, buckets, None, huge_pages)?;
+        let _ = generation.populate();
+        Ok(Self::over(generation, charge))
+    }
+
+    fn over(generation: Generation, charge: Arc<AtomicU64>) -> Index {
         let bytes = generation.bytes();
         let index = Index {
-            current: AtomicPtr::new(Box::into_raw(generation)),
+            current: AtomicPtr::new(Box::into_raw(Box::new(generation))),
             mover: Exclusive::new(()),
             charged_bytes: AtomicU64::new(0),
             charge,
             _owns: PhantomData,
         };
         index.set_charge(bytes);
-        Ok(index)
+        index
     }
 
     /// For the mover.

@@ -198,7 +198,8 @@ impl Store {
             0 => BUCKETS_INITIAL,
             _ => wanted.min(most).clamp(BUCKETS_INITIAL, u64::from(u32::MAX) / 16),
         };
-        let of = |buckets, huge| Index::new(options.hashes, buckets, Arc::clone(&self.index_bytes), huge);
+        let make = if options.objects_expected == 0 { Index::new } else { Index::backed };
+        let of = |buckets, huge| make(options.hashes, buckets, Arc::clone(&self.index_bytes), huge);
         let index = of(buckets, self.config.huge_pages).or_else(|_| of(BUCKETS_INITIAL, false));
         index.expect("256 bytes can be had")
     }

@@ -50,7 +50,8 @@ pub struct TableOptions {
     pub eviction: Eviction,
     /// What hashes its keys have. It is the caller's to use it for no others: they share buckets with those that are near.
     pub hashes: HashRange,
-    /// How many objects are about to come: its index is made for so many, within reason.
+    /// How many objects are about to come: its index is made for so many, within reason, and backed with memory at once, a
+    /// few milliseconds for each MiB.
     pub objects_expected: u64,
 }
 

@@ -53,6 +53,9 @@ pub const SECOND_READS_DIVISOR: u64 = 14;
 /// Milliseconds between the moment when clients are told that hashes are about to move and the change of owner: in them they
 /// open sessions with the target, so that nobody has to then.
 pub const MIGRATION_ANNOUNCED_MS: u64 = 150;
+/// Microseconds from the change of owner in which nothing is pulled but what somebody waits for: then everybody waits for
+/// what is read most, and for nothing behind it.
+pub const WANTED_ALONE_US: u64 = 100_000;
 /// How long the thread of a migration sleeps at most while nothing happens, in milliseconds: what is said again is due so
 /// often.
 pub const MIGRATION_LOOK_MS: u64 = 10;

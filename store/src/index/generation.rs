@@ -17,7 +17,7 @@ use crate::epoch::EpochPin;
 use crate::hash_range::HashRange;
 use crate::index::bucket::{BUCKET_BYTES, Bucket, overflow_of, with_overflow};
 use crate::limits::{CHAIN_BUCKETS_HARD_MAX, CHAIN_BUCKETS_MAX};
-use crate::memory::Mapping;
+use crate::memory::{HUGE_PAGE_BYTES, Mapping};
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, Exclusive, Ordering};
 
 /// Smaller generations do with ordinary pages.
@@ -255,6 +255,13 @@ impl Generation {
     /// Whether there was ever such a chain: merged with its neighbours it could get too long to be read.
     pub(crate) fn has_long_chain(&self) -> bool {
         self.long_chain.load(Ordering::Relaxed)
+    }
+
+    /// Backs the buckets with memory, a huge page at a time, so that others get their turn in between.
+    pub(crate) fn populate(&self) -> io::Result<()> {
+        let Some((mapping, bytes)) = self.pages(0, self.buckets) else { return Ok(()) };
+        let mut starts = bytes.clone().step_by(HUGE_PAGE_BYTES);
+        starts.try_for_each(|from| mapping.populate(from..bytes.end.min(from + HUGE_PAGE_BYTES)))
     }
 
     /// The memory of the buckets `from..to`, to be given back.

@@ -105,15 +105,22 @@ impl Ground {
         }
     }
 
+    /// The hashes have changed hands, or what moves ahead of that does: the thread has much to do from here on.
+    pub(super) fn begin(&mut self) {
+        if self.company.is_none() {
+            self.company = self.control.migrations.as_ref().map(|own| own.neighbours.keep_company());
+        }
+        if self.progress.get(Figure::BeganUs) == 0 {
+            self.progress.set(Figure::BeganUs, self.now_us());
+        }
+    }
+
     /// Nothing is in a hurry: from here on the thread gives way to all others.
     pub(super) fn be_humble(&mut self) {
         if std::mem::replace(&mut self.is_humble, true) {
             return;
         }
-        self.company = self.control.migrations.as_ref().map(|own| own.neighbours.keep_company());
-        if self.progress.get(Figure::BeganUs) == 0 {
-            self.progress.set(Figure::BeganUs, self.now_us());
-        }
+        self.begin();
         if let Err(error) = process::take_short_turns(MIGRATION_NICER) {
             tracing::warn!(%error, "a migration runs at the priority of requests");
         }

@@ -133,7 +133,8 @@ impl SourceSide {
                     self.ground.link.send(&message);
                     let is_whole = |piece: &Copied| piece.left == Left::Nothing;
                     match &message {
-                        Message::HandedOver { .. } if !self.machine.is_copying() => self.ground.be_humble(),
+                        Message::HandedOver { .. } => self.ground.begin(),
+                        Message::Pulled { .. } => self.ground.be_humble(),
                         Message::Copied(piece) if is_whole(piece) => self.ground.be_humble(),
                         _ => {}
                     }

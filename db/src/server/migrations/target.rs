@@ -19,6 +19,7 @@ use crate::cluster::migration::{
 };
 use crate::limits::{
     MIGRATION_MESSAGES_AT_ONCE, MIGRATION_PARTITIONS, MIGRATION_TURN_US, PULL_LOOK_US, PULL_RATE_MAX,
+    WANTED_ALONE_US,
 };
 use crate::tablet::{Moving, PartsChange};
 
@@ -41,8 +42,8 @@ pub(super) struct TargetSide {
     ceiling: u64,
     /// Whether the part knows what it waits for, so that it can be served from.
     expects: bool,
-    /// Whether workers have the hashes.
-    is_open: bool,
+    /// Since when workers have the hashes.
+    opened_us: Option<u64>,
     /// Whether everything is there, or will not come.
     is_finished: bool,
     /// What has not arrived never will.
@@ -72,7 +73,7 @@ impl TargetSide {
             giving: Giving::default(),
             ceiling: 0,
             expects: false,
-            is_open: false,
+            opened_us: None,
             is_finished: false,
             is_given_up: false,
             wanted: Vec::new(),
@@ -220,9 +221,17 @@ impl TargetSide {
         let now_us = self.ground.now_us();
         let control = &self.ground.control;
         let is_loaded = || control.migrations.as_ref().is_some_and(|own| own.is_loaded(now_us));
-        // Who makes everybody wait hurries.
-        let allowance_bytes =
-            if self.stands_still() { PULL_RATE_MAX } else { self.pace.allowance(now_us, is_loaded) };
+        let allowed_bytes = self.pace.allowance(now_us, is_loaded);
+        let allowance_bytes = match self.opened_us {
+            // Who makes everybody wait hurries.
+            _ if self.stands_still() => PULL_RATE_MAX,
+            Some(opened_us) if now_us < opened_us + WANTED_ALONE_US => 0,
+            Some(_) => {
+                self.ground.be_humble();
+                allowed_bytes
+            }
+            None => allowed_bytes,
+        };
         self.step(TargetInput::Tick { allowance_bytes });
     }
 
@@ -339,7 +348,7 @@ impl TargetSide {
             return Ok(());
         }
         self.open()?;
-        self.ground.be_humble();
+        self.ground.begin();
         Ok(())
     }
 
@@ -350,8 +359,10 @@ impl TargetSide {
 
     /// Workers have the hashes from here on; the second time nothing changes.
     fn open(&mut self) -> Result<(), Way> {
-        let Some(part) = self.part.clone().filter(|_| self.expects && !self.is_open) else { return Ok(()) };
-        self.is_open = true;
+        let Some(part) = self.part.clone().filter(|_| self.expects && self.opened_us.is_none()) else {
+            return Ok(());
+        };
+        self.opened_us = Some(self.ground.now_us());
         let hashes = self.ground.row.hashes;
         let take = vec![(hashes.first(), hashes.last())];
         if self.ground.row.mode == Mode::Cooperative {
@@ -403,7 +414,7 @@ impl TargetSide {
         let hashes = self.ground.row.hashes;
         let change = PartsChange { leave: vec![(hashes.first(), hashes.last())], ..PartsChange::default() };
         self.ground.alter(&change).ok_or(Way::Gone)?;
-        self.is_open = false;
+        self.opened_us = None;
         let Some(part) = &self.part else { return Ok(0) };
         // What waits finds that it is to go elsewhere.
         self.ground.control.wake(part, None);
