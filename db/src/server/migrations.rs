@@ -57,7 +57,7 @@ struct Running {
     post: Post,
     over: Arc<AtomicBool>,
     progress: Arc<Progress>,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<Option<Way>>,
 }
 
 impl Running {
@@ -170,18 +170,13 @@ impl Migrations {
         }
         let mut running = lock(&self.running);
         // One that is over stays until the records say so too: else it would begin again.
-        running.retain(|id, one| {
+        let is_over = |id: &u32, one: &mut Running| {
             let is_known = || rows.iter().any(|row| row.id == *id && !is_done(row, one.side));
-            let stays = !one.thread.is_finished() || !is_meant(&one.row) || is_known();
-            if !stays {
-                let mut lately = lock(&self.lately);
-                if lately.len() >= MIGRATIONS_REMEMBERED {
-                    lately.pop_front();
-                }
-                lately.push_back(one.shown(true));
-            }
-            stays
-        });
+            one.thread.is_finished() && is_meant(&one.row) && !is_known()
+        };
+        for (_, one) in running.extract_if(.., is_over) {
+            self.remember(one);
+        }
         for one in running.values_mut().filter(|one| is_meant(&one.row)) {
             match rows.iter().find(|row| row.id == one.row.id) {
                 Some(row) => {
@@ -211,6 +206,19 @@ impl Migrations {
                 Err(error) => tracing::error!(%error, migration = row.id, "a migration cannot be begun"),
             }
         }
+    }
+
+    fn remember(&self, one: Running) {
+        let mut shown = one.shown(true);
+        // The records may have forgotten it before this server read in them how it ended.
+        if let Ok(Some(Way::Over(standing))) = one.thread.join() {
+            shown.row.standing = standing;
+        }
+        let mut lately = lock(&self.lately);
+        if lately.len() >= MIGRATIONS_REMEMBERED {
+            lately.pop_front();
+        }
+        lately.push_back(shown);
     }
 
     /// Hands a stream of the server `opener` to the migration of this number, and stays until it is over.
@@ -308,11 +316,11 @@ fn begin(
     Ok(Running { row: row.clone(), side, post, over, progress, thread })
 }
 
-/// What a migration's thread does, from its core to the end.
-fn move_tablet(side: Side, mailbox: Mailbox, errands: &Errands, progress: Arc<Progress>) {
+/// What a migration's thread does, from its core to the end; nothing where it got no core.
+fn move_tablet(side: Side, mailbox: Mailbox, errands: &Errands, progress: Arc<Progress>) -> Option<Way> {
     let control = Arc::clone(&errands.control);
-    let Some(migrations) = &control.migrations else { return };
-    let Some((index, core)) = migrations.take_core(&control, side) else { return };
+    let migrations = control.migrations.as_ref()?;
+    let (index, core) = migrations.take_core(&control, side)?;
     let (migration, target) = (errands.row.id, errands.row.target.server);
     tracing::info!(migration, source = errands.row.source.server, target, "a tablet begins to move");
     let ground = Ground::new(side, (core, mailbox), errands.clone(), Arc::clone(&progress));
@@ -325,7 +333,8 @@ fn move_tablet(side: Side, mailbox: Mailbox, errands: &Errands, progress: Arc<Pr
     let (objects, bytes) = (progress.get(Figure::Objects), progress.get(Figure::Bytes));
     let bytes_per_second = progress.bytes_per_second(control.clock.now_us());
     tracing::info!(migration, ?way, objects, bytes, bytes_per_second, "a tablet has moved, or stays");
-    if way == Way::Over {
+    if matches!(way, Way::Over(_)) {
         errands.leave(side);
     }
+    Some(way)
 }

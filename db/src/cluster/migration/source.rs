@@ -226,6 +226,12 @@ impl Source {
         self.copying.is_cut()
     }
 
+    /// What it believes the records to say: how it ended, once it is over.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
     /// Whether nothing will come of it any more.
     #[must_use]
     pub fn is_over(&self) -> bool {

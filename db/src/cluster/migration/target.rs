@@ -119,6 +119,12 @@ impl Target {
         self.talk(now_us, out);
     }
 
+    /// What it believes the records to say: how it ended, once it is over.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
     /// Whether nothing will come of it any more.
     #[must_use]
     pub fn is_over(&self) -> bool {

@@ -46,8 +46,8 @@ pub(super) struct Ground {
 /// How an end came out of what it was doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// It is over: the records are to know.
-    Over,
+    /// It is over in this way: the records are to know.
+    Over(Standing),
     /// There is no such migration any more.
     Gone,
     /// The server stops.

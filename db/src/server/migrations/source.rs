@@ -78,7 +78,7 @@ impl SourceSide {
                 }
             }
             if self.machine.is_over() && self.todo.is_empty() {
-                return Way::Over;
+                return Way::Over(self.machine.standing());
             }
             self.ground.look_after_peer();
             let now_us = self.ground.now_us();

@@ -130,7 +130,7 @@ impl TargetSide {
                 self.ground.progress.set(Figure::EndedUs, self.ground.now_us());
                 self.part.iter().for_each(|part| part.settle());
                 self.close();
-                return Way::Over;
+                return Way::Over(self.machine.standing());
             }
             self.ground.look_after_peer();
             if (is_idle && self.todo.is_empty()) || self.storing.is_held_up() {
