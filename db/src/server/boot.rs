@@ -8,25 +8,24 @@
 //! What fails on the way up is a [`BootError`] and leaves no thread behind. On the way down streams end
 //! first, then workers, which answer what they hold.
 
+mod devices;
 mod error;
 mod identity;
 mod metadata;
 mod streams;
 mod workers;
 
+pub use devices::Devices;
 pub use error::BootError;
 
-use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use builder::Toolchain;
-use net::{Listener, Port, SharedPort, StopHandle, UdpConfig, UdpPort};
+use net::{Listener, Port, SharedPort, StopHandle};
 use store::Store;
 
 use self::identity::Identity;
@@ -48,9 +47,8 @@ use super::refusal::{Rate, RefusalLimit};
 use super::remote::{self, Wants};
 use super::streams::Streams;
 use crate::clock::Clock;
-use crate::cluster::metadata::Metadata;
 use crate::config::Config;
-use crate::extension::registry::{Prepare, Registry};
+use crate::extension::registry::Registry;
 use crate::limits::{ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, HOUSEKEEPING_MS, MIGRATION_CORES};
 use crate::sched::watchdog::Watchdog;
 use crate::tenant::account::Accounts;
@@ -64,21 +62,6 @@ const VIEW: u64 = 1;
 /// Bits of a view that count the changes since a start; those above count the starts of a server of a cluster, so that its
 /// views only grow.
 const VIEW_BITS: u32 = 32;
-
-/// Mode of directories that are made: what is in them is loaded as code, or opens sessions.
-const DIRECTORY_MODE: u32 = 0o700;
-
-/// What a server works on besides memory and threads.
-pub struct Devices<P: Port> {
-    /// Accepts streams.
-    pub listener: Listener,
-    /// Move frames, one per core.
-    pub ports: Vec<P>,
-    /// What survives a restart.
-    pub metadata: Metadata,
-    /// Makes the toolchain that builds extensions.
-    pub prepare: Prepare,
-}
 
 /// A running server. Ends with [`Server::stop`] or when it is dropped.
 pub struct Server {
@@ -102,24 +85,7 @@ impl Server {
     /// Says which part failed and why.
     pub fn start(config: &Config) -> Result<Self, BootError> {
         config.check().map_err(|error| BootError::new("configuration", error))?;
-        let listener = Listener::bind(config.listen)
-            .map_err(|error| BootError::listening(&format!("TCP {}", config.listen), &error))?;
-        let ports = (0..config.cores)
-            .map(|index| {
-                let address = config.frame_address(index);
-                UdpPort::bind(address, UdpConfig::default())
-                    .map_err(|error| BootError::listening(&format!("UDP {address}"), &error))
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        let artefacts = config.data_directory.join("extensions");
-        DirBuilder::new()
-            .recursive(true)
-            .mode(DIRECTORY_MODE)
-            .create(&artefacts)
-            .map_err(|error| BootError::new(&format!("cannot make {}", artefacts.display()), error))?;
-        let metadata = metadata::open(config)?;
-        let prepare = Box::new(move || Toolchain::prepare(&artefacts));
-        Self::start_over(config, Devices { listener, ports, metadata, prepare })
+        Self::start_over(config, Devices::over_udp(config)?)
     }
 
     /// Starts a server over whatever devices it is given. The data directory exists.

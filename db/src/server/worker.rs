@@ -12,13 +12,15 @@
 //! A worker never blocks but in that sleep, and takes no lock that another thread could hold meanwhile.
 //! All it needs is handed over at the start; it ends with [`Change::Stop`] or when its port breaks.
 
+mod idle;
+
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
-use net::{Batch, IdleAction, IdleStrategy, SharedPort};
+use net::{Batch, IdleStrategy, SharedPort};
 use store::{Core, Pinned};
 
+use self::idle::Found;
 use super::catalog::Catalog;
 use super::change::{Change, Changes, StreamRequest};
 use super::crowd::Crowd;
@@ -37,7 +39,7 @@ use crate::clock::Clock;
 use crate::extension::invocation::Invocations;
 use crate::limits::{
     BACKGROUND_STEPS_IDLE, CHANGES_PER_ROUND, CPU_LOST_US, CPU_SHARED_US, INVOCATIONS_PER_TURN,
-    REFUSALS_BURST, REFUSALS_PER_SECOND, SLEEP_BESIDE_LOADED_US, SLEEP_MS_MAX, STEAL_MESSAGES,
+    REFUSALS_BURST, REFUSALS_PER_SECOND,
 };
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
@@ -67,15 +69,6 @@ pub struct Worker<P: SharedPort> {
     /// Until when this worker takes its CPU for one that others want: then it does not spin.
     crowded_until_us: u64,
     stopping: bool,
-}
-
-/// Work that a worker found.
-#[derive(Clone, Copy)]
-struct Found {
-    /// Index of the worker to whose port the batch came.
-    arrived_at: u16,
-    /// Another worker that offers invocations.
-    offering: Option<usize>,
 }
 
 /// What a worker is given.
@@ -177,44 +170,6 @@ impl<P: SharedPort> Worker<P> {
             }
         }
         Ok(())
-    }
-
-    /// Shows the others how loaded this worker is; without work, looks for some at one that is.
-    fn look_around(&mut self, batch: &mut Batch, now_us: u64) -> io::Result<Found> {
-        let own = self.core.index();
-        let (frames, cut) = (!batch.is_empty(), batch.is_cut());
-        let mut found = Found { arrived_at: self.ports.own_index(), offering: None };
-        if frames || self.has_work(now_us) {
-            self.neighbours.load(own).work(now_us, cut);
-            if self.outlook.needs_help(now_us, frames, cut) {
-                self.neighbours.wake_one(own);
-            }
-            return Ok(found);
-        }
-        if self.outlook.is_due(now_us) {
-            if let Some(loaded) = self.neighbours.loaded(own, now_us) {
-                let taken = self.ports.take_from(loaded, batch, STEAL_MESSAGES)?;
-                self.metrics.add(Counter::FramesStolen, taken as u64);
-                found.arrived_at = loaded as u16;
-            }
-            if batch.is_empty() {
-                found.offering = self.neighbours.offering(own);
-            }
-        }
-        if batch.is_empty() && found.offering.is_none() {
-            self.neighbours.load(own).rest();
-        } else {
-            self.neighbours.load(own).work(now_us, false);
-        }
-        Ok(found)
-    }
-
-    /// Whether there is something to do besides frames.
-    fn has_work(&self, now_us: u64) -> bool {
-        let offers = self.neighbours.offers(self.core.index());
-        let is_handed = !self.requests.is_empty() || !self.reads.is_empty();
-        let is_live = is_handed || self.invocations.can_run(now_us) || !offers.is_empty();
-        is_live || self.parking.is_due(now_us) || (self.stopping && self.parking.requests() > 0)
     }
 
     /// Serves a batch, requests of streams, what was found at others, and one poll of each runnable
@@ -320,31 +275,6 @@ impl<P: SharedPort> Worker<P> {
     fn background(&mut self, served: bool) -> bool {
         let steps = if served { 1 } else { BACKGROUND_STEPS_IDLE };
         (0..steps).take_while(|_| self.core.step()).count() > 0
-    }
-
-    /// Waits for work, and says whether it kept its CPU meanwhile. Where a thread that gives way to workers wants the CPU it
-    /// gets it at once: who sleeps is back as soon as there is work, who spins waits for the other's turn to end.
-    fn rest(&mut self, now_us: u64, idle_us: u64) -> io::Result<bool> {
-        let is_crowded = now_us < self.crowded_until_us && self.neighbours.have_company();
-        let action = if is_crowded { IdleAction::Sleep } else { self.idle.next(idle_us) };
-        match action {
-            IdleAction::Spin => std::hint::spin_loop(),
-            IdleAction::Yield => std::thread::yield_now(),
-            IdleAction::Sleep => {
-                self.metrics.count(Counter::Sleeps);
-                let own = self.core.index();
-                let timeout = match self.neighbours.loaded(own, self.clock.now_us()) {
-                    Some(_) => Duration::from_micros(SLEEP_BESIDE_LOADED_US),
-                    None => Duration::from_millis(SLEEP_MS_MAX),
-                };
-                let load = self.neighbours.load(own);
-                load.set_asleep(true);
-                let slept = self.ports.wait(timeout);
-                load.set_asleep(false);
-                slept?;
-            }
-        }
-        Ok(action == IdleAction::Spin)
     }
 }
 

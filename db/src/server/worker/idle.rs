@@ -1,0 +1,88 @@
+//! What a worker does where its own port brings nothing: frames and invocations of a loaded neighbour, then rest.
+//!
+//! A worker that has work shows it to the others, and wakes one of them where it needs help; one that has none looks for
+//! some at a worker that is loaded, at most as often as its outlook says. Without any it spins, yields, then sleeps in
+//! its port, where its own frames, changes and others that need help wake it.
+
+use std::io;
+use std::time::Duration;
+
+use net::{Batch, IdleAction, SharedPort};
+
+use super::Worker;
+use crate::limits::{SLEEP_BESIDE_LOADED_US, SLEEP_MS_MAX, STEAL_MESSAGES};
+use crate::metrics::Counter;
+
+/// Work that a worker found.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    /// Index of the worker to whose port the batch came.
+    pub(super) arrived_at: u16,
+    /// Another worker that offers invocations.
+    pub(super) offering: Option<usize>,
+}
+
+impl<P: SharedPort> Worker<P> {
+    /// Shows the others how loaded this worker is; without work, looks for some at one that is.
+    pub(super) fn look_around(&mut self, batch: &mut Batch, now_us: u64) -> io::Result<Found> {
+        let own = self.core.index();
+        let (frames, cut) = (!batch.is_empty(), batch.is_cut());
+        let mut found = Found { arrived_at: self.ports.own_index(), offering: None };
+        if frames || self.has_work(now_us) {
+            self.neighbours.load(own).work(now_us, cut);
+            if self.outlook.needs_help(now_us, frames, cut) {
+                self.neighbours.wake_one(own);
+            }
+            return Ok(found);
+        }
+        if self.outlook.is_due(now_us) {
+            if let Some(loaded) = self.neighbours.loaded(own, now_us) {
+                let taken = self.ports.take_from(loaded, batch, STEAL_MESSAGES)?;
+                self.metrics.add(Counter::FramesStolen, taken as u64);
+                found.arrived_at = loaded as u16;
+            }
+            if batch.is_empty() {
+                found.offering = self.neighbours.offering(own);
+            }
+        }
+        if batch.is_empty() && found.offering.is_none() {
+            self.neighbours.load(own).rest();
+        } else {
+            self.neighbours.load(own).work(now_us, false);
+        }
+        Ok(found)
+    }
+
+    /// Whether there is something to do besides frames.
+    pub(super) fn has_work(&self, now_us: u64) -> bool {
+        let offers = self.neighbours.offers(self.core.index());
+        let is_handed = !self.requests.is_empty() || !self.reads.is_empty();
+        let is_live = is_handed || self.invocations.can_run(now_us) || !offers.is_empty();
+        is_live || self.parking.is_due(now_us) || (self.stopping && self.parking.requests() > 0)
+    }
+
+    /// Waits for work, and says whether it kept its CPU meanwhile. Where a thread that gives way to workers wants the CPU it
+    /// gets it at once: who sleeps is back as soon as there is work, who spins waits for the other's turn to end.
+    pub(super) fn rest(&mut self, now_us: u64, idle_us: u64) -> io::Result<bool> {
+        let is_crowded = now_us < self.crowded_until_us && self.neighbours.have_company();
+        let action = if is_crowded { IdleAction::Sleep } else { self.idle.next(idle_us) };
+        match action {
+            IdleAction::Spin => std::hint::spin_loop(),
+            IdleAction::Yield => std::thread::yield_now(),
+            IdleAction::Sleep => {
+                self.metrics.count(Counter::Sleeps);
+                let own = self.core.index();
+                let timeout = match self.neighbours.loaded(own, self.clock.now_us()) {
+                    Some(_) => Duration::from_micros(SLEEP_BESIDE_LOADED_US),
+                    None => Duration::from_millis(SLEEP_MS_MAX),
+                };
+                let load = self.neighbours.load(own);
+                load.set_asleep(true);
+                let slept = self.ports.wait(timeout);
+                load.set_asleep(false);
+                slept?;
+            }
+        }
+        Ok(action == IdleAction::Spin)
+    }
+}
