@@ -15,6 +15,7 @@ pub mod idle;
 pub mod listener;
 pub mod loopback;
 pub mod outbox;
+pub mod packet;
 pub mod port;
 pub mod stream;
 mod sys;

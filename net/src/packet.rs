@@ -1,0 +1,148 @@
+//! Ethernet, ARP, IPv4 and UDP as bytes, for ports that have no kernel below them.
+//!
+//! ```text
+//!   | Ethernet 14 | IPv4 20 | UDP 8 | payload: one frame of ours |        42 bytes of headers
+//!   | Ethernet 14 | ARP 28  | padding to 60                      |
+//! ```
+//! Pure functions over slices: [`read`] takes a packet as the device delivered it and says what it is or why it is
+//! refused; [`Datagram::write`] and [`Arp::write`] fill a buffer of the device. Nothing here panics on any bytes, keeps
+//! anything, or knows a device. Refused are fragments (a frame of ours always fits one packet) and whatever has a wrong
+//! length or a wrong checksum; IPv4 options are skipped, a UDP checksum of zero means that there is none (RFC 768).
+//! Called by the ports of `dpdk`.
+
+mod arp;
+mod checksum;
+mod ethernet;
+mod ipv4;
+mod neighbours;
+mod udp;
+
+#[cfg(test)]
+mod tests;
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+pub use self::arp::{ARP_PACKET_BYTES, Arp, ArpOperation};
+pub use self::ethernet::{ETHERNET_HEADER_BYTES, Mac, PACKET_BYTES_MIN};
+pub use self::neighbours::Neighbours;
+
+use self::ethernet::EtherType;
+
+/// Bytes before the payload of a packet that we send.
+pub const HEADERS_BYTES: usize = ETHERNET_HEADER_BYTES + IP_HEADERS_BYTES;
+/// What an MTU loses to IPv4 and UDP.
+pub const IP_HEADERS_BYTES: usize = ipv4::HEADER_BYTES + udp::HEADER_BYTES;
+
+/// Where a packet begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Its hardware's address.
+    pub mac: Mac,
+    /// Its address and UDP port.
+    pub socket: SocketAddrV4,
+}
+
+/// A frame of ours on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram<'p> {
+    /// Who sent it.
+    pub from: Endpoint,
+    /// To whom.
+    pub to: Endpoint,
+    /// What it carries.
+    pub payload: &'p [u8],
+}
+
+/// A packet that says something to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packet<'p> {
+    /// A question or an answer about hardware addresses.
+    Arp(Arp),
+    /// A UDP datagram.
+    Datagram(Datagram<'p>),
+}
+
+/// Why a packet says nothing to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Another protocol, or for somebody else: the noise of a network.
+    Foreign,
+    /// Its lengths contradict each other, or a field has a value that it cannot have.
+    Malformed,
+    /// A part of a datagram.
+    Fragment,
+    /// It was changed on its way.
+    Checksum,
+}
+
+/// Which checksums somebody else, the device, takes care of: on the way in it has found them right, on the way out it
+/// fills them in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offloaded {
+    /// That of the IPv4 header.
+    pub ipv4: bool,
+    /// That of the UDP datagram.
+    pub udp: bool,
+}
+
+/// Reads a packet that arrived at the owner of the address `own`.
+///
+/// # Errors
+/// Why the packet is none for us. Only the checksums are looked at that are not `offloaded`.
+#[inline]
+pub fn read(packet: &[u8], own: Ipv4Addr, offloaded: Offloaded) -> Result<Packet<'_>, Refusal> {
+    let (ethernet, body) = ethernet::read(packet)?;
+    match ethernet.protocol {
+        EtherType::Arp => arp::read(body, own).map(Packet::Arp),
+        EtherType::Ipv4 => {
+            let (ipv4, body) = ipv4::read(body, own, offloaded.ipv4)?;
+            let (ports, payload) = udp::read(body, &ipv4, offloaded.udp)?;
+            let from = Endpoint { mac: ethernet.from, socket: SocketAddrV4::new(ipv4.from, ports.from) };
+            let to = Endpoint { mac: ethernet.to, socket: SocketAddrV4::new(ipv4.to, ports.to) };
+            Ok(Packet::Datagram(Datagram { from, to, payload }))
+        }
+        EtherType::Other => Err(Refusal::Foreign),
+    }
+}
+
+impl Datagram<'_> {
+    /// Bytes of the packet that carries it.
+    #[must_use]
+    #[inline]
+    pub fn packet_bytes(&self) -> usize {
+        (HEADERS_BYTES + self.payload.len()).max(PACKET_BYTES_MIN)
+    }
+
+    /// Writes the packet into `buffer` and returns its length; the payload is copied, for the device must own it.
+    /// `None` when the buffer is too small or the payload larger than a UDP datagram.
+    #[inline]
+    pub fn write(&self, buffer: &mut [u8], offloaded: Offloaded) -> Option<usize> {
+        let packet_bytes = self.packet_bytes();
+        let packet = buffer.get_mut(..packet_bytes)?;
+        let ip_bytes = u16::try_from(IP_HEADERS_BYTES + self.payload.len()).ok()?;
+        let (headers, body) = packet.split_at_mut(HEADERS_BYTES);
+        let (payload, padding) = body.split_at_mut(self.payload.len());
+        payload.copy_from_slice(self.payload);
+        padding.fill(0);
+        let (ethernet, headers) = headers.split_at_mut(ETHERNET_HEADER_BYTES);
+        let (ipv4, udp) = headers.split_at_mut(ipv4::HEADER_BYTES);
+        ethernet::write(ethernet, self.from.mac, self.to.mac, EtherType::Ipv4);
+        let header = ipv4::Header { from: *self.from.socket.ip(), to: *self.to.socket.ip() };
+        ipv4::write(ipv4, &header, ip_bytes, offloaded.ipv4);
+        let ports = udp::Ports { from: self.from.socket.port(), to: self.to.socket.port() };
+        udp::write(udp, ports, &header, payload, offloaded.udp);
+        Some(packet_bytes)
+    }
+}
+
+/// Two bytes of a packet as a number; the slice has them.
+#[inline]
+fn number(bytes: &[u8], first: usize) -> u16 {
+    u16::from_be_bytes([bytes[first], bytes[first + 1]])
+}
+
+/// Four bytes of a packet as an address; the slice has them.
+#[inline]
+fn address(bytes: &[u8], first: usize) -> Ipv4Addr {
+    Ipv4Addr::new(bytes[first], bytes[first + 1], bytes[first + 2], bytes[first + 3])
+}
