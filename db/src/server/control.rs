@@ -7,6 +7,8 @@
 
 mod tenants;
 
+pub use self::tenants::Known;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
@@ -204,7 +206,8 @@ impl Control {
     /// Opens a session for a tenant whose secret was checked.
     ///
     /// # Errors
-    /// `LimitExceeded`, `BadSecret` when the tenant or its secret has gone meanwhile, or that numbers or workers fail.
+    /// `LimitExceeded`, `BadSecret` when the tenant or its secret has gone meanwhile, or that numbers, workers or the
+    /// metadata fail.
     pub fn open_session(&self, checked: TenantRow, peer: SocketAddr) -> Result<Arc<Session>, Refusal> {
         let token = random_token().map_err(|error| Refusal::new(Status::Internal, error.to_string()))?;
         let client_id = self.next_client_id()?;
@@ -225,9 +228,12 @@ impl Control {
     fn confirm(&self, checked: &TenantRow, session: &Arc<Session>) -> Result<(), Refusal> {
         let gone =
             || Refusal::new(Status::BadSecret, "the tenant has just been dropped, or got a new secret");
-        let found = self.tenant_named(&checked.name)?;
-        if found.as_ref() != Some(checked) {
-            if found.is_none_or(|found| found.id != checked.id) {
+        let Known { row, doubt } = self.tenant_named(&checked.name)?;
+        if row.as_ref() != Some(checked) {
+            if let Some(doubt) = doubt {
+                return Err(doubt.into());
+            }
+            if row.is_none_or(|row| row.id != checked.id) {
                 self.accounts.forget(checked.id);
             }
             return Err(gone());

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use wire::{Body, OpenRequest, Opened, SessionLimits, Status, VersionRange};
 
-use super::control::{Control, Refusal, lock};
+use super::control::{Control, Known, Refusal, lock};
 use super::peers;
 use super::streams::{Holder, NoPlace, Place};
 use crate::cluster::peer::Challenge;
@@ -99,7 +99,7 @@ fn open_session(
     (tenant, secret): (&str, &str),
     peer: SocketAddr,
 ) -> Result<Arc<Session>, Refusal> {
-    let row = control.tenant_named(tenant)?;
+    let Known { row, doubt } = control.tenant_named(tenant)?;
     // Compared in any case, so that neither the answer nor the time it takes says who is a tenant here.
     let hash = row.as_ref().map_or(&control.nobody, |row| &row.secret);
     let is_right = hash.matches(secret.as_bytes());
@@ -108,7 +108,11 @@ fn open_session(
             place.take(Holder::Tenant(row.id))?;
             control.open_session(row, peer)
         }
-        _ => Err(wrong(control, peer, Refusal::new(Status::BadSecret, WRONG))),
+        // Whether it is the name or the secret; and where neither can be looked up it may be right elsewhere.
+        _ => {
+            let refusal = doubt.map_or_else(|| Refusal::new(Status::BadSecret, WRONG), Refusal::from);
+            Err(wrong(control, peer, refusal))
+        }
     }
 }
 

@@ -57,8 +57,7 @@ struct Site {
 impl Site {
     /// A server that cannot compile: most tests need no extension.
     fn start(directory: &Path, seed: u64, cores: usize) -> Self {
-        let no_toolchain = || Err(BuildError::ToolchainMissing { why: "this test needs none".to_owned() });
-        Self::start_with(directory, seed, cores, file(directory), Box::new(no_toolchain))
+        Self::start_with(directory, seed, cores, file(directory), no_toolchain())
     }
 
     /// A server that compiles.
@@ -68,9 +67,8 @@ impl Site {
 
     /// A server with so few streams.
     fn start_crowded(directory: &Path, streams: StreamLimits) -> Self {
-        let no_toolchain = || Err(BuildError::ToolchainMissing { why: "this test needs none".to_owned() });
         let config = Config { streams, ..config(directory, 1) };
-        Self::start_config(&config, 1, file(directory), Box::new(no_toolchain))
+        Self::start_config(&config, 1, file(directory), no_toolchain())
     }
 
     fn start_with(directory: &Path, seed: u64, cores: usize, metadata: Metadata, prepare: Prepare) -> Self {
@@ -129,6 +127,11 @@ impl Site {
         let other = self.client(tenant, &secret);
         (client, other, table)
     }
+}
+
+/// For a server that compiles nothing.
+fn no_toolchain() -> Prepare {
+    Box::new(|| Err(BuildError::ToolchainMissing { why: "this test needs none".to_owned() }))
 }
 
 /// Of a small server.

@@ -50,8 +50,9 @@ impl Follower {
         }
         let before = {
             let changing = lock(&control.changing);
+            let known = known(control);
             let catalog = tables::placed(control, of)?;
-            leave(control, &catalog, of)?;
+            leave(control, &known, &catalog, of)?;
             // Not behind extensions that take a second to build.
             tables_come(control, &changing, &catalog, of)?;
             catalog
@@ -64,8 +65,9 @@ impl Follower {
             self.build(control, row);
         }
         let changing = lock(&control.changing);
+        let known = known(control);
         let catalog = control.metadata.catalog(of)?;
-        leave(control, &catalog, of)?;
+        leave(control, &known, &catalog, of)?;
         tables_come(control, &changing, &catalog, of)?;
         for row in &catalog.extensions {
             self.settle(control, row)?;
@@ -148,18 +150,22 @@ fn is_meant(of: Option<&Tenants>, tenant: TenantId) -> bool {
     of.is_none_or(|of| of.contains(&tenant))
 }
 
-/// Takes out what the metadata does not know any more.
-fn leave(control: &Control, catalog: &Catalog, of: Option<&Tenants>) -> Result<(), Refusal> {
+/// The tenants that have an account here. Sessions are opened meanwhile, so that only who was known before the metadata
+/// was read and is not in it has gone.
+fn known(control: &Control) -> Tenants {
+    control.accounts.all().iter().map(|account| account.tenant).collect()
+}
+
+/// Takes out what the metadata does not know any more, of the tenants that were known before it was read.
+fn leave(control: &Control, known: &Tenants, catalog: &Catalog, of: Option<&Tenants>) -> Result<(), Refusal> {
     let is_meant = |tenant: TenantId| is_meant(of, tenant);
     let there: BTreeSet<TenantId> = catalog.tenants.iter().map(|row| row.id).collect();
     let wanted: BTreeSet<_> = catalog.grants.iter().map(|row| (row.right.subject() as u8, row.id)).collect();
     grants::withdraw(control, |grant| {
         is_meant(grant.row.owner) && !wanted.contains(&(grant.row.right.subject() as u8, grant.row.id))
     })?;
-    let accounts = control.accounts.all();
-    let known = accounts.iter().map(|account| account.tenant).filter(|tenant| is_meant(*tenant));
-    for tenant in known.filter(|tenant| !there.contains(tenant)) {
-        tenants::forget(control, tenant)?;
+    for tenant in known.difference(&there).filter(|tenant| is_meant(**tenant)) {
+        tenants::forget(control, *tenant)?;
     }
     let ids: BTreeMap<(TenantId, &str), u32> = catalog
         .tables
