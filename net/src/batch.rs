@@ -105,12 +105,18 @@ impl Batch {
 
     /// Adds a copy of `frame`; false when there is no room. For ports that own their bytes.
     pub fn push(&mut self, frame: &[u8], peer: SocketAddr) -> bool {
-        let end = self.copied + frame.len();
+        self.fill(frame.len(), peer, |to| to.copy_from_slice(frame))
+    }
+
+    /// Adds a frame of `bytes` bytes that `fill` writes; false when there is no room.
+    #[inline]
+    pub(crate) fn fill(&mut self, bytes: usize, peer: SocketAddr, fill: impl FnOnce(&mut [u8])) -> bool {
+        let end = self.copied + bytes;
         if end > self.memory.len() || self.frames == self.spans.len() {
             return false;
         }
-        self.memory[self.copied..end].copy_from_slice(frame);
-        self.place(self.copied, frame.len(), peer);
+        fill(&mut self.memory[self.copied..end]);
+        self.place(self.copied, bytes, peer);
         self.copied = end;
         true
     }

@@ -1,7 +1,8 @@
 //! Moves frames between machines, and records over streams; knows nothing of what they say.
 //!
 //! A [`Port`] receives a [`Batch`] of datagrams and sends an [`Outbox`] of them: over kernel UDP
-//! ([`UdpPort`]) or inside one process with faults from a seed ([`LoopbackNetwork`]). A [`Stream`] moves
+//! ([`UdpPort`]), beside it over memory that is shared with neighbours on one host ([`HostPort`], [`Door`]), or inside one
+//! process with faults from a seed ([`LoopbackNetwork`]). A [`Stream`] moves
 //! length-prefixed records over TCP, a [`Duplex`] does for a thread that does not wait for them, a [`Listener`] accepts
 //! streams until it is stopped.
 //!
@@ -11,12 +12,14 @@
 
 pub mod batch;
 pub mod duplex;
+pub mod host;
 pub mod idle;
 pub mod listener;
 pub mod loopback;
 pub mod outbox;
 pub mod packet;
 pub mod port;
+pub mod shm;
 pub mod stream;
 mod sys;
 pub mod udp;
@@ -24,11 +27,13 @@ pub mod wake;
 
 pub use batch::Batch;
 pub use duplex::Duplex;
+pub use host::HostPort;
 pub use idle::{IdleAction, IdleStrategy};
 pub use listener::{Listener, StopHandle};
 pub use loopback::{Faults, LoopbackClock, LoopbackNetwork, LoopbackPort};
 pub use outbox::Outbox;
 pub use port::{Port, SharedPort};
+pub use shm::{Door, DoorAddress, DoorLimits, KnockError, LinkPoint};
 pub use stream::{Stream, StreamCloser, StreamError};
 pub use udp::{UdpConfig, UdpPort};
 pub use wake::{Sleeper, Waker};

@@ -28,6 +28,11 @@ pub struct StopHandle {
 }
 
 impl StopHandle {
+    /// One that raises `stop`.
+    pub(crate) fn of(stop: &Arc<OwnedFd>) -> Self {
+        Self { stop: Arc::clone(stop) }
+    }
+
     /// Makes the current and every later accept answer `None`.
     pub fn stop(&self) {
         sys::eventfd_raise(self.stop.as_fd());
@@ -57,7 +62,7 @@ impl Listener {
     /// A handle that stops this listener.
     #[must_use]
     pub fn stop_handle(&self) -> StopHandle {
-        StopHandle { stop: Arc::clone(&self.stop) }
+        StopHandle::of(&self.stop)
     }
 
     /// Waits for the next stream; `None` once the listener is stopped. `record_timeout`: see

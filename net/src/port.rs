@@ -1,13 +1,14 @@
 //! The seam between what a frame says and how it travels.
 //!
-//! Implemented by [`crate::UdpPort`] (kernel) and [`crate::LoopbackPort`] (in process, with faults). One
-//! thread owns a port; other threads end its sleep through its [`Waker`], and threads with a port of their
+//! Implemented by [`crate::UdpPort`] (kernel), [`crate::HostPort`] (kernel, and memory shared with neighbours) and
+//! [`crate::LoopbackPort`] (in process, with faults). One thread owns a port; other threads end its sleep through its [`Waker`], and threads with a port of their
 //! own help out at it through its handle ([`SharedPort`]). Nothing but [`Port::wait`] ever sleeps.
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::shm::{DoorAddress, KnockError};
 use crate::{Batch, Outbox, Waker};
 
 /// Bytes of a frame that cross an Ethernet in one piece over IPv4: 1,500 less 20 (IP) and 8 (UDP).
@@ -53,6 +54,23 @@ pub trait Port: Send {
     /// Only when the port itself is broken.
     fn forget_peer(&mut self) -> io::Result<()> {
         Ok(())
+    }
+
+    /// Knocks at the door of a server on the same host, says `words` there, and returns the address under which the core
+    /// that lets it in is reached over shared memory. When a server ends that, the next [`Port::receive`] says so once with
+    /// [`io::ErrorKind::ConnectionReset`]; the port itself goes on. Waits for a second at most.
+    ///
+    /// # Errors
+    /// See [`KnockError`].
+    fn attach(&mut self, door: &DoorAddress, words: &[u8]) -> Result<SocketAddr, KnockError> {
+        let _ = (door, words);
+        Err(KnockError::Unsupported)
+    }
+
+    /// Whether `peer`, an address that [`Port::attach`] gave, is still reached there.
+    fn is_attached(&self, peer: SocketAddr) -> bool {
+        let _ = peer;
+        false
     }
 
     /// A handle that ends a [`Port::wait`] from any thread.

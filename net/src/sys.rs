@@ -1,6 +1,6 @@
 //! The kernel calls that the standard library does not offer, each behind a safe signature.
 //!
-//! With the files of `udp/` the only one of this crate that contains `unsafe`. Every function takes
+//! With files of `udp/` and `shm/` the only one of this crate that contains `unsafe`. Every function takes
 //! borrowed descriptors, so a closed one cannot be named.
 
 use std::io;
@@ -85,9 +85,9 @@ pub(crate) fn epoll() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Watches `fd` for being readable.
-pub(crate) fn epoll_add(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
-    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+/// Watches `fd` for being readable, in the way that `flags` add.
+pub(crate) fn epoll_add(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>, flags: i32) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: (libc::EPOLLIN | flags) as u32, u64: 0 };
     // SAFETY: `event` lives across the call; the kernel copies it.
     checked(unsafe {
         libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &raw mut event)

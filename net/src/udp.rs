@@ -15,7 +15,8 @@
 //! one `recvmsg` (control data tells merged frames and kernel drops), `recvmmsg` while frames come in
 //! bursts.
 //!
-//! Never delivered: empty datagrams, datagrams larger than a frame (both counted as drops). A send that
+//! Never delivered: empty datagrams, datagrams larger than a frame, and such as claim the address of a link over shared
+//! memory (all counted as drops). A send that
 //! the kernel refuses is a lost datagram, counted in [`UdpPort::send_drops`].
 
 mod control;
@@ -31,7 +32,7 @@ use std::time::Duration;
 use self::receive::ReceiveMessages;
 use self::send::SendMessages;
 use crate::port::{FRAME_BYTES_MAX_V4, FRAME_BYTES_MAX_V6, Port, SharedPort};
-use crate::wake::{Sleeper, Waker};
+use crate::wake::{Sleeper, Waker, Watcher};
 use crate::{Batch, Outbox, sys};
 
 /// How a socket is set up.
@@ -96,6 +97,11 @@ impl UdpPort {
     /// When the socket cannot be asked.
     pub fn receive_buffer_bytes(&self) -> io::Result<usize> {
         sys::option(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map(|bytes| bytes.max(0) as usize)
+    }
+
+    /// Adds to what wakes its owner.
+    pub(crate) fn watcher(&self) -> Watcher {
+        self.sleeper.watcher()
     }
 
     fn over(socket: UdpSocket, config: UdpConfig) -> io::Result<Self> {

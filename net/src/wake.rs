@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::sys;
 
+#[derive(Debug)]
 struct Shared {
     event: OwnedFd,
     sleeping: AtomicBool,
@@ -20,7 +21,7 @@ struct Shared {
 }
 
 /// Wakes the port that it came from. Cheap to clone, usable from every thread.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Waker {
     shared: Arc<Shared>,
 }
@@ -39,7 +40,20 @@ impl Waker {
 /// The sleeping side.
 pub struct Sleeper {
     shared: Arc<Shared>,
-    epoll: OwnedFd,
+    epoll: Arc<OwnedFd>,
+}
+
+/// Adds to what wakes a sleeper, from any thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Watcher {
+    epoll: Arc<OwnedFd>,
+}
+
+impl Watcher {
+    /// From now on the sleeper wakes each time that `bell` is raised, and when its other end goes, until it is closed.
+    pub(crate) fn watch(&self, bell: BorrowedFd<'_>) -> io::Result<()> {
+        sys::epoll_add(self.epoll.as_fd(), bell, libc::EPOLLET)
+    }
 }
 
 impl Sleeper {
@@ -47,19 +61,24 @@ impl Sleeper {
     pub(crate) fn new(socket: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let event = sys::eventfd()?;
         let epoll = sys::epoll()?;
-        sys::epoll_add(epoll.as_fd(), event.as_fd())?;
+        sys::epoll_add(epoll.as_fd(), event.as_fd(), 0)?;
         if let Some(socket) = socket {
-            sys::epoll_add(epoll.as_fd(), socket)?;
+            sys::epoll_add(epoll.as_fd(), socket, 0)?;
         }
         let shared =
             Arc::new(Shared { event, sleeping: AtomicBool::new(false), woken: AtomicBool::new(false) });
-        Ok(Self { shared, epoll })
+        Ok(Self { shared, epoll: Arc::new(epoll) })
     }
 
     /// What ends its sleep.
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Adds to what wakes it.
+    pub(crate) fn watcher(&self) -> Watcher {
+        Watcher { epoll: Arc::clone(&self.epoll) }
     }
 
     /// Sleeps until the socket is readable, the waker is used or `timeout` has passed.

@@ -10,6 +10,7 @@ use std::ptr::null_mut;
 
 use super::control::{self, Control};
 use crate::batch::{BATCH_FRAMES, COALESCED_REGIONS, REGION_BYTES, SLOT_BYTES};
+use crate::shm::is_link;
 use crate::{Batch, sys};
 
 /// Message headers for one socket.
@@ -179,7 +180,8 @@ impl ReceiveMessages {
         }
         let truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
         rearm(&mut header.msg_hdr, &mut self.controls[slot]);
-        let peer = self.peer.or_else(|| sys::address_from_kernel(&self.names[slot]));
+        let named = || sys::address_from_kernel(&self.names[slot]).filter(|peer| !is_link(peer.ip()));
+        let peer = self.peer.or_else(named);
         let (Some(peer), false, 1..) = (peer, truncated || frame_bytes > self.frame_bytes_max, frame_bytes)
         else {
             self.drops += 1;

@@ -1,0 +1,205 @@
+//! The port of who may have neighbours on its host: kernel UDP, and links over shared memory, behind one face.
+//!
+//! ```text
+//!   a turn:  links, if there are any ──┐
+//!            UDP: each 16th such turn, ├─▶ one batch, of one of the two
+//!                 or behind 4 KiB      ┘
+//!   sleep:   one epoll over the socket, the waker and the bells of all links
+//! ```
+//! A look at a link costs nanoseconds, one at an empty socket 0.3 us: so beside links the socket has its turn now and then,
+//! at once after a sleep, and at every other turn while it brings something. A port without links is a [`UdpPort`] and costs
+//! a load and a branch more than that.
+//!
+//! Whose frames come over a link has an address that no datagram can have ([`shm::is_link`]); who answers such an address
+//! answers over the link. A server's port gets its links from a [`crate::Door`], a client's by [`Port::attach`].
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::port::{FRAME_BYTES_MAX_V4, FRAME_BYTES_MAX_V6, Port, SharedPort};
+use crate::shm::{self, DoorAddress, KnockError, LinkPoint, Links};
+use crate::udp::UdpHandle;
+use crate::{Batch, Outbox, UdpConfig, UdpPort, Waker};
+
+/// Frames of links that one turn takes.
+const LINK_FRAMES: usize = 128;
+/// Turns without a look at the socket.
+const UDP_EACH_TURNS: u32 = 16;
+/// Bytes of frames that count as much as a turn does: some requests take as long as one without any.
+const TURN_BYTES: usize = 256;
+/// Turns without a frame after which a client looks whether its servers are still there; some 100 us.
+const LOOK_AFTER_TURNS: u32 = 4_096;
+
+const _: () =
+    assert!(FRAME_BYTES_MAX_V4 <= shm::SLOT_FRAME_BYTES && FRAME_BYTES_MAX_V6 <= FRAME_BYTES_MAX_V4);
+
+/// See the file's head.
+pub struct HostPort {
+    udp: UdpPort,
+    links: Links,
+    /// The only peer, over a link.
+    only: Option<SocketAddr>,
+    /// Turns since the last look at the socket, in their weight.
+    turns: u32,
+    /// Turns since the last frame over a link, or the last look whether they are still there.
+    idle_turns: u32,
+    /// It has slept since the last look at the socket.
+    has_slept: bool,
+}
+
+impl HostPort {
+    /// Binds a UDP socket; no links yet.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub fn bind(address: SocketAddr, config: UdpConfig) -> io::Result<Self> {
+        let udp = UdpPort::bind(address, config)?;
+        let links = Links::new(udp.watcher(), udp.waker());
+        Ok(Self { udp, links, only: None, turns: 0, idle_turns: 0, has_slept: false })
+    }
+
+    /// What a [`crate::Door`] needs to let clients in here.
+    #[must_use]
+    pub fn link_point(&self) -> LinkPoint {
+        self.links.point()
+    }
+
+    #[inline(never)]
+    fn receive_from_both(&mut self, batch: &mut Batch) -> io::Result<usize> {
+        let is_due = self.only.is_none() && self.turns >= UDP_EACH_TURNS;
+        // What woke it may be at the socket, and would wake it again.
+        if is_due || std::mem::take(&mut self.has_slept) {
+            let received = self.udp.receive(batch)?;
+            self.turns = if received > 0 { UDP_EACH_TURNS - 1 } else { 0 };
+            if received > 0 {
+                return Ok(received);
+            }
+        }
+        batch.clear();
+        let received = self.links.receive(batch, self.udp.frame_bytes_max(), LINK_FRAMES);
+        self.turns = self.turns.saturating_add(1 + (received.bytes / TURN_BYTES) as u32);
+        self.idle_turns = if received.frames > 0 { 0 } else { self.idle_turns + 1 };
+        if self.idle_turns >= LOOK_AFTER_TURNS {
+            self.idle_turns = 0;
+            self.links.look_after();
+        }
+        if self.links.take_lost() {
+            if self.only.is_some_and(|only| !self.links.has(&only)) {
+                self.only = None;
+            }
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        Ok(received.frames)
+    }
+}
+
+impl Port for HostPort {
+    #[inline]
+    fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
+        if self.links.are_used() { self.receive_from_both(batch) } else { self.udp.receive(batch) }
+    }
+
+    fn send(&mut self, out: &mut Outbox) -> io::Result<usize> {
+        if !self.links.are_used() {
+            return self.udp.send(out);
+        }
+        let (sent, others) = self.links.send(out);
+        if others {
+            return Ok(sent + self.udp.send(out)?);
+        }
+        out.clear();
+        Ok(sent)
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        if !self.links.are_used() {
+            return self.udp.wait(timeout);
+        }
+        let slept = if self.links.fall_asleep() { self.udp.wait(timeout) } else { Ok(()) };
+        self.links.wake_up();
+        self.has_slept = true;
+        slept
+    }
+
+    fn set_peer(&mut self, peer: SocketAddr) -> io::Result<()> {
+        if shm::is_link(peer.ip()) {
+            self.only = Some(peer);
+            return Ok(());
+        }
+        self.only = None;
+        self.udp.set_peer(peer)
+    }
+
+    fn forget_peer(&mut self) -> io::Result<()> {
+        self.only = None;
+        self.udp.forget_peer()
+    }
+
+    fn attach(&mut self, door: &DoorAddress, words: &[u8]) -> Result<SocketAddr, KnockError> {
+        shm::knock(&mut self.links, door, words)
+    }
+
+    fn is_attached(&self, peer: SocketAddr) -> bool {
+        self.links.has(&peer)
+    }
+
+    fn waker(&self) -> Waker {
+        self.udp.waker()
+    }
+
+    fn frame_bytes_max(&self) -> usize {
+        self.udp.frame_bytes_max()
+    }
+
+    fn local(&self) -> SocketAddr {
+        self.udp.local()
+    }
+
+    fn drops(&self) -> u64 {
+        self.udp.drops() + self.links.lost()
+    }
+}
+
+/// The port of another worker.
+#[derive(Clone, Debug)]
+pub struct HostHandle {
+    udp: UdpHandle,
+    links: Links,
+}
+
+impl SharedPort for HostPort {
+    type Handle = HostHandle;
+
+    fn handle(&self) -> HostHandle {
+        HostHandle { udp: self.udp.handle(), links: self.links.clone() }
+    }
+
+    fn receive_at(
+        &mut self,
+        handle: &HostHandle,
+        batch: &mut Batch,
+        messages_max: usize,
+    ) -> io::Result<usize> {
+        if handle.links.are_used() {
+            batch.clear();
+            let received = handle.links.receive_beside(batch, self.udp.frame_bytes_max(), messages_max);
+            if received.frames > 0 {
+                return Ok(received.frames);
+            }
+        }
+        self.udp.receive_at(&handle.udp, batch, messages_max)
+    }
+
+    fn send_at(&mut self, handle: &HostHandle, out: &mut Outbox) -> io::Result<usize> {
+        if !handle.links.are_used() {
+            return self.udp.send_at(&handle.udp, out);
+        }
+        let (sent, others) = handle.links.send(out);
+        if others {
+            return Ok(sent + self.udp.send_at(&handle.udp, out)?);
+        }
+        out.clear();
+        Ok(sent)
+    }
+}

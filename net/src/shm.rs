@@ -1,0 +1,62 @@
+//! Frames between two processes of one host, over memory that both have mapped.
+//!
+//! ```text
+//!   client                              server, one core
+//!   ┌──────────┐  requests  256 slots   ┌──────────┐     a link: the two rings, and a Unix socket that is the bell of
+//!   │ producer │───────────────────────▶│ consumer │     who sleeps and tells the death of either end
+//!   │ consumer │◀───────────────────────│ producer │
+//!   └──────────┘  replies   256 slots   └──────────┘
+//! ```
+//! The server makes the memory, seals it against changes of its size and hands it over at its [`Door`], a Unix socket.
+//! Neither end believes the other: what is read from the memory is checked or copied before it is used, and an end that
+//! finds a lie ([`ring`]) ends the link. [`crate::HostPort`] polls a core's links beside its UDP socket.
+//!
+//! Who sleeps does so in one `epoll` over its UDP socket, its waker and the sockets of its links: a futex in the memory
+//! could not be waited for beside a socket. Between ends that are awake there is no system call.
+
+mod descriptor;
+mod door;
+mod knock;
+mod layout;
+mod link;
+mod links;
+mod region;
+mod ring;
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+pub use door::{Admission, Door, DoorLimits, Knocker};
+pub(crate) use knock::knock;
+pub use knock::{DoorAddress, KNOCK_BYTES_MAX, KnockError};
+pub(crate) use layout::SLOT_FRAME_BYTES;
+pub use link::LinkCounts;
+pub use links::LinkPoint;
+pub(crate) use links::Links;
+
+#[cfg(test)]
+mod tests;
+
+/// The first 64 bits of addresses of links: the discard-only prefix 100::/64 (RFC 6666), which no router forwards to.
+const PREFIX: u64 = 0x0100_0000_0000_0000;
+
+/// Whether this is the address of a peer over shared memory. No datagram is delivered with such a source, so who has one
+/// has been let in.
+#[must_use]
+#[inline]
+pub fn is_link(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if (ip.to_bits() >> 64) as u64 == PREFIX)
+}
+
+/// The address of the link `serial` in place `place` of its port.
+fn link_address(serial: u64, place: usize) -> SocketAddr {
+    let ip = Ipv6Addr::from_bits(u128::from(PREFIX) << 64 | u128::from(serial));
+    SocketAddr::from((ip, place as u16))
+}
+
+/// Serial and place of a link's address; `None` for an address of another kind.
+#[inline]
+fn link_of(address: &SocketAddr) -> Option<(u64, usize)> {
+    let SocketAddr::V6(address) = address else { return None };
+    let bits = address.ip().to_bits();
+    ((bits >> 64) as u64 == PREFIX).then_some((bits as u64, usize::from(address.port())))
+}
