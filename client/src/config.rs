@@ -12,12 +12,15 @@ use crate::Error;
 pub struct ClientConfig {
     /// A request without an answer is given up after this time.
     pub call_timeout: Duration,
-    /// Longest wait for a connection.
+    /// Longest wait for a connection; what opens it is answered within the longer of this and `call_timeout`.
     pub connect_timeout: Duration,
     /// Longest wait for the answer to an administrative request.
     pub admin_timeout: Duration,
     /// Longest wait for an installation, which compiles.
     pub install_timeout: Duration,
+    /// For a key on the move between two servers, both of which are asked: how long the one that it leaves is waited for
+    /// when the other one has said that it does not know. Some round trips; then that one alone is asked, and waited for.
+    pub source_patience: Duration,
     /// The datagram socket.
     pub udp: UdpConfig,
     /// What a blocking call does while it waits.
@@ -34,6 +37,7 @@ impl Default for ClientConfig {
             connect_timeout: Duration::from_secs(2),
             admin_timeout: Duration::from_secs(30),
             install_timeout: Duration::from_secs(180),
+            source_patience: Duration::from_millis(3),
             udp: UdpConfig { receive_buffer_bytes: 4 << 20, send_buffer_bytes: 4 << 20, segmentation: true },
             idle: IdleStrategy::default(),
             core_addresses: Vec::new(),

@@ -52,7 +52,8 @@ impl Connection {
         let mut connection = Connection { stream, used_at: Instant::now(), record: Vec::new() };
         let header = RecordHeader { code: request.opcode(), ..RecordHeader::default() };
         let body = request.encode(VersionRange::OURS);
-        let Answer { status, body: answer, .. } = match connection.call(header, &body, config.call_timeout) {
+        let timeout = config.connect_timeout.max(config.call_timeout);
+        let Answer { status, body: answer, .. } = match connection.call(header, &body, timeout) {
             Ok(answer) => answer,
             Err(CallFailure::TimedOut) => return Err(unreachable(io::ErrorKind::TimedOut.into())),
             Err(CallFailure::Broken(error)) => return Err(unreachable(error)),

@@ -72,6 +72,7 @@ pub(crate) struct Router {
     credits: u16,
     client_id: u64,
     call_timeout_us: u64,
+    source_patience_us: u64,
 }
 
 /// A request that has no way at present.
@@ -115,7 +116,8 @@ impl Router {
         let config = exchange.config().clone();
         let others_config = ClientConfig { core_addresses: Vec::new(), ..config.clone() };
         let (limits, credits, client_id) = (exchange.limits(), exchange.credits(), exchange.client_id());
-        let call_timeout_us = u64::try_from(config.call_timeout.as_micros()).unwrap_or(u64::MAX);
+        let [call_timeout_us, source_patience_us] = [config.call_timeout, config.source_patience]
+            .map(|timeout| u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX));
         Router {
             servers: vec![Server::home(exchange, identity.address.clone())],
             leaving: Vec::new(),
@@ -138,6 +140,7 @@ impl Router {
             credits,
             client_id,
             call_timeout_us,
+            source_patience_us,
         }
     }
 

@@ -26,8 +26,6 @@ const TARGET: usize = 0;
 const SOURCE: usize = 1;
 /// Requests that have come round so often go to one server alone.
 const MOVES_MAX: u16 = 2;
-/// When the target has said that it does not know, so long is waited for the source: some round trips.
-const SOURCE_PATIENCE_US: u64 = 3_000;
 
 /// Reads on their way.
 #[derive(Default)]
@@ -265,9 +263,9 @@ impl Router {
 
     /// Lets reads ask the target alone for which the source has taken too long.
     pub(super) fn hurry_boths(&mut self, now_us: u64) {
-        let Router { boths, maps, .. } = self;
+        let Router { boths, maps, source_patience_us, .. } = self;
         for both in boths.reads.iter_mut().flatten() {
-            let is_late = both.since_us.saturating_add(SOURCE_PATIENCE_US) <= now_us;
+            let is_late = both.since_us.saturating_add(*source_patience_us) <= now_us;
             if is_late && !both.is_over {
                 both.is_over = true;
                 boths.alone.push(both.alone());

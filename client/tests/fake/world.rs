@@ -1,6 +1,6 @@
 //! What a fake server holds: objects, tables, sessions with their exactly-once records.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::{
@@ -31,11 +31,11 @@ pub struct World {
     pub owned: Vec<(u64, u64)>,
     /// What it answers to who asks for the tablets of a table.
     pub map: Vec<u8>,
-    /// How often it was asked for those.
+    /// How often it was asked for those, repetitions of a request not counted.
     pub maps_asked: u64,
     /// What it answers to gets of keys that do not wait, without a look at who owns them; else `NotOwned`.
     pub now: HashMap<Vec<u8>, (Status, Vec<u8>)>,
-    /// How often it was asked so, by key.
+    /// How often it was asked so, by key; repetitions of a request are not counted.
     pub asked_now: HashMap<Vec<u8>, u64>,
     /// Id of the extension; a test changes it as an installation would.
     pub extension: u32,
@@ -51,6 +51,8 @@ struct Records {
     /// Everything below is acknowledged, and forgotten.
     floor: u64,
     answers: HashMap<u64, (Status, Vec<u8>)>,
+    /// Sequences of what was answered without a record, so that repetitions are not counted.
+    seen: HashSet<u64>,
 }
 
 impl World {
@@ -127,11 +129,12 @@ impl World {
         }
         let answer = match Request::decode(code, body) {
             Ok(Request::Tablets { .. }) => {
-                self.maps_asked += 1;
+                self.maps_asked += u64::from(self.is_fresh(token, sequence));
                 return (Status::Ok, self.map.clone());
             }
             Ok(Request::GetNow { key, .. }) => {
-                *self.asked_now.entry(key.to_vec()).or_default() += 1;
+                let fresh = u64::from(self.is_fresh(token, sequence));
+                *self.asked_now.entry(key.to_vec()).or_default() += fresh;
                 return self.now.get(key).cloned().unwrap_or((Status::NotOwned, vec![]));
             }
             Ok(request) if !self.owns(&request) => return (Status::NotOwned, vec![]),
@@ -143,6 +146,11 @@ impl World {
             records.answers.insert(sequence, answer.clone());
         }
         answer
+    }
+
+    /// Whether a request that leaves no record comes for the first time.
+    fn is_fresh(&mut self, token: u64, sequence: u64) -> bool {
+        self.sessions.get_mut(&token).is_some_and(|records| records.seen.insert(sequence))
     }
 
     fn owns(&self, request: &Request<'_>) -> bool {

@@ -1,4 +1,9 @@
 //! Reads of keys on the move between two fake servers: both are asked, and what holds is taken.
+//!
+//! Which of them answers first nobody knows, nor when: where it matters that both are heard, the session waits for the
+//! source for as long as for anything else.
+
+use std::time::Duration;
 
 use client::{ClientConfig, Completion, Request, Session, SessionGroup, Status};
 use wire::reply::{ARRIVED_BYTES_MAX, Arrived, Frozen, Left, Object};
@@ -80,11 +85,20 @@ impl Pair {
 
     /// A session that has sessions with both, and the map.
     fn session(&self) -> Session {
-        let config = ClientConfig::default();
+        self.session_with(patient())
+    }
+
+    fn session_with(&self, config: ClientConfig) -> Session {
         let mut session = Session::open(&self.source.address, TENANT, SECRET, config).unwrap();
         assert_eq!(get(&mut session, b"first"), (Status::Ok, object(b"")));
         session
     }
+}
+
+/// Settings of who hears what the source has to say, however long that takes.
+fn patient() -> ClientConfig {
+    let timeout = Duration::from_secs(60);
+    ClientConfig { call_timeout: timeout, source_patience: timeout, ..ClientConfig::default() }
 }
 
 fn get(session: &mut Session, key: &[u8]) -> (Status, Vec<u8>) {
@@ -134,6 +148,9 @@ fn what_the_target_knows_is_taken_and_the_source_not_asked_again() {
     assert_eq!(get(&mut session, b"key"), (Status::Ok, object(b"new")));
     assert_eq!(get(&mut session, b"gone"), (Status::NotFound, vec![]));
     assert_eq!(get(&mut session, b"key"), (Status::Ok, object(b"newer")));
+    // When both have answered this, both have had whatever was asked of them before.
+    pair.say(b"last", not_arrived(MIGRATION), frozen(MIGRATION, Left::Absent));
+    assert_eq!(get(&mut session, b"last"), (Status::NotFound, vec![]));
     assert_eq!((pair.asked(b"key"), pair.asked(b"gone")), ([1, 1], [1, 1]));
 }
 
@@ -179,7 +196,7 @@ fn a_source_that_says_nothing_is_not_waited_for() {
     let pair = Pair::new();
     pair.say(b"key", not_arrived(MIGRATION), (Status::Retry, wire::reply::encode_retry(500).to_vec()));
     pair.put(b"key", b"value");
-    let mut session = pair.session();
+    let mut session = pair.session_with(ClientConfig::default());
     assert_eq!(get(&mut session, b"key"), (Status::Ok, object(b"value")));
 }
 
@@ -198,7 +215,7 @@ fn a_group_of_sessions_asks_both_at_once() {
     let pair = Pair::new();
     let there = frozen(MIGRATION, Left::Object(Object { version: 3, ttl_ms: None, value: b"frozen" }));
     pair.say(b"there", not_arrived(MIGRATION), there);
-    let mut group = SessionGroup::new(ClientConfig::default()).unwrap();
+    let mut group = SessionGroup::new(patient()).unwrap();
     let members = [(); 3].map(|()| group.open(&pair.source.address, TENANT, SECRET).unwrap());
     // By the first key they come to know of the target.
     for key in [&b"first"[..], b"there", b"there"] {
