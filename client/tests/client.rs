@@ -166,11 +166,13 @@ fn group_packs_the_requests_of_its_sessions_into_shared_frames() {
     let mut group = SessionGroup::new(ClientConfig::default()).unwrap();
     let members: Vec<_> = (0..100).map(|_| group.open(&server.address, TENANT, SECRET).unwrap()).collect();
     for round in 0..3u64 {
+        let before = group.statistics().frames_sent;
         for &member in &members {
             let increment = Request::Increment { table: 1, key: &member.to_le_bytes(), delta: 1 };
             group.submit(member, &increment, round).unwrap();
         }
         let mut seen = vec![0; members.len()];
+        let mut sent = None;
         while seen.iter().sum::<i32>() < 100 {
             let completed = group
                 .poll(&mut |member, completion| {
@@ -178,14 +180,15 @@ fn group_packs_the_requests_of_its_sessions_into_shared_frames() {
                     seen[member] += 1;
                 })
                 .unwrap();
+            // What the first poll has sent; later ones may send again what is slow to be answered.
+            sent = sent.or(Some(group.statistics().frames_sent - before));
             if completed == 0 {
                 group.wait(std::time::Duration::from_millis(5)).unwrap();
             }
         }
         assert!(seen.iter().all(|&count| count == 1));
+        assert!(sent.is_some_and(|sent| sent < 100 / 4), "{sent:?} frames");
     }
-    let statistics = group.statistics();
-    assert!(statistics.frames_sent < 300 / 4, "{statistics:?}");
     server.restart();
     group.submit(members[7], &Request::Get { table: 1, key: &members[7].to_le_bytes() }, 9).unwrap();
     while group.outstanding(members[7]) > 0 {

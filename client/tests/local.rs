@@ -5,6 +5,8 @@ mod fake {
     pub mod world;
 }
 
+use std::time::Duration;
+
 use client::local::Failure;
 use client::{Client, ClientConfig, Condition, Error, Local, Session};
 use fake::server::{FakeServer, SECRET, TENANT};
@@ -26,11 +28,13 @@ impl Rig {
     }
 
     fn session(&self) -> Session {
-        let config = ClientConfig {
-            core_addresses: vec![self.server.core],
-            call_timeout: std::time::Duration::from_secs(2),
-            ..ClientConfig::default()
-        };
+        self.session_for(Duration::from_secs(60))
+    }
+
+    /// A session whose calls may take so long.
+    fn session_for(&self, call_timeout: Duration) -> Session {
+        let core_addresses = vec![self.server.core];
+        let config = ClientConfig { core_addresses, call_timeout, ..ClientConfig::default() };
         let port = Box::new(self.network.port().unwrap());
         Session::open_over(port, &self.server.address, TENANT, SECRET, config).unwrap()
     }
@@ -125,7 +129,8 @@ fn many_invocations_share_frames_and_round_trips() {
     assert!(ended.iter().all(|(_, reply, ..)| reply.as_ref().unwrap() == &joined));
     let statistics = local.session().statistics();
     assert_eq!(statistics.requests, 4000);
-    assert!(statistics.frames_sent < 600, "{statistics:?}");
+    // However many were sent again: on average a frame carries several of them.
+    assert!(statistics.bytes_sent > 120 * statistics.frames_sent, "{statistics:?}");
 }
 
 #[test]
@@ -176,13 +181,10 @@ fn conflict_at_a_later_write_is_reported_as_partly_applied() {
     let mut local = Local::new(rig.session());
     local.spawn(two, 1, b"", b"");
     let mut ended = Vec::new();
-    for _ in 0..200_000 {
+    while local.outstanding() > 0 {
         local.poll(&mut |done| ended.push(done.result.map(<[u8]>::to_vec))).unwrap();
         if rig.value(1, b"first").is_none() {
             rig.put(1, b"second", b"other");
-        }
-        if local.outstanding() == 0 {
-            break;
         }
     }
     match ended.remove(0) {
@@ -293,7 +295,7 @@ fn lossy_network_and_a_restart_change_no_reply() {
 #[test]
 fn silence_of_the_server_is_told_apart_from_the_functions_own_errors() {
     let rig = Rig::new(Faults { drop_ppm: 1_000_000, ..Faults::default() });
-    let mut local = Local::new(rig.session());
+    let mut local = Local::new(rig.session_for(Duration::from_millis(200)));
     local.spawn_read(follow, 1, b"a", b"");
     assert!(matches!(one(&mut local).unwrap_err(), Failure::Server(Error::TimedOut)));
 }

@@ -301,15 +301,23 @@ fn a_key_whose_server_nobody_knows_is_refused_when_its_time_is_up() {
     // Both say that it is the other one's.
     pair.servers[0].world().owned.clear();
     pair.servers[1].world().owned.clear();
-    let config = ClientConfig { call_timeout: Duration::from_millis(300), ..ClientConfig::default() };
-    let mut client = Client::over(pair.session_with(config));
-    let refused = client.put(TABLE, b"key", b"value").unwrap_err();
-    match refused.status() {
-        Some(status) => assert!(status == Status::NotOwned && !refused.outcome_is_unknown()),
-        // The time was up while one of them was asked.
-        None => assert!(matches!(refused, Error::TimedOut), "{refused}"),
+    let asked = || pair.servers.iter().map(|server| server.world().maps_asked).sum::<u64>();
+    // On a machine that is slow, so that in its time little is asked, with more of it.
+    for call_timeout in [300, 3_000, 30_000].map(Duration::from_millis) {
+        let before = asked();
+        let config = ClientConfig { call_timeout, ..ClientConfig::default() };
+        let mut client = Client::over(pair.session_with(config));
+        let refused = client.put(TABLE, b"key", b"value").unwrap_err();
+        match refused.status() {
+            Some(status) => assert!(status == Status::NotOwned && !refused.outcome_is_unknown()),
+            // The time was up while one of them was asked, or before.
+            None => assert!(matches!(refused, Error::TimedOut | Error::NotSent), "{refused}"),
+        }
+        if asked() - before > 2 {
+            return;
+        }
     }
-    assert!(pair.servers.iter().map(|server| server.world().maps_asked).sum::<u64>() > 2, "it kept asking");
+    panic!("it does not keep asking");
 }
 
 #[test]

