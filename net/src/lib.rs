@@ -11,6 +11,8 @@
 //! the requester above. Called by the server's workers and by client sessions.
 
 pub mod batch;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 pub mod duplex;
 pub mod host;
 pub mod idle;

@@ -1,0 +1,127 @@
+//! Ports over DPDK 22.11: frames without the kernel, from a card, or from another process through a ring.
+//!
+//! ```text
+//!   DpdkPort 0, 1 ...       one a worker: bursts, ARP, hand-over          port
+//!   Device                  queues, letterboxes, who has which address    device
+//!   steering                rules of the card, queues of a ring, or none  steering
+//!   sys, mbuf               DPDK itself; all that is unsafe                sys, mbuf
+//! ```
+//! [`open`] begins DPDK's environment with the arguments that its users know, takes the first device that they bring,
+//! and makes a port for each of the UDP ports from the address's on. Which driver it is, decide the arguments: a card
+//! (`net_mlx5`), an interface of the kernel (`net_af_packet`, `net_af_xdp`), a ring to another process (`net_memif`,
+//! `net_vhost`, `net_virtio_user`). IPv4 only. A process can do this once.
+//!
+//! Guarantees: as other ports, nothing that arrives makes it panic; threads help out at each other's queues without
+//! waiting. Not guaranteed: delivery, least of all of the first frames to a peer that has just come. Peers that are
+//! reached through a router can ask, and are answered; a client that asks has its server on the same segment.
+
+mod device;
+mod error;
+mod mbuf;
+mod port;
+mod steering;
+mod sys;
+
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+
+pub use self::device::Attachment;
+pub use self::error::DpdkError;
+pub use self::port::DpdkPort;
+pub use self::steering::Steering;
+
+use self::device::Device;
+use crate::packet::IP_HEADERS_BYTES;
+use crate::wake::Sleeper;
+
+/// Bytes of an IP packet that every Ethernet takes.
+pub const MTU_BYTES: u16 = 1500;
+/// Largest MTU: what cards commonly call jumbo.
+pub const MTU_BYTES_MAX: u16 = 9000;
+/// Packets in the pool of each port: two full queues, what threads keep ready, and a full letterbox; one less than a
+/// power of two, as pools like it. About 19 MB with the usual MTU.
+pub const PACKETS_PER_PORT: u32 = 8191;
+
+/// Which end of a conversation the ports are at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A server's workers: each has a queue of its own, if there are as many.
+    Serving,
+    /// Clients: they send in the queue of the worker that they ask, and hear in all.
+    Asking,
+}
+
+/// What ports are made of.
+#[derive(Clone, Debug)]
+pub struct DpdkConfig {
+    /// Arguments of DPDK's environment, such as `--no-huge` or `--vdev net_vhost0,iface=PATH`.
+    pub environment: Vec<String>,
+    /// The address, and the UDP port of the first port.
+    pub address: SocketAddrV4,
+    /// Number of ports.
+    pub ports: usize,
+    /// Pairs of queues; as many as ports unless it says another number, and never more than the device has. Both ends of
+    /// a ring have the same number.
+    pub queues: Option<usize>,
+    /// Largest IP packet.
+    pub mtu_bytes: u16,
+    /// Which end this is.
+    pub role: Role,
+    /// Leaves to the kernel what no rule of ours names, on cards that can.
+    pub isolate: bool,
+    /// Packets in the pool of each port.
+    pub packets_per_port: u32,
+}
+
+impl DpdkConfig {
+    /// Ports from `address` on with the usual MTU.
+    #[must_use]
+    pub fn new(environment: Vec<String>, address: SocketAddrV4, ports: usize, role: Role) -> Self {
+        Self {
+            environment,
+            address,
+            ports,
+            queues: None,
+            mtu_bytes: MTU_BYTES,
+            role,
+            isolate: false,
+            packets_per_port: PACKETS_PER_PORT,
+        }
+    }
+
+    fn check(&self) -> Result<(), DpdkError> {
+        let refuse = |text: String| Err(DpdkError::Configuration(text));
+        let last = usize::from(self.address.port()) + self.ports.saturating_sub(1);
+        if self.ports == 0
+            || self.queues == Some(0)
+            || self.address.port() == 0
+            || last > usize::from(u16::MAX)
+        {
+            return refuse(format!("{} ports from {} on do not exist", self.ports, self.address));
+        }
+        let ip = self.address.ip();
+        if ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() {
+            return refuse(format!("{ip} is no address of one station"));
+        }
+        let least = 576.max(IP_HEADERS_BYTES as u16);
+        if !(least..=MTU_BYTES_MAX).contains(&self.mtu_bytes) {
+            return refuse(format!("an MTU of {}: there are {least} to {MTU_BYTES_MAX}", self.mtu_bytes));
+        }
+        Ok(())
+    }
+}
+
+/// Begins DPDK and makes the ports.
+///
+/// # Errors
+/// Which part did not go, and what DPDK says about it.
+pub fn open(config: &DpdkConfig) -> Result<Vec<DpdkPort>, DpdkError> {
+    let out_of_descriptors = |error: std::io::Error| DpdkError::Configuration(error.to_string());
+    let sleepers = (0..config.ports)
+        .map(|_| Sleeper::alone())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(out_of_descriptors)?;
+    let device = Arc::new(Device::open(config, sleepers.iter().map(Sleeper::waker).collect())?);
+    let port = |(index, sleeper)| DpdkPort::new(Arc::clone(&device), index, sleeper);
+    Ok(sleepers.into_iter().enumerate().map(port).collect())
+}

@@ -1,0 +1,265 @@
+//! What all ports of a device share: its queues, whose hardware has which address, and a letterbox for each port.
+//!
+//! ```text
+//!   queue 0, 1 ... of the device     each under a lock that is only ever tried, for one burst
+//!       │ burst: packets for port 0, 1, 2 ...
+//!       ▼
+//!   letterbox of port i              what another port received for it, bounded; its waker
+//! ```
+//! Nobody waits here: who finds a receiving queue taken knows that its packets are being looked at; who finds a sending
+//! queue taken tries again for the time of a burst, and then loses its packets, as on a full queue.
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use super::error::DpdkError;
+use super::mbuf::{Mbuf, Pool, Queue, SendList};
+use super::steering::{self, Steering};
+use super::sys::{Environment, Ethdev, Setup};
+use super::{DpdkConfig, Role};
+use crate::Waker;
+use crate::packet::{IP_HEADERS_BYTES, Mac, Neighbours, Offloaded};
+
+/// Packets that wait in a port's letterbox; what comes on top is lost and counted. Far below a pool, so that a port
+/// that stays away does not leave the others without packets.
+const LETTERS: usize = 1024;
+/// Bytes of a packet beside its MTU: Ethernet's header, a tag and the check sequence, with some to spare.
+const PACKET_BESIDE_MTU_BYTES: u16 = 64;
+/// Least room of a packet: what drivers take for granted.
+const PACKET_BYTES_MIN: u16 = 2048;
+/// Tries to get a sending queue that another thread uses: a burst of a device takes some microseconds.
+const QUEUE_ATTEMPTS: usize = 4096;
+/// Tries to hand packets to a device whose queue is full.
+const SEND_ATTEMPTS: usize = 256;
+
+/// How a device was set up, for people.
+#[derive(Clone, Debug)]
+pub struct Attachment {
+    /// The driver.
+    pub driver: String,
+    /// The hardware's address.
+    pub mac: Mac,
+    /// Pairs of queues.
+    pub queues: usize,
+    /// How packets find their port.
+    pub steering: Steering,
+    /// Why the card has no rules, where they were tried.
+    pub no_rules: Option<DpdkError>,
+    /// Checksums that the device checks.
+    pub checks: Offloaded,
+    /// Checksums that the device fills in.
+    pub fills: Offloaded,
+}
+
+/// One port, as the others see it.
+pub(super) struct Lane {
+    post: SyncSender<Mbuf>,
+    letters: Mutex<Receiver<Mbuf>>,
+    has_letters: AtomicBool,
+    waker: Waker,
+    drops: AtomicU64,
+    /// Receiving queues that it polls.
+    queues: Box<[usize]>,
+}
+
+/// See the file's head. Dropped in the order of the fields: packets, the device, their memory, the environment.
+pub(super) struct Device {
+    lanes: Box<[Lane]>,
+    receiving: Box<[Mutex<Queue>]>,
+    sending: Box<[Mutex<Queue>]>,
+    ethdev: Ethdev,
+    pub(super) pools: Box<[Pool]>,
+    pub(super) neighbours: Neighbours,
+    pub(super) address: Ipv4Addr,
+    pub(super) port_first: u16,
+    pub(super) frame_bytes_max: usize,
+    pub(super) attachment: Attachment,
+    role: Role,
+    _environment: Environment,
+}
+
+impl Device {
+    /// Sets up the first device of the environment; each port is woken by one of `wakers`.
+    pub(super) fn open(config: &DpdkConfig, wakers: Vec<Waker>) -> Result<Self, DpdkError> {
+        config.check()?;
+        let environment = Environment::begin(&config.environment)?;
+        let mut ethdev = Ethdev::first(&environment)?;
+        let description = ethdev.describe()?;
+        if config.mtu_bytes > description.mtu_bytes_max {
+            let (asked, most) = (config.mtu_bytes, description.mtu_bytes_max);
+            return Err(DpdkError::Configuration(format!(
+                "an MTU of {asked} bytes: the device takes {most}"
+            )));
+        }
+        let packet_bytes = (config.mtu_bytes + PACKET_BESIDE_MTU_BYTES).max(PACKET_BYTES_MIN);
+        let pools = (0..config.ports)
+            .map(|index| Pool::new(&environment, index, config.packets_per_port, packet_bytes))
+            .collect::<Result<Box<[_]>, _>>()?;
+        let wanted = config.queues.unwrap_or(config.ports);
+        let queues = wanted.min(usize::from(description.queues_max)).max(1);
+        let of_queues: Vec<&Pool> = (0..queues).map(|queue| &pools[queue % config.ports]).collect();
+        ethdev.start(&Setup {
+            mtu_bytes: config.mtu_bytes,
+            pools: &of_queues,
+            description: &description,
+            isolate: config.isolate,
+        })?;
+        let (port_first, driver) = (config.address.port(), description.driver.as_str());
+        let (steering, no_rules) = steering::choose(&ethdev, driver, (port_first, config.ports, queues));
+        let ends =
+            |ethdev: &Ethdev| (0..queues).map(|queue| Mutex::new(Queue::of(ethdev, queue as u16))).collect();
+        Ok(Self {
+            lanes: lanes(config, queues, wakers),
+            receiving: ends(&ethdev),
+            sending: ends(&ethdev),
+            ethdev,
+            pools,
+            neighbours: Neighbours::new(),
+            address: *config.address.ip(),
+            port_first,
+            frame_bytes_max: usize::from(config.mtu_bytes) - IP_HEADERS_BYTES,
+            attachment: Attachment {
+                driver: description.driver,
+                mac: description.mac,
+                queues,
+                steering,
+                no_rules,
+                checks: description.checks,
+                fills: description.fills,
+            },
+            role: config.role,
+            _environment: environment,
+        })
+    }
+
+    pub(super) fn lane(&self, port: usize) -> &Lane {
+        &self.lanes[port]
+    }
+
+    /// Which port a UDP port is.
+    #[inline]
+    pub(super) fn port_of(&self, udp_port: u16) -> Option<usize> {
+        let index = usize::from(udp_port.checked_sub(self.port_first)?);
+        (index < self.lanes.len()).then_some(index)
+    }
+
+    /// A receiving queue, if nobody is at it.
+    #[inline]
+    pub(super) fn receiving(&self, queue: usize) -> Option<MutexGuard<'_, Queue>> {
+        try_lock(&self.receiving[queue])
+    }
+
+    /// The queue in which the port sends to the UDP port `to`.
+    #[inline]
+    pub(super) fn sending_queue(&self, port: usize, to: u16) -> usize {
+        let serving = match self.role {
+            Role::Serving => self.port_first + port as u16,
+            Role::Asking => to,
+        };
+        steering::queue_of(serving, self.sending.len())
+    }
+
+    /// Sends the packets of a list and empties it. Says how many were lost.
+    pub(super) fn transmit(&self, queue: usize, packets: &mut SendList) -> usize {
+        let taken = (0..QUEUE_ATTEMPTS).find_map(|attempt| {
+            if attempt > 0 {
+                std::hint::spin_loop();
+            }
+            try_lock(&self.sending[queue])
+        });
+        let Some(mut queue) = taken else { return packets.settle() };
+        for _ in 0..SEND_ATTEMPTS {
+            queue.send(packets);
+            if packets.is_done() {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        packets.settle()
+    }
+
+    /// Hands a packet to the port that it is for.
+    #[inline]
+    pub(super) fn hand_over(&self, port: usize, packet: Mbuf) {
+        let lane = &self.lanes[port];
+        if lane.post.try_send(packet).is_err() {
+            lane.count_drop();
+            return;
+        }
+        lane.has_letters.store(true, Ordering::Release);
+        lane.waker.wake();
+    }
+
+    /// Packets that the device lost, of all its ports.
+    pub(super) fn missed(&self) -> u64 {
+        self.ethdev.missed()
+    }
+}
+
+impl Lane {
+    /// Receiving queues that the port polls.
+    pub(super) fn queues(&self) -> &[usize] {
+        &self.queues
+    }
+
+    /// Moves up to `count` packets that others received for the port to `packets`.
+    #[inline]
+    pub(super) fn take_letters(&self, packets: &mut Vec<Mbuf>, count: usize) {
+        if !self.has_letters.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(letters) = try_lock(&self.letters) else { return };
+        self.has_letters.store(false, Ordering::SeqCst);
+        packets.extend(letters.try_iter().take(count));
+        if packets.len() == count {
+            // There may be more. Who has put one in since has said so by itself.
+            self.has_letters.store(true, Ordering::SeqCst);
+        }
+    }
+
+    pub(super) fn has_letters(&self) -> bool {
+        self.has_letters.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_drop(&self) {
+        self.drops.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn drops(&self) -> u64 {
+        self.drops.load(Ordering::Relaxed)
+    }
+}
+
+fn lanes(config: &DpdkConfig, queues: usize, wakers: Vec<Waker>) -> Box<[Lane]> {
+    let lane = |(index, waker): (usize, Waker)| {
+        let (post, letters) = sync_channel(LETTERS);
+        Lane {
+            post,
+            letters: Mutex::new(letters),
+            has_letters: AtomicBool::new(false),
+            waker,
+            drops: AtomicU64::new(0),
+            queues: (0..queues).filter(|queue| polls(config, queues, index, *queue)).collect(),
+        }
+    };
+    wakers.into_iter().enumerate().map(lane).collect()
+}
+
+/// Whether port `index` polls a queue. Who asks is answered in any of them; who serves has its own, or shares one.
+fn polls(config: &DpdkConfig, queues: usize, index: usize, queue: usize) -> bool {
+    let queue_of = |index: usize| steering::queue_of(config.address.port() + index as u16, queues);
+    let is_nobodys = || (0..config.ports).all(|index| queue_of(index) != queue);
+    config.role == Role::Asking || queue_of(index) == queue || (index == 0 && is_nobodys())
+}
+
+/// A lock, if it is free. A panic elsewhere leaves what is under these usable.
+#[inline]
+fn try_lock<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match lock.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}

@@ -1,0 +1,226 @@
+//! Packets in DPDK's memory: the pools that they come from, and how bursts of them are received and sent.
+//!
+//! With `sys.rs` the only file of `dpdk` that contains `unsafe`. An [`Mbuf`] owns its packet: sent, it belongs to the
+//! device, dropped, it goes back to its pool. A [`Queue`] is one end of a device's queue; its methods take it
+//! exclusively, as DPDK asks for, and whoever shares one puts it under a lock. What is received is one piece of memory,
+//! or refused (`Seen::is_whole`): packets of ours fit one.
+
+use std::ffi::CString;
+use std::ptr::NonNull;
+use std::slice;
+
+use super::error::DpdkError;
+use super::sys::bindings as d;
+use super::sys::{self, Environment, Ethdev};
+use crate::packet::Offloaded;
+
+/// Packets that one call moves at most.
+pub(super) const BURST: usize = 32;
+
+/// Packets that each thread keeps ready, so that most bursts do not touch what all share.
+const KEPT_PER_THREAD: u32 = 256;
+/// Bytes before a packet that DPDK asks for.
+const HEADROOM_BYTES: u16 = 128;
+
+/// Memory for packets. As long as the environment.
+pub(super) struct Pool(NonNull<d::rte_mempool>);
+
+// SAFETY: the pools that are made here may be used by any number of threads (their ring is of that kind, and what
+// threads keep ready is theirs).
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    pub(super) fn new(
+        _: &Environment,
+        index: usize,
+        packets: u32,
+        packet_bytes: u16,
+    ) -> Result<Self, DpdkError> {
+        let name = CString::new(format!("splinter-{index}")).unwrap_or_default();
+        let room = HEADROOM_BYTES.saturating_add(packet_bytes);
+        // SAFETY: the name lives across the call, which copies it.
+        let pool =
+            unsafe { d::rte_pktmbuf_pool_create(name.as_ptr(), packets, KEPT_PER_THREAD, 0, room, -1) };
+        NonNull::new(pool).map(Self).ok_or_else(|| DpdkError::NoMemory(sys::last_error()))
+    }
+
+    pub(super) fn raw(&self) -> *mut d::rte_mempool {
+        self.0.as_ptr()
+    }
+
+    /// Adds fresh packets to `packets` until there are `count`; false when the pool has not so many.
+    pub(super) fn fill(&self, packets: &mut Vec<Mbuf>, count: usize) -> bool {
+        let missing = count.saturating_sub(packets.len());
+        packets.reserve(missing);
+        let free = packets.spare_capacity_mut().as_mut_ptr().cast();
+        // SAFETY: there is room for so many behind the last one, and an `Mbuf` is a pointer.
+        let filled = unsafe { d::splinter_allocate(self.raw(), free, missing as u16) } == 0;
+        if filled {
+            // SAFETY: that many were written, each ours alone.
+            unsafe { packets.set_len(packets.len() + missing) };
+        }
+        filled
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // SAFETY: packets and devices that use it are gone before: what owns them owns the pools, and drops them last.
+        unsafe { d::rte_mempool_free(self.raw()) };
+    }
+}
+
+/// A packet.
+#[repr(transparent)]
+pub(super) struct Mbuf(NonNull<d::rte_mbuf>);
+
+// SAFETY: it has one owner, and pools take packets back from any thread.
+unsafe impl Send for Mbuf {}
+
+/// A received packet, looked at.
+pub(super) struct Seen<'m> {
+    pub(super) bytes: &'m [u8],
+    /// All of it is in `bytes`.
+    pub(super) is_whole: bool,
+    /// What the device has checked.
+    pub(super) checked: Offloaded,
+    /// The device has found a wrong checksum.
+    pub(super) is_wrong: bool,
+}
+
+impl Mbuf {
+    /// What was received.
+    #[inline]
+    pub(super) fn look(&self) -> Seen<'_> {
+        // SAFETY: it is a packet of ours.
+        let view = unsafe { d::splinter_look(self.0.as_ptr()) };
+        // SAFETY: a packet's first segment has so many bytes at that place, and nobody writes while we have it.
+        let bytes = unsafe { slice::from_raw_parts(view.data, view.bytes as usize) };
+        let is = |found: u8, sought: d::splinter_checksum::Type| u32::from(found) == sought;
+        let (right, wrong) = (d::splinter_checksum::SPLINTER_RIGHT, d::splinter_checksum::SPLINTER_WRONG);
+        Seen {
+            bytes,
+            is_whole: view.segments == 1,
+            checked: Offloaded { ipv4: is(view.ipv4_checksum, right), udp: is(view.udp_checksum, right) },
+            is_wrong: is(view.ipv4_checksum, wrong) || is(view.udp_checksum, wrong),
+        }
+    }
+
+    /// Writes a packet into a fresh one: `write` gets the room and says how much it took, or that it had too little.
+    /// What is `offloaded` is left to the device.
+    #[inline]
+    pub(super) fn write(
+        &mut self,
+        offloaded: Offloaded,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> bool {
+        let mut room = 0;
+        // SAFETY: it is a packet of ours; the number lives across the call.
+        let first = unsafe { d::splinter_room(self.0.as_ptr(), &raw mut room) };
+        // SAFETY: a fresh packet has so much room at that place, which the pool has initialized, and is ours alone.
+        let room = unsafe { slice::from_raw_parts_mut(first, room as usize) };
+        let room_bytes = room.len();
+        let Some(bytes) = write(room).filter(|bytes| *bytes <= room_bytes) else { return false };
+        // SAFETY: it is a packet of ours, with so much room.
+        unsafe { d::splinter_fill(self.0.as_ptr(), bytes as u16, offloaded.ipv4, offloaded.udp) };
+        true
+    }
+}
+
+impl Drop for Mbuf {
+    fn drop(&mut self) {
+        let mut packet = self.0.as_ptr();
+        // SAFETY: it is ours, and nobody uses it any more.
+        unsafe { d::rte_pktmbuf_free_bulk(&raw mut packet, 1) };
+    }
+}
+
+/// Gives packets back to their pools, in one call.
+#[inline]
+pub(super) fn free_all(packets: &mut Vec<Mbuf>) {
+    let count = packets.len() as u32;
+    // SAFETY: none is anybody's any more, so that each is given back once.
+    unsafe { packets.set_len(0) };
+    // SAFETY: they are ours, and an `Mbuf` is a pointer.
+    unsafe { d::rte_pktmbuf_free_bulk(packets.as_mut_ptr().cast(), count) };
+}
+
+/// One queue of a started device, in one direction.
+pub(super) struct Queue {
+    device: u16,
+    queue: u16,
+}
+
+impl Queue {
+    pub(super) fn of(device: &Ethdev, queue: u16) -> Self {
+        Self { device: device.number(), queue }
+    }
+
+    /// Adds up to [`BURST`] packets that have arrived to `packets`, and says how many. Returns at once.
+    #[inline]
+    pub(super) fn receive(&mut self, packets: &mut Vec<Mbuf>) -> usize {
+        packets.reserve(BURST);
+        let free = packets.spare_capacity_mut().as_mut_ptr().cast();
+        // SAFETY: there is room for so many behind the last one, an `Mbuf` is a pointer, and no other thread receives here.
+        let received = unsafe { d::splinter_receive(self.device, self.queue, free, BURST as u16) };
+        // SAFETY: so many were written, each ours alone from now on.
+        unsafe { packets.set_len(packets.len() + usize::from(received)) };
+        received.into()
+    }
+
+    /// Gives the packets from `first` on to the device, as many as it takes now, and says how many those are. They stay
+    /// in the list until it is settled.
+    #[inline]
+    pub(super) fn send(&mut self, packets: &mut SendList) -> usize {
+        let left = &mut packets.all[packets.sent..];
+        let count = left.len().min(usize::from(u16::MAX)) as u16;
+        // SAFETY: they are ours, an `Mbuf` is a pointer, and no other thread sends here.
+        let sent = unsafe { d::splinter_send(self.device, self.queue, left.as_mut_ptr().cast(), count) };
+        packets.sent += usize::from(sent);
+        sent.into()
+    }
+}
+
+/// Packets on their way to a device.
+#[derive(Default)]
+pub(super) struct SendList {
+    all: Vec<Mbuf>,
+    /// How many of the first ones belong to the device.
+    sent: usize,
+}
+
+impl SendList {
+    /// The packets, none of which has been sent.
+    pub(super) fn packets(&mut self) -> &mut Vec<Mbuf> {
+        assert_eq!(self.sent, 0, "what is sent is settled before more is added");
+        &mut self.all
+    }
+
+    /// Whether all were sent.
+    #[inline]
+    pub(super) fn is_done(&self) -> bool {
+        self.sent == self.all.len()
+    }
+
+    /// Empties the list; what the device did not take goes back to its pool. Says how many those were.
+    #[inline]
+    pub(super) fn settle(&mut self) -> usize {
+        let (count, sent) = (self.all.len(), std::mem::take(&mut self.sent));
+        // SAFETY: none is ours any more: the first are the device's, the others are given back below, once.
+        unsafe { self.all.set_len(0) };
+        let lost = count - sent;
+        if lost > 0 {
+            // SAFETY: these are within what was filled, still ours, and an `Mbuf` is a pointer.
+            unsafe { d::rte_pktmbuf_free_bulk(self.all.as_mut_ptr().add(sent).cast(), lost as u32) };
+        }
+        lost
+    }
+}
+
+impl Drop for SendList {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}

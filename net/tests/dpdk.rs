@@ -1,0 +1,292 @@
+//! Ports over DPDK in two processes, without huge pages and without privileges: vhost with virtio-user, and memif.
+//!
+//! DPDK begins once in a process, so each end is a process of its own: this program, started anew for one of the tests
+//! below that are ignored otherwise, its role. Needs DPDK 22.11 and nothing else: no card, no network, no root.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use net::dpdk::{self, DpdkConfig, DpdkPort, Role, Steering};
+use net::{Batch, Outbox, Port, SharedPort};
+
+const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 1), 7700);
+const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 2), 40_000);
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A file that tells an echo to end.
+const END: &str = "end";
+/// How often something is said again that may have been lost.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// Both ends of a ring.
+#[derive(Clone)]
+struct Ring {
+    directory: PathBuf,
+    driver: &'static str,
+    queues: usize,
+    ports: usize,
+    mtu_bytes: u16,
+}
+
+impl Ring {
+    fn device(&self, serving: bool) -> String {
+        let queues = self.queues;
+        let socket = self.directory.join("ring").display().to_string();
+        match (self.driver, serving) {
+            ("vhost", true) => format!("net_vhost0,iface={socket},queues={queues}"),
+            ("vhost", false) => format!("net_virtio_user0,path={socket},queues={queues}"),
+            (_, serving) => {
+                let role = if serving { "server" } else { "client" };
+                format!("net_memif0,role={role},id=0,socket={socket},socket-abstract=no")
+            }
+        }
+    }
+
+    /// Starts this program in a role at one end.
+    fn start(&self, role: &str, serving: bool) -> Process {
+        let child = Command::new(env::current_exe().expect("this program"))
+            .args(["--exact", role, "--ignored", "--nocapture"])
+            .env("RING_DEVICE", self.device(serving))
+            .env("RING_QUEUES", self.queues.to_string())
+            .env("RING_PORTS", self.ports.to_string())
+            .env("RING_MTU", self.mtu_bytes.to_string())
+            .env("RING_DIRECTORY", &self.directory)
+            .env("XDG_RUNTIME_DIR", &self.directory)
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("this program starts again");
+        Process(child)
+    }
+}
+
+/// A process that ends with the test.
+struct Process(Child);
+
+impl Process {
+    fn succeeds(&mut self) {
+        let begun = Instant::now();
+        while begun.elapsed() < 2 * PATIENCE {
+            if let Some(status) = self.0.try_wait().expect("it is a child of ours") {
+                assert!(status.success(), "it ended with {status}");
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("it does not end");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn number(name: &str) -> usize {
+    env::var(name).ok().and_then(|text| text.parse().ok()).expect("the role is given what it needs")
+}
+
+fn directory() -> PathBuf {
+    env::var("RING_DIRECTORY").expect("the role is given what it needs").into()
+}
+
+/// The ports of this process's end.
+fn open(role: Role, address: SocketAddrV4, ports: usize) -> Vec<DpdkPort> {
+    let device = env::var("RING_DEVICE").expect("the role is given what it needs");
+    let prefix = format!("splinter-{}", std::process::id());
+    let arguments = [
+        "--no-pci",
+        "--no-huge",
+        "--no-telemetry",
+        "-m",
+        "128",
+        "-l",
+        "0",
+        "--file-prefix",
+        &prefix,
+        "--vdev",
+        &device,
+    ];
+    let config = DpdkConfig {
+        queues: Some(number("RING_QUEUES")),
+        mtu_bytes: number("RING_MTU") as u16,
+        packets_per_port: 2047,
+        ..DpdkConfig::new(arguments.map(String::from).to_vec(), address, ports, role)
+    };
+    dpdk::open(&config).expect("DPDK begins")
+}
+
+/// Both ends, from the start to the end of both.
+fn converse(driver: &'static str, (queues, ports): (usize, usize), mtu_bytes: u16, client: &str) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ring = Ring { directory: directory.path().to_owned(), driver, queues, ports, mtu_bytes };
+    let mut echo = ring.start("role_echo", true);
+    wait_for(&directory.path().join("ring"));
+    ring.start(client, false).succeeds();
+    fs::write(ring.directory.join(END), "").expect("a file");
+    echo.succeeds();
+}
+
+fn wait_for(path: &Path) {
+    let begun = Instant::now();
+    while !path.exists() {
+        assert!(begun.elapsed() < PATIENCE, "{} does not appear", path.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn frames_come_back_over_vhost() {
+    converse("vhost", (1, 1), 1500, "role_asks_all_sizes");
+}
+
+#[test]
+fn frames_come_back_over_memif() {
+    converse("memif", (1, 1), 1500, "role_asks_all_sizes");
+}
+
+#[test]
+fn packets_of_9000_bytes_come_back_over_vhost() {
+    converse("vhost", (1, 1), 9000, "role_asks_all_sizes");
+}
+
+#[test]
+fn each_port_is_reached_by_a_queue_of_its_own() {
+    converse("vhost", (2, 2), 1500, "role_asks_all_ports");
+    converse("memif", (2, 2), 1500, "role_asks_all_ports");
+}
+
+#[test]
+fn ports_that_share_a_queue_hand_each_other_their_frames() {
+    converse("vhost", (1, 3), 1500, "role_asks_all_ports");
+}
+
+/// Clients come and go, some without a word; the same server goes on. Over vhost: in DPDK 22.11 a memif peer that goes may
+/// take its other end along.
+#[test]
+fn a_server_outlives_clients_that_vanish() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ring = Ring {
+        directory: directory.path().to_owned(),
+        driver: "vhost",
+        queues: 1,
+        ports: 1,
+        mtu_bytes: 1500,
+    };
+    let mut echo = ring.start("role_echo", true);
+    wait_for(&directory.path().join("ring"));
+    for _ in 0..3 {
+        // Dropped, it is killed in the middle of its questions.
+        let mut client = ring.start("role_asks_forever", false);
+        let begun = Instant::now();
+        let heard = directory.path().join("heard");
+        wait_for(&heard);
+        fs::remove_file(&heard).expect("it has been written");
+        assert!(begun.elapsed() < PATIENCE && client.0.try_wait().is_ok_and(|status| status.is_none()));
+    }
+    ring.start("role_asks_all_sizes", false).succeeds();
+    fs::write(ring.directory.join(END), "").expect("a file");
+    echo.succeeds();
+}
+
+/// Sends everything back, at all ports, until told to end. Helps out at other ports as workers do.
+#[test]
+#[ignore = "a role of the tests above"]
+fn role_echo() {
+    let ports = number("RING_PORTS");
+    let mut all = open(Role::Serving, SERVER, ports);
+    let attachment = all[0].attachment().clone();
+    println!("{attachment:?}");
+    let expected = match (ports, number("RING_QUEUES")) {
+        (1, _) => Steering::OnePort,
+        (ports, queues) if queues < ports => Steering::Software,
+        _ => Steering::QueuePerPort,
+    };
+    assert_eq!(attachment.steering, expected);
+    assert_eq!(all[0].frame_bytes_max(), number("RING_MTU") - 28);
+    let handles: Vec<usize> = all.iter().map(SharedPort::handle).collect();
+    let begun = Instant::now();
+    let (mut batch, mut out) = (Batch::new(), Outbox::new(all[0].frame_bytes_max()));
+    let (mut turn, end) = (0, directory().join(END));
+    while begun.elapsed() < PATIENCE {
+        // Each frame is taken and answered at another port's, as by a worker that helps out.
+        turn += 1;
+        let (helper, port) = (turn % ports, (turn / 3) % ports);
+        let at = &handles[port];
+        all[helper].receive_at(at, &mut batch, 32).expect("a working port");
+        for (frame, peer) in batch.frames() {
+            assert!(out.push(frame, peer), "as many fit as came");
+        }
+        all[helper].send_at(at, &mut out).expect("a working port");
+        if turn % 4096 == 0 && end.exists() {
+            return;
+        }
+    }
+    panic!("nobody told it to end");
+}
+
+/// Sends `frame` until it comes back from there.
+fn ask(port: &mut DpdkPort, to: SocketAddr, frame: &[u8], batch: &mut Batch, out: &mut Outbox) {
+    let (begun, mut sent) = (Instant::now(), None);
+    while begun.elapsed() < PATIENCE {
+        if sent.is_none_or(|at: Instant| at.elapsed() > AGAIN) {
+            assert!(out.push(frame, to));
+            port.send(out).expect("a working port");
+            sent = Some(Instant::now());
+        }
+        port.receive(batch).expect("a working port");
+        if batch.frames().any(|(back, from)| back == frame && from == to) {
+            return;
+        }
+    }
+    panic!("{} bytes do not come back from {to}", frame.len());
+}
+
+fn asking() -> (DpdkPort, Batch, Outbox) {
+    let mut port = open(Role::Asking, CLIENT, 1).pop().expect("a port");
+    println!("{:?}", port.attachment());
+    port.set_peer(SERVER.into()).expect("the server answers ARP");
+    let out = Outbox::new(port.frame_bytes_max());
+    (port, Batch::new(), out)
+}
+
+#[test]
+#[ignore = "a role of the tests above"]
+fn role_asks_all_sizes() {
+    let (mut port, mut batch, mut out) = asking();
+    let most = port.frame_bytes_max();
+    for length in (1..most).step_by(97).chain([17, 18, 19, most]) {
+        let frame: Vec<u8> = (0..length).map(|at| (at * 7 + length) as u8).collect();
+        ask(&mut port, SERVER.into(), &frame, &mut batch, &mut out);
+    }
+}
+
+#[test]
+#[ignore = "a role of the tests above"]
+fn role_asks_all_ports() {
+    let (mut port, mut batch, mut out) = asking();
+    for round in 0..200u64 {
+        for index in 0..number("RING_PORTS") as u16 {
+            let to = SocketAddrV4::new(*SERVER.ip(), SERVER.port() + index).into();
+            let frame = [round.to_le_bytes(), u64::from(index).to_le_bytes()].concat();
+            ask(&mut port, to, &frame, &mut batch, &mut out);
+        }
+    }
+}
+
+#[test]
+#[ignore = "a role of the tests above"]
+fn role_asks_forever() {
+    let (mut port, mut batch, mut out) = asking();
+    let heard = directory().join("heard");
+    for round in 0u64.. {
+        ask(&mut port, SERVER.into(), &round.to_le_bytes(), &mut batch, &mut out);
+        if round == 100 {
+            fs::write(&heard, "100").expect("a file");
+        }
+    }
+}
