@@ -1,22 +1,17 @@
 //! Gets that do not wait, at the two servers between which their keys are on the move: each side by itself.
 
+#[path = "support/one_table.rs"]
+mod one_table;
+
 use std::sync::Arc;
 
 use db::limits::PROGRESS_EVERY_US;
-use db::metrics::WorkerMetrics;
-use db::ops::WorkerEnvironment;
-use db::server::ahead::locate;
-use db::server::native::{self, Caller, ReplyPlace, Turn};
-use db::session::{Route, Session};
-use db::tablet::{Moving, Parts, PartsChange, TableEntry, Tables};
-use db::tenant::TenantId;
-use db::tenant::account::Account;
-use store::{Config, Core, Quota, Store, Table, TableOptions};
+use db::tablet::{Moving, Parts, PartsChange};
+use one_table::{OneTable, TABLE};
+use store::{Quota, Table, TableOptions};
 use wire::reply::{self, Arrived, Frozen, Left};
 use wire::{Condition, Request, Status};
 
-const TENANT: TenantId = TenantId(1);
-const TABLE: u32 = 77;
 const MIGRATION: u32 = 5;
 const ALL: (u64, u64) = (0, u64::MAX);
 /// What the source may spend in these tests.
@@ -27,71 +22,24 @@ type Known = Result<Option<Vec<u8>>, u32>;
 
 /// A worker of one side.
 struct Side {
-    core: Core,
+    table: OneTable,
     part: Arc<Table>,
-    tables: Tables,
-    metrics: WorkerMetrics,
-    session: Session,
-    next_sequence: u64,
-    now_us: u64,
-}
-
-/// Takes the answer, if there is one.
-#[derive(Default)]
-struct Taken(Option<(Status, Vec<u8>)>);
-
-impl ReplyPlace for Taken {
-    fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8])) {
-        let mut body = vec![0; body_bytes];
-        fill(&mut body);
-        assert!(self.0.replace((status, body)).is_none(), "a request is answered once");
-    }
-
-    fn route(&self) -> Route {
-        unreachable!("nothing waits here")
-    }
 }
 
 impl Side {
     fn new() -> Self {
-        let config = Config { memory_bytes: 64 << 20, segment_bytes: 1 << 20, cores: 1, huge_pages: false };
-        let store = Store::new(config).expect("a store");
-        let part = store.table_with(1, TableOptions::default(), &Arc::new(Quota::new(1, u64::MAX)));
-        let account = Arc::new(Account::new(TENANT));
-        let mut tables = Tables::default();
-        tables.insert(Arc::new(TableEntry {
-            id: TABLE,
-            tenant: TENANT,
-            name: "t".into(),
-            writable: true,
-            owner: Arc::clone(&account),
-            parts: Parts::whole(Arc::clone(&part)),
-            map: None,
-        }));
-        let session = Session::new(7, 1, account, 0);
-        let (metrics, core) = (WorkerMetrics::new(), store.core(0));
-        Self { core, part, tables, metrics, session, next_sequence: 1, now_us: 1 }
+        let quota = Arc::new(Quota::new(1, u64::MAX));
+        let mut made = None;
+        let table = OneTable::new(|store| {
+            let part = store.table_with(1, TableOptions::default(), &quota);
+            Parts::whole(Arc::clone(made.insert(part)))
+        });
+        Self { table, part: made.expect("the table has one part") }
     }
 
     /// The answer; `None` where it has to wait.
     fn ask(&mut self, request: &Request<'_>) -> Option<(Status, Vec<u8>)> {
-        self.next_sequence += 1;
-        let pin = self.core.pin();
-        let environment = WorkerEnvironment {
-            core: &self.core,
-            pin: &pin,
-            tables: &self.tables,
-            metrics: &self.metrics,
-            remote: None,
-            now_us: self.now_us,
-            wall_ms: 1,
-        };
-        let located = locate(&environment, &self.session, request);
-        let caller = Caller { session: &self.session, sequence: self.next_sequence };
-        let mut taken = Taken::default();
-        let turn = native::execute(&environment, caller, request, located, &mut taken);
-        assert_eq!(turn == Turn::Lacks, taken.0.is_none());
-        taken.0
+        self.table.ask(request)
     }
 
     fn get_now(&mut self, key: &[u8]) -> (Status, Vec<u8>) {
@@ -117,10 +65,7 @@ impl Side {
     }
 
     fn alter(&mut self, change: &PartsChange) {
-        let entry = self.tables.get(TENANT, TABLE).expect("the table");
-        let parts = entry.parts.altered(change).expect("of what is held");
-        let entry = Arc::new(entry.with_parts(parts, None));
-        self.tables.insert(entry);
+        self.table.set_parts(|parts| parts.altered(change).expect("of what is held"));
     }
 
     /// The side becomes that of a migration.
@@ -196,9 +141,9 @@ fn the_target_tells_what_is_known_and_never_waits() {
     let half = (1 << 63) - 1;
     target.part.arrived(0, half);
     assert_eq!(target.known(&key(1)), (Ok(None), vec![]), "it was told a moment ago");
-    target.now_us += PROGRESS_EVERY_US;
+    target.table.now_us += PROGRESS_EVERY_US;
     assert_eq!(target.known(&key(1)), (Ok(None), vec![(0, half)]));
-    target.now_us += PROGRESS_EVERY_US;
+    target.table.now_us += PROGRESS_EVERY_US;
     assert_eq!(target.known(&key(2)), (Err(MIGRATION), vec![]), "it is no news");
 }
 

@@ -1,47 +1,22 @@
 //! Native requests for a table that is cut into tablets: two parts here, and a range that another server owns.
 
+#[path = "support/one_table.rs"]
+mod one_table;
+
 use std::sync::Arc;
 
-use db::metrics::WorkerMetrics;
-use db::ops::WorkerEnvironment;
-use db::server::ahead::locate;
-use db::server::native::{self, Caller, ReplyPlace, Turn};
-use db::session::{Route, Session};
-use db::tablet::{Parts, TableEntry, Tables};
-use db::tenant::TenantId;
-use db::tenant::account::Account;
-use store::{Config, Core, HashRange, Quota, Store, TableKind, TableOptions};
+use db::tablet::Parts;
+use one_table::{OneTable, TABLE, TENANT};
+use store::{HashRange, Quota, TableKind, TableOptions};
 use wire::{Condition, KeyRange, Keys, Request, Status, reply};
 
-const TENANT: TenantId = TenantId(1);
-const TABLE: u32 = 77;
 /// Hashes of a quarter.
 const QUARTER: u64 = 1 << 62;
 
 /// A worker's parts, and a session. The table has its first and second quarter in one part each, both owned; the third
 /// one in a part that is held and not owned; nothing of the fourth.
 struct Worker {
-    core: Core,
-    tables: Tables,
-    metrics: WorkerMetrics,
-    session: Session,
-    next_sequence: u64,
-}
-
-/// Takes the one answer.
-#[derive(Default)]
-struct Taken(Option<(Status, Vec<u8>)>);
-
-impl ReplyPlace for Taken {
-    fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8])) {
-        let mut body = vec![0; body_bytes];
-        fill(&mut body);
-        assert!(self.0.replace((status, body)).is_none(), "a request is answered once");
-    }
-
-    fn route(&self) -> Route {
-        unreachable!("no invocation is made here")
-    }
+    table: OneTable,
 }
 
 fn quarter(number: u64) -> HashRange {
@@ -51,60 +26,32 @@ fn quarter(number: u64) -> HashRange {
 
 impl Worker {
     fn new() -> Self {
-        let config = Config { memory_bytes: 64 << 20, segment_bytes: 1 << 20, cores: 1, huge_pages: false };
-        let store = Store::new(config).expect("a store");
         let quota = Arc::new(Quota::new(1, u64::MAX));
-        let part = |id: u32| {
-            let options = TableOptions { hashes: quarter(u64::from(id)), ..TableOptions::default() };
-            store.table_with(id, options, &quota)
-        };
-        let owned = [quarter(1), quarter(0)];
-        let parts = Parts::new(TableOptions::default(), (0..3).map(part).collect(), &owned);
-        let account = Arc::new(Account::new(TENANT));
-        let mut tables = Tables::default();
-        tables.insert(Arc::new(TableEntry {
-            id: TABLE,
-            tenant: TENANT,
-            name: "t".into(),
-            writable: true,
-            owner: Arc::clone(&account),
-            parts: parts.expect("three quarters"),
-            map: None,
-        }));
-        let session = Session::new(7, 1, account, 0);
-        Self { core: store.core(0), tables, metrics: WorkerMetrics::new(), session, next_sequence: 1 }
+        let table = OneTable::new(|store| {
+            let part = |id: u32| {
+                let options = TableOptions { hashes: quarter(u64::from(id)), ..TableOptions::default() };
+                store.table_with(id, options, &quota)
+            };
+            let owned = [quarter(1), quarter(0)];
+            let parts = Parts::new(TableOptions::default(), (0..3).map(part).collect(), &owned);
+            parts.expect("three quarters")
+        });
+        Self { table }
     }
 
     fn ask(&mut self, request: &Request<'_>) -> (Status, Vec<u8>) {
-        self.next_sequence += 1;
-        self.ask_as(self.next_sequence - 1, request)
+        self.table.ask(request).expect("an answer")
     }
 
     fn ask_as(&mut self, sequence: u64, request: &Request<'_>) -> (Status, Vec<u8>) {
-        let pin = self.core.pin();
-        let environment = WorkerEnvironment {
-            core: &self.core,
-            pin: &pin,
-            tables: &self.tables,
-            metrics: &self.metrics,
-            remote: None,
-            now_us: 1,
-            wall_ms: 1,
-        };
-        let located = locate(&environment, &self.session, request);
-        let (caller, mut taken) = (Caller { session: &self.session, sequence }, Taken::default());
-        let turn = native::execute(&environment, caller, request, located, &mut taken);
-        assert_eq!(turn, Turn::Answered);
-        taken.0.expect("an answer")
+        self.table.ask_as(sequence, request).expect("an answer")
     }
 
     /// Gives the table's one part, or others, to the worker.
     fn own(&mut self, owned: &[HashRange]) {
-        let entry = self.tables.get(TENANT, TABLE).expect("the table");
-        let held = entry.parts.held().to_vec();
-        let parts = Parts::new(TableOptions::default(), held, owned).expect("of what is held");
-        let entry = Arc::new(entry.with_parts(parts, None));
-        self.tables.insert(entry);
+        self.table.set_parts(|parts| {
+            Parts::new(TableOptions::default(), parts.held().to_vec(), owned).expect("of what is held")
+        });
     }
 }
 
@@ -128,7 +75,7 @@ fn a_key_is_written_to_its_part_and_read_from_there() {
             );
         }
     }
-    let parts = &worker.tables.get(TENANT, TABLE).expect("the table").parts;
+    let parts = &worker.table.tables.get(TENANT, TABLE).expect("the table").parts;
     assert_eq!(parts.held().iter().map(|part| part.objects()).collect::<Vec<_>>(), [50, 50, 0]);
     assert_eq!(parts.objects(), 100);
 }
@@ -150,7 +97,7 @@ fn a_key_that_is_not_owned_is_refused_and_leaves_no_trace() {
             assert_eq!(worker.ask(&request), (Status::NotOwned, Vec::new()));
         }
     }
-    assert_eq!(worker.tables.get(TENANT, TABLE).expect("the table").parts.objects(), 0);
+    assert_eq!(worker.table.tables.get(TENANT, TABLE).expect("the table").parts.objects(), 0);
 }
 
 #[test]
@@ -258,12 +205,10 @@ fn ordered_worker() -> Worker {
     let half = |first, last| HashRange::new(first, last).expect("a half");
     let halves = [half(0, 2 * QUARTER - 1), half(2 * QUARTER, u64::MAX)];
     let quota = Arc::new(Quota::new(1, u64::MAX));
-    let store = worker.core.store();
+    let store = Arc::clone(worker.table.core.store());
     let part = |(id, hashes)| store.table_with(id, TableOptions { hashes, ..options }, &quota);
     let held = (8..).zip(halves).map(part).collect();
-    let entry = worker.tables.get(TENANT, TABLE).expect("the table");
-    let parts = Parts::new(options, held, &halves).expect("two halves");
-    worker.tables.insert(Arc::new(entry.with_parts(parts, None)));
+    worker.table.set_parts(|_| Parts::new(options, held, &halves).expect("two halves"));
     worker
 }
 
