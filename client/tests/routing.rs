@@ -2,6 +2,7 @@
 
 mod fake {
     pub mod answers;
+    pub mod pair;
     pub mod server;
     pub mod world;
 }
@@ -9,6 +10,7 @@ mod moving {
     mod both_sides;
 }
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -19,70 +21,9 @@ use client::{
     SessionGroup, Status,
 };
 use fake::answers::finish;
-use fake::server::{FakeServer, SECRET, TENANT};
-use net::{UdpConfig, UdpPort};
-use wire::{Body, ServerPlace, Tablet, TabletMap};
+use fake::pair::{MIDDLE, Pair, TABLE};
+use fake::server::{SECRET, TENANT};
 use xxhash_rust::xxh3::xxh3_64;
-
-const TABLE: u32 = 1;
-/// The first hash of the second server, at first.
-const MIDDLE: u64 = 1 << 63;
-
-/// Two servers, 4 and 7, with half of the hashes each.
-struct Pair {
-    servers: [FakeServer; 2],
-}
-
-fn server() -> FakeServer {
-    FakeServer::start(UdpPort::bind(([127, 0, 0, 1], 0).into(), UdpConfig::default()).unwrap())
-}
-
-impl Pair {
-    fn new() -> Pair {
-        let pair = Pair { servers: [server(), server()] };
-        pair.cut(1, MIDDLE);
-        pair
-    }
-
-    fn map(&self, version: u64, middle: u64) -> Vec<u8> {
-        let place =
-            |number: u32, server: &FakeServer| ServerPlace { number, address: server.address.clone() };
-        let servers = vec![place(4, &self.servers[0]), place(7, &self.servers[1])];
-        let tablets = vec![Tablet { last: middle - 1, server: 0 }, Tablet { last: u64::MAX, server: 1 }];
-        TabletMap::new(version, servers, tablets).unwrap().encode()
-    }
-
-    /// From now on the second server owns the hashes from `middle` on; objects go with them.
-    fn cut(&self, version: u64, middle: u64) {
-        let [mut one, mut other] = [0, 1].map(|index: usize| self.servers[index].world());
-        let is_others = |key: &[u8]| xxh3_64(key) >= middle;
-        let gone: Vec<_> = one.objects.extract_if(.., |(_, key), _| is_others(key)).collect();
-        let come: Vec<_> = other.objects.extract_if(.., |(_, key), _| !is_others(key)).collect();
-        one.objects.extend(come);
-        other.objects.extend(gone);
-        one.owned = vec![(0, middle - 1)];
-        other.owned = vec![(middle, u64::MAX)];
-        (one.view, other.view) = (one.view + 1, other.view + 1);
-        (one.map, other.map) = (self.map(version, middle), self.map(version, middle));
-    }
-
-    fn session(&self) -> Session {
-        self.session_with(ClientConfig::default())
-    }
-
-    fn session_with(&self, config: ClientConfig) -> Session {
-        Session::open(&self.servers[0].address, TENANT, SECRET, config).unwrap()
-    }
-
-    /// What a key's counter stands at, wherever it is; it is at one server.
-    fn count(&self, key: &[u8]) -> i64 {
-        let found = self.servers.iter().filter_map(|server| {
-            server.world().objects.get(&(TABLE, key.to_vec())).map(|(_, value)| value.clone())
-        });
-        let [value] = &found.collect::<Vec<_>>()[..] else { panic!("at one server") };
-        i64::from_le_bytes(value[..].try_into().unwrap())
-    }
-}
 
 /// Ends the moving when the client is through, also by a failure.
 struct Over<'o>(&'o AtomicBool);
@@ -99,6 +40,14 @@ fn keys(count: u32) -> Vec<Vec<u8>> {
 
 fn put(key: &[u8]) -> Request<'_> {
     Request::Put { table: TABLE, key, value: key, condition: Condition::Always }
+}
+
+/// What puts of all these come to.
+fn put_all(session: &mut Session, keys: &[Vec<u8>]) -> HashMap<u64, Result<Vec<u8>, Error>> {
+    for (tag, key) in (0..).zip(keys) {
+        session.submit(&put(key), tag).unwrap();
+    }
+    finish(session)
 }
 
 #[test]
@@ -186,12 +135,7 @@ fn a_server_that_is_away_fails_its_own_requests_by_name_and_no_others() {
     let Pair { servers: [one, other] } = Pair::new();
     let mut session = Session::open(&one.address, TENANT, SECRET, ClientConfig::default()).unwrap();
     let keys = keys(40);
-    let mut run = || {
-        for (tag, key) in (0..).zip(&keys) {
-            session.submit(&put(key), tag).unwrap();
-        }
-        finish(&mut session)
-    };
+    let mut run = || put_all(&mut session, &keys);
     assert!(run().values().all(Result::is_ok));
     drop(other);
     // What is under way when it goes is of unknown outcome, what follows has not been executed.
@@ -214,12 +158,7 @@ fn what_nobody_has_got_goes_to_whom_the_map_names_when_its_server_is_away() {
     let Pair { servers: [one, other] } = pair;
     let mut session = Session::open(&one.address, TENANT, SECRET, ClientConfig::default()).unwrap();
     let keys = keys(40);
-    let mut run = || {
-        for (tag, key) in (0..).zip(&keys) {
-            session.submit(&put(key), tag).unwrap();
-        }
-        finish(&mut session)
-    };
+    let mut run = || put_all(&mut session, &keys);
     assert!(run().values().all(Result::is_ok));
     drop(other);
     // What is under way when it goes is of unknown outcome.
@@ -240,10 +179,7 @@ fn a_server_that_was_restarted_gets_a_new_session_and_its_requests() {
     let mut session = pair.session();
     let keys = keys(40);
     assert_ne!(pair.servers[0].core, pair.servers[1].core);
-    for (tag, key) in (0..).zip(&keys) {
-        session.submit(&put(key), tag).unwrap();
-    }
-    assert!(finish(&mut session).values().all(Result::is_ok));
+    assert!(put_all(&mut session, &keys).values().all(Result::is_ok));
     // What only reads is made again, however often it was sent.
     for restarted in [1, 0, 1] {
         pair.servers[restarted].restart();

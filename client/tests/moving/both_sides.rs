@@ -10,8 +10,8 @@ use wire::reply::{ARRIVED_BYTES_MAX, Arrived, Frozen, Left, Object};
 use wire::{Body, Moving, ServerPlace, Tablet, TabletMap};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::fake::pair::{TABLE, server};
 use crate::fake::server::{FakeServer, SECRET, TENANT};
-use crate::{TABLE, server};
 
 const MIGRATION: u32 = 9;
 
