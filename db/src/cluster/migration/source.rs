@@ -3,126 +3,15 @@
 //! Others may come to believe that it is gone once its registration is over, and own what moves: so it serves none of that
 //! from then on, until it has read, registered again, that the hashes are its own.
 
+mod interface;
+
+pub use interface::{SourceAction, SourceEnd, SourceInput, SourceOutput};
+
 use crate::cluster::migration::Standing;
-use crate::cluster::migration::copying::{Copying, Gathered, Step};
+use crate::cluster::migration::copying::{Copying, Step};
 use crate::cluster::migration::lease::Lease;
-use crate::cluster::migration::message::{Message, Place};
+use crate::cluster::migration::message::Message;
 use crate::limits::MIGRATION_PARTITIONS;
-
-/// What a source hears of.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SourceInput {
-    /// From the target.
-    Message(Message),
-    /// What the records say, as far as is known.
-    Standing(Standing),
-    /// There is no record of it any more: as far as the source is concerned it has ended so.
-    Forgotten(Standing),
-    /// An action has ended.
-    End(SourceEnd),
-    /// Time has passed, in which so many bytes more may be copied; at least as often as a message is said again.
-    Tick {
-        /// Now.
-        now_us: u64,
-        /// What the load of the workers leaves.
-        allowance_bytes: u64,
-    },
-    /// The target is dead: its lease is over, it serves nobody.
-    TargetGone,
-    /// The lease of this server is over, or held again.
-    Registered(bool),
-}
-
-/// What is to be done here.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SourceAction {
-    /// Count the objects that would move.
-    Count,
-    /// Read the records, and say what they say.
-    LookUp,
-    /// Change what the records say, if it is that; then say what they say, changed or not.
-    Commit {
-        /// What they should say now.
-        from: Standing,
-        /// What they say then.
-        to: Standing,
-        /// Only while the other server is gone, as the records have it in the same moment.
-        is_peer_gone: bool,
-    },
-    /// Take the range away from all workers.
-    Cut,
-    /// Gather a pull.
-    Gather {
-        /// As asked.
-        partition: u8,
-        /// As asked.
-        number: u32,
-        /// Behind this place.
-        from: Option<Place>,
-    },
-    /// Gather all objects of these hashes.
-    GatherHashes {
-        /// As asked.
-        number: u32,
-        /// As asked.
-        hashes: Vec<u64>,
-    },
-    /// See to it that all writers mark what they write to.
-    Watch,
-    /// Gather what comes next in a round of copying: of all in round 0, else of what was marked, with its mark taken first.
-    GatherCopy {
-        /// Which; another one than before begins at the first hash.
-        round: u32,
-    },
-    /// Remove all objects of the range.
-    Discard,
-    /// Store objects that come back, remove what was removed.
-    TakeBack {
-        /// Their bytes.
-        objects: Vec<u8>,
-        /// Keys by their two hashes.
-        removed: Vec<Place>,
-    },
-    /// Give the range to all workers, who write no version up to this one.
-    Serve {
-        /// At the target.
-        ceiling: u64,
-    },
-}
-
-/// How an action ended.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SourceEnd {
-    /// So many objects.
-    Counted(u64),
-    /// The records say so after the change, made or not.
-    Committed(Standing),
-    /// The records say so, and whether this server was registered from before they were read until now.
-    LookedUp(Standing, bool),
-    /// No worker has the range; no object of it has or had a higher version.
-    Cut(u64),
-    /// A pull.
-    Gathered(Message),
-    /// Whatever is written from now on is marked.
-    Watched,
-    /// A piece.
-    GatheredCopy(Gathered),
-    /// Nothing is left.
-    Discarded,
-    /// What came back is here.
-    TakenBack,
-    /// All workers have the range.
-    Served,
-}
-
-/// What a source wants.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SourceOutput {
-    /// Sent to the target.
-    Send(Message),
-    /// Done here.
-    Do(SourceAction),
-}
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {

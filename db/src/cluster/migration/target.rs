@@ -9,6 +9,7 @@
 //! may own the hashes.
 
 mod interface;
+mod records;
 
 pub use interface::{TargetAction, TargetEnd, TargetInput, TargetOutput};
 
@@ -17,7 +18,6 @@ use crate::cluster::migration::lease::Lease;
 use crate::cluster::migration::message::{Left, Message};
 use crate::cluster::migration::priority::Priority;
 use crate::cluster::migration::pulls::{Held, Pulls};
-use crate::cluster::migration::source::later;
 use crate::cluster::migration::{Mode, Standing};
 use crate::limits::MIGRATION_RETRY_US;
 
@@ -268,47 +268,6 @@ impl Target {
         }
     }
 
-    fn believe(&mut self, standing: Standing, out: &mut Vec<TargetOutput>) {
-        let before = self.standing;
-        self.standing = later(before, standing);
-        if self.standing == before {
-            return;
-        }
-        match (self.standing, self.phase) {
-            (Standing::Moving, Phase::Deciding) => self.phase = Phase::HandingOver,
-            (Standing::Returning, Phase::Opening | Phase::Moving) => {
-                self.phase = Phase::Cutting;
-                act(out, TargetAction::Cut);
-                wake(self.priority.take_all(), out);
-            }
-            (Standing::Returning, _) => {
-                // Nobody has been served here.
-                self.phase = Phase::Giving;
-                let (objects, removed) = (Vec::new(), Vec::new());
-                let nothing = Message::GiveBack { number: 0, is_last: true, ceiling: 0, objects, removed };
-                self.giving = Some(nothing);
-            }
-            (Standing::Finished, phase) => {
-                if self.lacks() {
-                    self.give_up_rest(out);
-                }
-                if std::mem::take(&mut self.is_closed) || !matches!(phase, Phase::Moving) {
-                    act(out, TargetAction::Serve { ceiling: self.ceiling });
-                }
-                self.phase = if self.is_source_gone { Phase::Over } else { Phase::Discarding };
-            }
-            (Standing::Ended, phase) => {
-                if matches!(phase, Phase::Opening | Phase::Moving) {
-                    act(out, TargetAction::Cut);
-                }
-                act(out, TargetAction::DropPart);
-                wake(self.priority.take_all(), out);
-                self.phase = Phase::Over;
-            }
-            _ => {}
-        }
-    }
-
     fn lose_source(&mut self) {
         self.is_source_gone = true;
         if self.phase == Phase::Discarding {
@@ -338,35 +297,6 @@ impl Target {
         if self.lease == Lease::Again && !std::mem::replace(&mut self.is_looking, true) {
             act(out, TargetAction::LookUp);
         }
-    }
-
-    /// What the records should say next.
-    fn decide(&mut self, out: &mut Vec<TargetOutput>) {
-        let is_aborted = self.is_aborted;
-        let (to, is_peer_gone) = match (self.standing, self.phase) {
-            (Standing::Preparing, _) if is_aborted => (Standing::Ended, false),
-            (Standing::Preparing, _) if self.is_source_gone => (Standing::Ended, true),
-            (Standing::Preparing, Phase::Deciding) if self.may_take_over() => (Standing::Moving, false),
-            (Standing::Moving, Phase::Moving) if self.pulls.are_done() && !is_aborted => {
-                (Standing::Finished, false)
-            }
-            (Standing::Moving | Standing::Returning, _) if self.is_source_gone => (Standing::Finished, true),
-            (Standing::Moving, Phase::HandingOver | Phase::Closing | Phase::Opening | Phase::Moving)
-                if is_aborted =>
-            {
-                (Standing::Returning, false)
-            }
-            (Standing::Returning, Phase::Given) => (Standing::Ended, false),
-            _ => return,
-        };
-        if self.committing.is_none() && self.phase != Phase::Over {
-            self.committing = Some(is_peer_gone);
-            act(out, TargetAction::Commit { from: self.standing, to, is_peer_gone });
-        }
-    }
-
-    fn may_take_over(&self) -> bool {
-        self.copies.as_ref().is_none_or(|copies| copies.left() != Left::Much)
     }
 
     /// Says what is to be said, again when nobody answers.

@@ -1,0 +1,116 @@
+//! The part that objects arrive in: made, served from, left, dropped.
+//!
+//! ```text
+//!   made ──▶ expects objects ──▶ workers have it ──▶ settled
+//!                                     └─▶ they leave it: its objects go back, and it is dropped
+//! ```
+//! Workers hear of all of it by changes of their catalogs; what waits for objects is woken by each.
+
+use std::sync::Arc;
+
+use super::TargetSide;
+use crate::cluster::migration::Mode;
+use crate::limits::MIGRATION_PARTITIONS;
+use crate::server::migrations::progress::Figure;
+use crate::server::migrations::side::Way;
+use crate::tablet::{Moving, PartsChange};
+
+impl TargetSide {
+    pub(super) fn make_part(&mut self, objects: u64) -> Result<(), Way> {
+        let control = &self.ground.control;
+        let entry = control.table_of(self.ground.row.table).ok_or(Way::Gone)?;
+        self.ground.progress.set(Figure::ObjectsExpected, objects);
+        self.part = Some(control.make_part(&entry, self.ground.row.hashes, objects));
+        Ok(())
+    }
+
+    /// Workers serve from the part from here on; the second time nothing changes.
+    pub(super) fn serve(&mut self, ceiling: u64) -> Result<(), Way> {
+        if self.part.is_none() {
+            // The records say that it is ours before anybody has asked how much it is: the source died early.
+            self.make_part(0)?;
+        }
+        let Some(part) = self.part.clone() else { return Err(Way::Gone) };
+        if !std::mem::replace(&mut self.expects, true) {
+            part.expect_arrivals(MIGRATION_PARTITIONS, ceiling);
+            self.ceiling = ceiling;
+            // All that will come has come, where it came before anybody was served.
+            self.is_given_up |= self.ground.row.mode == Mode::PreCopy;
+            let waker = self.ground.errands.post.waker();
+            part.on_want(Box::new(move || waker.wake()));
+            if self.is_given_up {
+                self.give_up_rest();
+            }
+        }
+        if self.stands_still() {
+            return Ok(());
+        }
+        self.open()?;
+        self.ground.begin();
+        Ok(())
+    }
+
+    /// Whether nobody is to be served before everything is there.
+    pub(super) fn stands_still(&self) -> bool {
+        self.ground.row.mode == Mode::StopAndCopy && !self.is_finished
+    }
+
+    /// Workers have the hashes from here on; the second time nothing changes.
+    pub(super) fn open(&mut self) -> Result<(), Way> {
+        let Some(part) = self.part.clone().filter(|_| self.expects && self.opened_us.is_none()) else {
+            return Ok(());
+        };
+        self.opened_us = Some(self.ground.now_us());
+        let hashes = self.ground.row.hashes;
+        let take = vec![(hashes.first(), hashes.last())];
+        if self.ground.row.mode == Mode::Cooperative {
+            let pieces = vec![((hashes.first(), hashes.last()), Arc::clone(&part))];
+            self.moving = Some(Arc::new(Moving::new(self.ground.row.id, pieces, 0)));
+        }
+        let moving = self.moving.iter().cloned().collect();
+        let change = PartsChange { take, come: vec![part], moving, ..PartsChange::default() };
+        self.ground.alter(&change).ok_or(Way::Gone)?;
+        if let Some(from_us) = self.pause_us {
+            self.ground.progress.set(Figure::PauseUs, self.ground.now_us().saturating_sub(from_us));
+        }
+        Ok(())
+    }
+
+    pub(super) fn give_up_rest(&self) {
+        let Some(part) = self.part.as_ref().filter(|_| self.expects) else { return };
+        for (partition, hashes) in self.partitions.iter().enumerate() {
+            part.arrived(partition, hashes.last());
+        }
+        self.ground.control.wake(part, None);
+    }
+
+    /// Clients are not told to ask the source from here on.
+    pub(super) fn close(&mut self) {
+        if let Some(moving) = self.moving.take() {
+            moving.close();
+            self.ground.progress.take_spent(&moving);
+        }
+    }
+
+    pub(super) fn cut(&mut self) -> Result<u64, Way> {
+        self.close();
+        let hashes = self.ground.row.hashes;
+        let change = PartsChange { leave: vec![(hashes.first(), hashes.last())], ..PartsChange::default() };
+        self.ground.alter(&change).ok_or(Way::Gone)?;
+        self.opened_us = None;
+        let Some(part) = &self.part else { return Ok(0) };
+        // What waits finds that it is to go elsewhere.
+        self.ground.control.wake(part, None);
+        Ok(part.version_ceiling())
+    }
+
+    pub(super) fn drop_part(&mut self) {
+        self.close();
+        let Some(part) = self.part.take() else { return };
+        let change = PartsChange { go: vec![Arc::clone(&part)], ..PartsChange::default() };
+        // Where the table is gone its parts are.
+        let _ = self.ground.alter(&change);
+        self.ground.control.wake(&part, None);
+        part.retire();
+    }
+}
