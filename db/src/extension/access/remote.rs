@@ -4,17 +4,20 @@
 //! What came stays until the invocation ends, so a second read of a key finds the same. Nothing of it is noted for the
 //! commit: see "Reads at other servers" in docs/notes.md. A try after a conflict begins without it.
 
-use std::collections::HashMap;
+mod reads;
+
 use std::ptr;
 use std::sync::Arc;
 
 use sandstorm::Error;
 use sandstorm::abi::{RawRecord, RawSlice};
 
+pub(super) use self::reads::Reads;
+use self::reads::{Read, State};
 use super::calls::{checked_key, raw_of};
 use super::{Access, Awaited};
 use crate::extension::allowance::Limit;
-use crate::limits::{GET_MANY_KEYS_MAX, INVOCATION_REMOTE_READS_MAX, REMOTE_READ_BYTES};
+use crate::limits::{GET_MANY_KEYS_MAX, INVOCATION_REMOTE_READS_MAX};
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::ops::remote::{Answer, Asker, Outcome, RemoteReads, Want};
@@ -23,88 +26,6 @@ use crate::sched::running;
 use crate::tenant::ledger::Entry;
 use crate::tenant::limit::TenantLimit;
 use crate::tenant::remote::RemotePlace;
-
-/// A read of an invocation.
-#[derive(Debug)]
-struct Read {
-    number: u64,
-    table: u32,
-    hash: u64,
-    key: Box<[u8]>,
-    state: State,
-}
-
-#[derive(Debug)]
-enum State {
-    Asked,
-    Came(Outcome),
-    /// It went wrong, and its function heard of it: asked anew when it is read again.
-    Over,
-    /// In the arena; version 0 for an object that there is not.
-    Known(RawRecord),
-}
-
-/// What an invocation reads at other servers. There is none for those that do not.
-#[derive(Debug)]
-pub(super) struct Reads {
-    /// By which answers find the invocation: its own as long as it lasts.
-    invocation: u64,
-    /// In the order of their numbers.
-    reads: Vec<Read>,
-    /// Their places, by table and hash.
-    places: HashMap<(u32, u64), usize>,
-    /// How many are not answered.
-    open: usize,
-    /// What all of it counts for.
-    bytes: usize,
-}
-
-impl Reads {
-    fn new(invocation: u64) -> Self {
-        Self { invocation, reads: Vec::new(), places: HashMap::new(), open: 0, bytes: 0 }
-    }
-
-    /// Forgets all: the invocation begins anew.
-    pub(super) fn clear(&mut self) {
-        *self = Self::new(self.invocation);
-    }
-
-    fn find(&self, table: u32, hash: u64, key: &[u8]) -> Option<usize> {
-        let at = *self.places.get(&(table, hash))?;
-        if *self.reads[at].key == *key {
-            return Some(at);
-        }
-        // Two keys of one hash: nearly always somebody's who made them.
-        let is_it =
-            |read: &Read| read.table == table && *read.key == *key && !matches!(read.state, State::Over);
-        self.reads.iter().position(is_it)
-    }
-
-    fn push(&mut self, read: Read) {
-        self.bytes += REMOTE_READ_BYTES + read.key.len();
-        self.open += 1;
-        self.places.insert((read.table, read.hash), self.reads.len());
-        self.reads.push(read);
-    }
-
-    /// It is to be asked for again.
-    fn give_up(&mut self, at: usize) {
-        let read = &mut self.reads[at];
-        read.state = State::Over;
-        let place = (read.table, read.hash);
-        if self.places.get(&place) == Some(&at) {
-            self.places.remove(&place);
-        }
-    }
-
-    fn answer(&mut self, answer: &Answer) {
-        let Ok(at) = self.reads.binary_search_by_key(&answer.asker.read, |read| read.number) else { return };
-        if matches!(self.reads[at].state, State::Asked) {
-            self.reads[at].state = State::Came(answer.outcome.clone());
-            self.open -= 1;
-        }
-    }
-}
 
 impl Access {
     /// The number by which answers find the invocation; nothing if it asks nobody.
@@ -135,10 +56,8 @@ impl Access {
 
     /// Nobody answers any more what is open.
     pub fn not_answered(&mut self) {
-        let Some(remote) = &mut self.remote else { return };
-        remote.open = 0;
-        for read in remote.reads.iter_mut().filter(|read| matches!(read.state, State::Asked)) {
-            read.state = State::Came(Outcome::Away);
+        if let Some(remote) = &mut self.remote {
+            remote.not_answered();
         }
     }
 
