@@ -123,6 +123,14 @@ impl Server {
             .expect("the tenant is let in")
     }
 
+    /// The `splinter` command as a tenant gives it, without the settings of who runs the tests.
+    pub fn command(&self, tenant: &Tenant) -> Command {
+        let mut command = Command::new(binary("splinter"));
+        command.env_clear().env("HOME", self.directory()).env("SPLINTER_ADDRESS", self.address.to_string());
+        command.env("SPLINTER_TENANT", &tenant.name).env("SPLINTER_SECRET", &tenant.secret);
+        command
+    }
+
     /// A fresh tenant `name` with a table `data`: its client and the table's id.
     pub fn tenant_with_table(&self, name: &str) -> (Client, u32) {
         let mut client = self.client(&self.tenant(name));

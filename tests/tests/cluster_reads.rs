@@ -20,52 +20,7 @@ const HALF: u64 = 1 << 63;
 const FRIEND: AssocType = AssocType(1);
 const MANIFEST: &str = "[package]\nname = \"reads\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
                         [dependencies]\nsandstorm = { path = \"sandstorm\" }\n";
-const READS: &str = r#"
-#![no_std]
-use sandstorm::{Args, Db, Error, Reply};
-
-sandstorm::extension! { read one, read all, write both }
-
-/// Reads the object under the arguments twice; says how it went, then its version and value.
-async fn one(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let first = db.get_record(args.table(), args.bytes()).await;
-    match first {
-        Ok(None) => reply.u8(0),
-        Ok(Some(record)) => {
-            let again = db.get_record(args.table(), args.bytes()).await?;
-            reply.u8(if again == Some(record) { 1 } else { 9 })?;
-            reply.u64(record.version)?;
-            reply.write(record.value)
-        }
-        Err(Error::NotLocal) => reply.u8(2),
-        Err(Error::ServerAway) => reply.u8(3),
-        Err(error) => Err(error),
-    }
-}
-
-/// Sums the numbers under the keys of eight bytes that the arguments are, up to 64.
-async fn all(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let mut keys: [&[u8]; 64] = [&[]; 64];
-    let mut count = 0;
-    for key in args.bytes().chunks(8) {
-        keys[count] = key;
-        count += 1;
-    }
-    let mut records = [None; 64];
-    db.get_many(args.table(), &keys[..count], &mut records[..count]).await?;
-    let mut sum = 0;
-    for record in records.into_iter().flatten() {
-        sum += u64::from_le_bytes(record.value.try_into().map_err(|_| Error::BadArguments)?);
-    }
-    reply.u64(sum)
-}
-
-/// Writes under the key, then under the arguments.
-async fn both(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
-    db.put(args.table(), args.key(), b"half a commit").await?;
-    db.put(args.table(), args.bytes(), b"the other half").await
-}
-"#;
+const READS: &str = include_str!("cluster_reads/reads.rs");
 
 /// Asks until there is an answer.
 fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
@@ -359,14 +314,7 @@ fn hops_over_a_graph_of_several_servers_are_those_of_the_edge_list() {
 
 /// Installs an extension from its source.
 fn install(server: &Server, tenant: &Tenant, source: &std::path::Path) {
-    let output = std::process::Command::new(tests::server::binary("splinter"))
-        .args(["ext", "install"])
-        .arg(source)
-        .env("SPLINTER_ADDRESS", server.address().to_string())
-        .env("SPLINTER_TENANT", &tenant.name)
-        .env("SPLINTER_SECRET", &tenant.secret)
-        .env("SPLINTER_PROFILE", "/dev/null")
-        .output()
-        .expect("the command runs");
+    let output = server.command(tenant).args(["ext", "install"]).arg(source).output();
+    let output = output.expect("the command runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

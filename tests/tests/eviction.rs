@@ -1,9 +1,9 @@
 //! Tables that evict, through a real server: by the client and by the command.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
 use client::{Client, Error, KeyRange, LimitChange, Status, TableOptions};
-use tests::server::{Server, Tenant, binary};
+use tests::server::{Server, Tenant};
 
 const CACHE_BYTES: u64 = 64 << 10;
 
@@ -121,10 +121,7 @@ fn a_table_has_its_budget_again_after_a_restart_and_not_one_of_the_same_name() {
 
 /// Runs the command as a tenant.
 fn run(server: &Server, tenant: &Tenant, line: &str) -> Output {
-    let mut command = Command::new(binary("splinter"));
-    command.env_clear().env("HOME", server.directory()).env("SPLINTER_ADDRESS", server.address().to_string());
-    command.env("SPLINTER_TENANT", &tenant.name).env("SPLINTER_SECRET", &tenant.secret);
-    command.args(line.split(' ')).output().expect("the command runs")
+    server.command(tenant).args(line.split(' ')).output().expect("the command runs")
 }
 
 #[test]

@@ -1,16 +1,14 @@
 //! Many objects with one command: from a file, from the line, as texts, as JSON.
 
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
-use tests::server::{Server, Tenant, binary};
+use tests::server::{Server, Tenant};
 
 /// Runs the command as a tenant, with something to read.
 fn run(server: &Server, tenant: &Tenant, line: &str, input: &str) -> Output {
-    let mut command = Command::new(binary("splinter"));
-    command.env_clear().env("HOME", server.directory()).env("SPLINTER_ADDRESS", server.address().to_string());
-    command.env("SPLINTER_TENANT", &tenant.name).env("SPLINTER_SECRET", &tenant.secret);
+    let mut command = server.command(tenant);
     command.args(line.split(' ')).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command runs");
     // Who refuses the line does not read.

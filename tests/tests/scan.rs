@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use client::local::Failure;
 use client::{Client, Condition, Cursor, Error, KeyRange, Local, PageSize, Status};
 use sandstorm::{Args, Db, Reply};
-use tests::server::{Server, Tenant, binary};
+use tests::server::{Server, Tenant};
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Status {
     result.expect_err("the server refuses").status().expect("the server answered")
@@ -243,10 +243,7 @@ fn a_function_at_the_client_scans_and_enumerates_as_at_the_server() {
 
 /// Runs the command as a tenant.
 fn run(server: &Server, tenant: &Tenant, arguments: &[&str]) -> Output {
-    let mut command = Command::new(binary("splinter"));
-    command.env_clear().env("HOME", server.directory()).env("SPLINTER_ADDRESS", server.address().to_string());
-    command.env("SPLINTER_TENANT", &tenant.name).env("SPLINTER_SECRET", &tenant.secret);
-    command.args(arguments).output().expect("the command runs")
+    server.command(tenant).args(arguments).output().expect("the command runs")
 }
 
 fn said(output: &[u8]) -> String {

@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use client::Client;
 use fastrand::Rng;
 use tao::entry::Run;
 use tao::key::{AssocType, ListId, ObjectId};
 use tao::message::{Call, FriendsOfFriends, decode_count};
-use tests::server::{Server, Settings, Tenant, binary};
+use tests::server::{Server, Settings, Tenant};
 
 /// The association type that `splinter tao load` and the demo use for friends.
 const FRIEND: AssocType = AssocType(1);
@@ -52,15 +52,8 @@ fn neighbours(path: &Path) -> BTreeMap<u64, BTreeSet<u64>> {
 
 /// Runs the `splinter` command as the tenant.
 fn splinter(server: &Server, tenant: &Tenant, arguments: &[&str]) -> Output {
-    let output = Command::new(binary("splinter"))
-        .args(arguments)
-        .current_dir(root())
-        .env("SPLINTER_ADDRESS", server.address().to_string())
-        .env("SPLINTER_TENANT", &tenant.name)
-        .env("SPLINTER_SECRET", &tenant.secret)
-        .env("SPLINTER_PROFILE", "/dev/null")
-        .output()
-        .expect("the command runs");
+    let output = server.command(tenant).args(arguments).current_dir(root()).output();
+    let output = output.expect("the command runs");
     let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "splinter {arguments:?}: {out}\n{error}");
     output
