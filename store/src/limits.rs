@@ -44,6 +44,9 @@ pub const GATHER_BUCKETS_AHEAD: u64 = 4;
 pub const GATHER_AHEAD_BYTES_MAX: usize = 512;
 /// Share (a divisor) of the store's memory that the index of a table may take for objects that are merely expected.
 pub const EXPECTED_INDEX_DIVISOR: u64 = 8;
+/// Share (a divisor) of the objects that are expected for which there is room beyond them: how many come is an estimate by the
+/// width of their hashes, and an index that grows for the last few of them is read and written as a whole.
+pub const EXPECTED_ROOM_DIVISOR: u64 = 16;
 /// Keys that are removed from what has arrived of a partition and noted, so that it can still go back: some 24 bytes each. With
 /// more it stays.
 pub const REMOVED_NOTED_MAX: usize = 1 << 18;

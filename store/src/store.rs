@@ -17,8 +17,8 @@ use crate::error::StoreError;
 use crate::index::Index;
 use crate::index::bucket::BUCKET_BYTES;
 use crate::limits::{
-    BUCKETS_INITIAL, EXPECTED_INDEX_DIVISOR, LOAD_DENOMINATOR, LOAD_NUMERATOR, SEGLETS_PER_WINDOW_MAX,
-    SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, WINDOWS_MIN,
+    BUCKETS_INITIAL, EXPECTED_INDEX_DIVISOR, EXPECTED_ROOM_DIVISOR, LOAD_DENOMINATOR, LOAD_NUMERATOR,
+    SEGLETS_PER_WINDOW_MAX, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, WINDOWS_MIN,
 };
 use crate::log::Log;
 use crate::quota::Quota;
@@ -192,7 +192,9 @@ impl Store {
 
     /// An index with room for the objects that are expected, if they need no more than a share of the memory.
     fn index_for(&self, options: &TableOptions) -> Index {
-        let wanted = options.objects_expected.saturating_mul(LOAD_DENOMINATOR) / LOAD_NUMERATOR + 2;
+        let room = options.objects_expected / EXPECTED_ROOM_DIVISOR;
+        let objects = options.objects_expected.saturating_add(room);
+        let wanted = objects.saturating_mul(LOAD_DENOMINATOR) / LOAD_NUMERATOR + 2;
         let most = self.memory_bytes() / EXPECTED_INDEX_DIVISOR / BUCKET_BYTES as u64;
         let buckets = match options.objects_expected {
             0 => BUCKETS_INITIAL,
