@@ -3,8 +3,10 @@
 //! `main` fills a [`Config`] from the command line, tests fill one by hand; [`Config::check`] refuses what
 //! cannot work and says why. Nobody below boot looks at arguments or the environment.
 
+mod dpdk;
 mod metadata_place;
 
+pub use dpdk::{DpdkSettings, parse_environment};
 pub use metadata_place::{EtcdAddress, MetadataPlace, parse_metadata_place};
 
 use std::fmt;
@@ -44,6 +46,8 @@ pub struct Config {
     pub data_directory: PathBuf,
     /// Where the metadata is.
     pub metadata: MetadataPlace,
+    /// The device that moves frames, if that is not the kernel.
+    pub dpdk: Option<DpdkSettings>,
     /// What a worker does when there is nothing to do.
     pub idle: IdleStrategy,
     /// How many streams of clients there may be.
@@ -134,6 +138,7 @@ impl Config {
             populate: false,
             data_directory,
             metadata: MetadataPlace::File,
+            dpdk: None,
             idle: IdleStrategy::default(),
             streams: StreamLimits::default(),
             isolation: true,
@@ -160,6 +165,9 @@ impl Config {
         }
         if !self.streams.leave_room() {
             return refuse(format!("{:?}: a tenant and an operator have to have room", self.streams));
+        }
+        if self.dpdk.is_some() && self.listen.port() == 0 {
+            return refuse("over DPDK nobody chooses ports: name the one to listen at".to_owned());
         }
         let last_port = usize::from(self.listen.port()) + self.cores - 1;
         if self.listen.port() != 0 && last_port > usize::from(u16::MAX) {

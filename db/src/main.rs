@@ -6,14 +6,15 @@
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser};
 use db::config::{
-    Config, ConfigError, MetadataPlace, StreamLimits, parse_bytes, parse_cpus, parse_metadata_place,
+    Config, ConfigError, DpdkSettings, MetadataPlace, StreamLimits, parse_bytes, parse_cpus,
+    parse_environment, parse_metadata_place,
 };
 use db::server::administrator;
 use db::server::boot::Server;
@@ -61,6 +62,29 @@ struct Arguments {
     /// etcd://HOST:PORT[,HOST:PORT]/CLUSTER
     #[arg(long, env = "SPLINTER_METADATA", default_value = "file", value_parser = parse_metadata_place, value_name = "PLACE")]
     metadata: MetadataPlace,
+
+    /// Move frames over DPDK and not over the kernel: the arguments of its environment, such as
+    /// "--no-pci --no-huge --vdev net_vhost0,iface=PATH". Streams stay with the kernel
+    #[arg(
+        long,
+        env = "SPLINTER_DPDK",
+        requires = "dpdk_address",
+        value_name = "ARGUMENTS",
+        allow_hyphen_values = true
+    )]
+    dpdk: Option<String>,
+
+    /// Address of the device of DPDK; core i takes frames there on the UDP port of --listen plus i
+    #[arg(long, env = "SPLINTER_DPDK_ADDRESS", value_name = "ADDRESS")]
+    dpdk_address: Option<Ipv4Addr>,
+
+    /// Largest packet of the device of DPDK, in bytes
+    #[arg(long, default_value_t = 1500, value_name = "BYTES")]
+    dpdk_mtu: u16,
+
+    /// Leave to the kernel what is not for the ports of this server, where the card of DPDK can (mlx5)
+    #[arg(long)]
+    dpdk_isolate: bool,
 
     /// Ask for pages of 2 MiB
     #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
@@ -161,6 +185,12 @@ fn run(arguments: Arguments) -> Result<(), String> {
 }
 
 fn config(arguments: Arguments) -> Config {
+    let dpdk = arguments.dpdk.zip(arguments.dpdk_address).map(|(environment, address)| DpdkSettings {
+        environment: parse_environment(&environment),
+        address,
+        mtu_bytes: arguments.dpdk_mtu,
+        isolate: arguments.dpdk_isolate,
+    });
     Config {
         listen: arguments.listen,
         advertise: arguments.advertise,
@@ -173,6 +203,7 @@ fn config(arguments: Arguments) -> Config {
         populate: arguments.populate,
         data_directory: arguments.data,
         metadata: arguments.metadata,
+        dpdk,
         idle: IdleStrategy { spin_us: arguments.idle_spin, yield_until_us: arguments.idle_yield },
         streams: StreamLimits::default(),
         isolation: arguments.isolation == "on",

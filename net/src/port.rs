@@ -76,6 +76,11 @@ pub trait Port: Send {
     /// A handle that ends a [`Port::wait`] from any thread.
     fn waker(&self) -> Waker;
 
+    /// How a frame finds this port among others of its kind, as a word for statistics.
+    fn steering(&self) -> &'static str {
+        "kernel"
+    }
+
     /// Largest frame that this port sends.
     fn frame_bytes_max(&self) -> usize;
 

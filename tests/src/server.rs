@@ -43,12 +43,14 @@ pub struct Settings {
     pub metadata: String,
     /// A command that the server is started through, such as `prlimit --fsize=...`; empty for none.
     pub wrapper: Vec<String>,
+    /// Further arguments of the server.
+    pub arguments: Vec<String>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let [memory, segment, metadata] = ["256MiB", "8MiB", "file"].map(String::from);
-        Self { cores: 1, memory, segment, metadata, wrapper: Vec::new() }
+        Self { cores: 1, memory, segment, metadata, wrapper: Vec::new(), arguments: Vec::new() }
     }
 }
 
@@ -229,6 +231,7 @@ fn spawn(directory: &Path, settings: &Settings, listen: SocketAddr) -> io::Resul
         .arg(directory)
         .arg("--ready-file")
         .arg(&ready)
+        .args(&settings.arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log);
@@ -281,6 +284,9 @@ fn build() -> PathBuf {
     let mut cargo = Command::new(option_env!("CARGO").unwrap_or("cargo"));
     cargo.current_dir(root).args(["build", "--quiet", "--bins", "-p", "db", "-p", "client"]);
     cargo.arg("--target-dir").arg(target);
+    if cfg!(feature = "dpdk") {
+        cargo.args(["--features", "db/dpdk"]);
+    }
     if folder.ends_with("release") {
         cargo.arg("--release");
     }

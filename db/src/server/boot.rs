@@ -9,6 +9,7 @@
 //! first, then workers, which answer what they hold.
 
 mod devices;
+mod dpdk;
 mod error;
 mod identity;
 mod metadata;
@@ -43,6 +44,7 @@ use super::listening::{self, Reception};
 use super::membership;
 use super::neighbours::Neighbours;
 use super::populate;
+use super::ports::FramePorts;
 use super::refusal::{Rate, RefusalLimit};
 use super::remote::{self, Wants};
 use super::streams::Streams;
@@ -79,13 +81,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server over kernel UDP.
+    /// Starts a server over kernel UDP, or DPDK.
     ///
     /// # Errors
     /// Says which part failed and why.
     pub fn start(config: &Config) -> Result<Self, BootError> {
         config.check().map_err(|error| BootError::new("configuration", error))?;
-        Self::start_over(config, Devices::over_udp(config)?)
+        match &config.dpdk {
+            Some(settings) => dpdk::start(config, settings),
+            None => Self::start_over(config, Devices::over_udp(config)?),
+        }
     }
 
     /// Starts a server over whatever devices it is given. The data directory exists.
@@ -111,7 +116,7 @@ impl Server {
         let registry = Registry::open_with(prepare, accounts.clone())
             .map_err(|error| BootError::new("cannot open the registry of extensions", error))?;
         let client_ids = metadata::client_ids(&metadata)?;
-        let frame_ports = ports.iter().map(|port| port.local().port()).collect();
+        let frame_ports = FramePorts::of(&ports);
         let neighbours = Arc::new(Neighbours::new(ports.iter().map(Port::waker)));
         let watchdog = start_watchdog(&neighbours, clock)?;
         let wants = remote_wants(run.is_some())?;
@@ -244,7 +249,7 @@ impl Server {
     /// The UDP port of each core.
     #[must_use]
     pub fn frame_ports(&self) -> &[u16] {
-        &self.control.ports
+        &self.control.ports.numbers
     }
 
     /// Whether a worker has ended on its own: its port broke. Then the server is of no more use.

@@ -26,6 +26,7 @@ use super::grant::Grant;
 use super::homes::{Homes, Look, Move};
 use super::interim::Interim;
 use super::migrations::Migrations;
+use super::ports::FramePorts;
 use super::refusal::RefusalLimit;
 use super::streams::{Counts, Streams};
 use super::view::Views;
@@ -157,8 +158,8 @@ pub struct Control {
     pub workers: Vec<ChangeSender>,
     /// The workers' counters.
     pub metrics: Vec<Arc<WorkerMetrics>>,
-    /// UDP ports of the workers.
-    pub ports: Vec<u16>,
+    /// Where the workers take frames.
+    pub ports: FramePorts,
     /// The server's views.
     pub views: Arc<Views>,
     /// What is kept of the administrator's secret.

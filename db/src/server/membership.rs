@@ -32,7 +32,7 @@ pub fn join(
     let row = ServerRow {
         id,
         tcp,
-        frame_ports: control.ports.clone(),
+        frame_ports: control.ports.numbers.clone(),
         view: control.views.settled(),
         started_ms: control.clock.wall_ms(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -141,7 +141,7 @@ fn opened(control: &Control, session: &Session, version: u8, next_sequence: u64)
         token: session.token,
         client_id: session.client_id,
         home_core: session.home_core(),
-        core_ports: control.ports.clone(),
+        core_ports: control.ports.numbers.clone(),
         limits: SessionLimits {
             key_bytes_max: wire::limits::KEY_BYTES_MAX as u32,
             value_bytes_max: wire::limits::VALUE_BYTES_MAX as u32,

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::{Batch, Outbox, SharedPort};
+use net::{Batch, Outbox, Port, SharedPort};
 
 /// Where frames leave.
 pub trait Exits {
@@ -22,6 +22,24 @@ pub trait Exits {
     /// # Errors
     /// When that port is broken.
     fn send(&mut self, port: u16, out: &mut Outbox) -> io::Result<usize>;
+}
+
+/// Where the workers of a server take frames, for whoever is told.
+#[derive(Debug)]
+pub struct FramePorts {
+    /// The UDP port of each.
+    pub numbers: Vec<u16>,
+    /// How frames find their worker: see [`Port::steering`].
+    pub steering: &'static str,
+}
+
+impl FramePorts {
+    /// Those of these ports.
+    #[must_use]
+    pub fn of<P: Port>(ports: &[P]) -> Self {
+        let numbers = ports.iter().map(|port| port.local().port()).collect();
+        Self { numbers, steering: ports.first().map_or("none", Port::steering) }
+    }
 }
 
 /// See the file's head.

@@ -232,6 +232,10 @@ impl Port for DpdkPort {
         self.sleeper.waker()
     }
 
+    fn steering(&self) -> &'static str {
+        self.device.attachment.steering.name()
+    }
+
     fn frame_bytes_max(&self) -> usize {
         self.device.frame_bytes_max
     }

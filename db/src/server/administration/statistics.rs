@@ -65,6 +65,7 @@ fn of_server(control: &Control) -> Vec<Statistic> {
         statistic("uptime_ms", control.clock.now_us() / 1000),
         statistic("workers", control.workers.len() as u64),
         statistic("sessions", lock(&control.sessions).len() as u64),
+        statistic(&format!("steering_{}", control.ports.steering), control.workers.len() as u64),
     ];
     let workers = || control.metrics.iter().map(|metrics| &**metrics);
     statistics

@@ -1,6 +1,6 @@
 //! What a server works on besides memory and threads: listener, ports, metadata, compiler.
 //!
-//! Opened here over kernel UDP, as the configuration says; tests and benches bring their own, in memory. All of it is
+//! Opened here as the configuration says; tests and benches bring their own, in memory. All of it is
 //! open before anything is started over it, so a port that is taken or a directory that cannot be made ends the start
 //! without a thread.
 
@@ -36,15 +36,23 @@ impl Devices<UdpPort> {
     /// # Errors
     /// Says which part failed and why.
     pub(super) fn over_udp(config: &Config) -> Result<Self, BootError> {
+        let bind = |index| {
+            let address = config.frame_address(index);
+            UdpPort::bind(address, UdpConfig::default())
+                .map_err(|error| BootError::listening(&format!("UDP {address}"), &error))
+        };
+        Self::over(config, (0..config.cores).map(bind).collect::<Result<Vec<_>, _>>()?)
+    }
+}
+
+impl<P: Port> Devices<P> {
+    /// Those of a server over these ports. Makes the data directory where it is not there yet.
+    ///
+    /// # Errors
+    /// Says which part failed and why.
+    pub(super) fn over(config: &Config, ports: Vec<P>) -> Result<Self, BootError> {
         let listener = Listener::bind(config.listen)
             .map_err(|error| BootError::listening(&format!("TCP {}", config.listen), &error))?;
-        let ports = (0..config.cores)
-            .map(|index| {
-                let address = config.frame_address(index);
-                UdpPort::bind(address, UdpConfig::default())
-                    .map_err(|error| BootError::listening(&format!("UDP {address}"), &error))
-            })
-            .collect::<Result<Vec<_>, _>>()?;
         let artefacts = config.data_directory.join("extensions");
         DirBuilder::new()
             .recursive(true)
