@@ -22,6 +22,7 @@
 //! a further server. Every failure is an [`Error`] that says what to do next.
 
 mod admin;
+pub mod both_sides;
 mod client;
 mod config;
 mod connection;

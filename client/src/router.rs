@@ -15,7 +15,6 @@ mod both;
 mod frames;
 mod gather;
 mod maps;
-mod moving;
 mod opening;
 mod server;
 mod settling;

@@ -15,6 +15,8 @@ mod memory_records;
 mod mover;
 #[path = "cluster_simulation/node.rs"]
 mod node;
+#[path = "cluster_simulation/pieces.rs"]
+mod pieces;
 #[path = "cluster_simulation/world.rs"]
 mod world;
 
@@ -36,6 +38,9 @@ fn three(seed: u64) -> Plan {
         fill_objects: *random.choice(&[0, 30, 100]).expect("there are some"),
         active_us: random.u64(1_000_000..5_000_000),
         loss_percent: *random.choice(&[0, 5, 20]).expect("there are some"),
+        reads: random.bool(),
+        rest_us: *random.choice(&[4_000, 20_000]).expect("there are some"),
+        patience_us: *random.choice(&[3_000, 100_000]).expect("there are some"),
         act_every_us: random.u64(20_000..200_000),
         crashes: random.bool(),
         outages: random.bool(),
@@ -43,6 +48,7 @@ fn three(seed: u64) -> Plan {
         plans: random.bool(),
         fault: Fault::None,
         hasty: false,
+        credulous: false,
     }
 }
 
@@ -138,6 +144,11 @@ fn a_server_that_serves_what_moves_without_a_lease_is_caught() {
         ..plan
     };
     assert!(caught(24, often) > 0);
+}
+
+#[test]
+fn a_client_that_takes_what_was_frozen_for_what_is_there_is_caught() {
+    assert!(caught(24, |plan| Plan { credulous: true, ..plan }) > 0);
 }
 
 #[test]

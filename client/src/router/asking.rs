@@ -9,10 +9,10 @@ use wire::{Body, Journey, Request, ServerPlace, Status, TabletMap};
 
 use super::gather::Outcome;
 use super::maps::Tablet;
-use super::moving::Moving;
 use super::server::{Reach, Server};
 use super::{HOME, NO_TABLE, ROUTERS_TAGS, Router};
 use crate::SessionStatistics;
+use crate::both_sides::Moving;
 use crate::exchange::Exchange;
 
 /// Below this bit of a tag stands the table, above the server that was asked.

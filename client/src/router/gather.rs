@@ -42,8 +42,7 @@ pub(super) struct PartRequest {
     pub(super) body: Vec<u8>,
 }
 
-/// What it came to.
-pub(super) type Outcome = Result<(Status, Vec<u8>), CompletionError>;
+pub(super) use crate::both_sides::Outcome;
 
 impl Gather {
     /// Cuts a request into parts by a map.

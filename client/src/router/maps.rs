@@ -9,7 +9,7 @@ use wire::{KeyRange, Request};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::HOME;
-use super::moving::Moving;
+use crate::both_sides::{self, Moving};
 
 /// Hashes, the last one included, and the server that has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,14 +136,7 @@ impl TableMap {
         if version < self.version {
             return;
         }
-        // What is known of one that goes on is kept.
-        let mut before = std::mem::take(&mut self.moving);
-        self.moving = moving
-            .map(|it| {
-                let same = before.iter().position(|other| other.migration == it.migration);
-                same.map(|at| before.swap_remove(at)).unwrap_or(it)
-            })
-            .collect();
+        both_sides::follow(&mut self.moving, moving);
         self.version = version;
         self.tablets.clear();
         for tablet in tablets {

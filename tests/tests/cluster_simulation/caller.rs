@@ -1,14 +1,24 @@
 //! A client of the simulated cluster: one operation at a time, over real requesters, one for each server that it has met.
 //!
 //! It routes by the tablet map of the table, which it asks any server for, and makes a request to another server only when
-//! the one before cannot execute it any more (see "Views" in docs/formats.md).
+//! the one before cannot execute it any more (see "Views" in docs/formats.md); reads of what a cooperative migration moves
+//! it makes to both.
+
+mod answers;
+mod routing;
 
 use std::collections::BTreeMap;
 
+use answers::{outcome, outcomes};
 use fastrand::Rng;
-use tests::history::{Action, Condition, Operation, Outcome};
-use wire::reply::{self, Number, Object, Objects};
-use wire::{Body, CompletionError, Keys, Request, Requester, RequesterConfig, Status, TabletMap};
+use tests::history::Operation;
+use wire::{Body, CompletionError, Requester, RequesterConfig, Status, TabletMap};
+
+#[allow(unused_imports, reason = "only simulated clusters have conditions and counts of their own")]
+pub use answers::to_wire;
+#[allow(unused_imports, reason = "only simulated clusters count")]
+pub use routing::Reads;
+use routing::{BOTH, Sides};
 
 /// Requests that a session may have outstanding.
 const CREDITS: u16 = 16;
@@ -52,6 +62,7 @@ pub struct Caller {
     pub links: BTreeMap<u32, Link>,
     stage: Stage,
     map: Option<TabletMap>,
+    pub sides: Sides,
     table: u32,
     operation: Option<(Operation, Vec<u8>)>,
     /// Keys that are read with it, as far as the same server has them.
@@ -71,6 +82,7 @@ impl Caller {
             links: BTreeMap::new(),
             stage: Stage::Idle,
             map: None,
+            sides: Sides::new(3_000),
             table,
             operation: None,
             beside: Vec::new(),
@@ -91,6 +103,7 @@ impl Caller {
         assert!(self.is_idle());
         self.beside.clear();
         self.ttl_ms = None;
+        self.sides.begin();
         self.operation = Some((operation, key));
         self.due_us = operation.call + self.timeout_us;
         self.stage = Stage::Lost;
@@ -118,6 +131,10 @@ impl Caller {
     }
 
     pub fn not_opened(&mut self, now_us: u64) {
+        if self.sides.can_do_without() {
+            self.stage = Stage::Lost;
+            return;
+        }
         self.map = None;
         self.stage = Stage::Resting(now_us + 20_000);
     }
@@ -135,7 +152,9 @@ impl Caller {
             link.requester.release(sequence);
             wishes.push(Wish::Map(server));
         }
-        link.view = link.view.max(view.unwrap_or(0));
+        let view = link.view.max(view.unwrap_or(0));
+        // What it owns has changed, or what it says of others.
+        self.sides.is_stale |= std::mem::replace(&mut link.view, view) < view;
         self.take(now_us, server, told, wishes);
     }
 
@@ -162,14 +181,18 @@ impl Caller {
                 continue;
             }
             if tag == MAP_TAG {
-                if let (Ok(Status::Ok), Ok(map)) = (status, TabletMap::decode(&body)) {
-                    let is_newer = self.map.as_ref().is_none_or(|own| own.version() < map.version());
-                    self.map = Some(map).filter(|_| is_newer).or(self.map.take());
+                if let (Ok(Status::Ok), Ok(map)) = (status, TabletMap::decode(&body))
+                    && self.map.as_ref().is_none_or(|own| own.version() < map.version())
+                {
+                    self.sides.follow(&map);
+                    self.map = Some(map);
                 }
                 if matches!(self.stage, Stage::Asking(asked) if asked == server) {
                     self.stage =
                         if self.map.is_some() { Stage::Lost } else { Stage::Resting(now_us + 10_000) };
                 }
+            } else if tag & BOTH != 0 {
+                self.take_said(now_us, tag, (status, body), wishes);
             } else if tag == self.attempt && matches!(self.stage, Stage::Asked) {
                 self.answered(now_us, status, &body, wishes);
             }
@@ -187,15 +210,12 @@ impl Caller {
         match status {
             Ok(Status::NotOwned) => {
                 self.map = None;
+                self.sides.move_on();
                 self.stage = Stage::Resting(now_us + 2_000);
                 return;
             }
             Ok(Status::Ok) if !self.beside.is_empty() => {
-                let mut objects = Objects::decode(body).expect("objects").map(|entry| match entry.status {
-                    Status::Ok => Outcome::Found(entry.version, number(entry.value)),
-                    Status::NotFound => Outcome::Nothing,
-                    status => panic!("{status:?} of a key"),
-                });
+                let mut objects = outcomes(body);
                 (operation.end, operation.outcome) = (Some(now_us), objects.next().expect("as many as keys"));
                 let operation = *operation;
                 for ((key, _), outcome) in self.beside.drain(..).zip(objects) {
@@ -237,6 +257,7 @@ impl Caller {
             link.requester.on_timer(now_us, &mut |it| told.push((it.tag, it.status, it.body.to_vec())));
             self.take(now_us, server, told, wishes);
         }
+        self.hurry(now_us, wishes);
         if self.is_hasty
             && let (Stage::Asked, Some(_)) = (&self.stage, &self.operation)
             && random.u8(0..4) == 0
@@ -263,96 +284,4 @@ impl Caller {
         }
         frames
     }
-
-    /// Finds the server, and asks it.
-    fn route(&mut self, now_us: u64, random: &mut Rng, wishes: &mut Vec<Wish>) {
-        let Some((operation, key)) = self.operation.clone() else { return };
-        if now_us >= self.due_us {
-            return self.give_up(wishes);
-        }
-        let broken: Vec<u32> = self.links.iter().filter(|(_, it)| it.is_broken).map(|(it, _)| *it).collect();
-        for server in broken {
-            // What was asked there was given up.
-            self.links.remove(&server);
-        }
-        let Some(map) = &self.map else {
-            let servers: Vec<u32> = self.links.keys().copied().collect();
-            let Some(&server) = random.choice(&servers) else {
-                self.stage = Stage::Opening;
-                return wishes.push(Wish::Open(u32::MAX));
-            };
-            let link = self.links.get_mut(&server).expect("it is there");
-            match link.requester.submit(now_us, MAP_TAG, &Request::Tablets { table: self.table }) {
-                Ok(_) => self.stage = Stage::Asking(server),
-                Err(_) => self.stage = Stage::Resting(now_us + 10_000),
-            }
-            return;
-        };
-        let server = map.servers()[map.server_of(store::hash(&key))].number;
-        let its = |key: &[u8]| map.servers()[map.server_of(store::hash(key))].number == server;
-        self.beside.retain(|(_, key)| its(key));
-        let Some(link) = self.links.get_mut(&server) else {
-            self.stage = Stage::Opening;
-            return wishes.push(Wish::Open(server));
-        };
-        self.attempt += 1;
-        let keys: Vec<&[u8]> = [&key[..]].into_iter().chain(self.beside.iter().map(|it| &it.1[..])).collect();
-        let number;
-        let request = match operation.action {
-            Action::Get if keys.len() > 1 => {
-                Request::MultiGet { table: self.table, keys: Keys::from_slices(&keys) }
-            }
-            Action::Get => Request::Get { table: self.table, key: &key },
-            Action::Put(value, condition) => {
-                number = value.to_le_bytes();
-                let (table, key, value, condition) = (self.table, &key[..], &number[..], to_wire(condition));
-                match self.ttl_ms {
-                    Some(ttl_ms) => Request::PutFor { table, key, value, condition, ttl_ms },
-                    None => Request::Put { table, key, value, condition },
-                }
-            }
-            Action::Delete(condition) => {
-                Request::Delete { table: self.table, key: &key, condition: to_wire(condition) }
-            }
-            Action::Add(delta) => Request::Increment { table: self.table, key: &key, delta },
-            Action::Lose | Action::Expire(_) => unreachable!("no client asks for that"),
-        };
-        match link.requester.submit(now_us, self.attempt, &request) {
-            Ok(_) => self.stage = Stage::Asked,
-            Err(_) => self.stage = Stage::Resting(now_us + 10_000),
-        }
-    }
-}
-
-/// A condition as requests have it.
-pub fn to_wire(condition: Condition) -> wire::Condition {
-    match condition {
-        Condition::Always => wire::Condition::Always,
-        Condition::Absent => wire::Condition::Absent,
-        Condition::Present => wire::Condition::Present,
-        Condition::Version(version) => wire::Condition::Version(version),
-    }
-}
-
-fn number(value: &[u8]) -> i64 {
-    i64::from_le_bytes(value.try_into().expect("eight bytes"))
-}
-
-/// What an answer says; `None`: nothing of how it ended.
-fn outcome(action: Action, status: Status, body: &[u8]) -> Option<Outcome> {
-    Some(match (status, action) {
-        (Status::Ok, Action::Get) => {
-            let object = Object::decode(body).expect("an object");
-            Outcome::Found(object.version, number(object.value))
-        }
-        (Status::Ok, Action::Add(_)) => {
-            let told = Number::decode(body).expect("a number");
-            Outcome::Summed(told.version, told.value)
-        }
-        (Status::Ok, _) => Outcome::Done(reply::decode_version(body).expect("a version")),
-        (Status::NotFound, _) => Outcome::Nothing,
-        (Status::ConditionFailed, _) => Outcome::Refused(reply::decode_version(body).expect("a version")),
-        (Status::BadToken, _) => return None,
-        (status, action) => panic!("{status:?} to {action:?}"),
-    })
 }

@@ -7,7 +7,8 @@ use tests::history::{Action, Condition, Outcome};
 
 use super::{Event, World, server_address};
 use crate::memory_records::Fault;
-use crate::node::{TENANT, joined};
+use crate::node::TENANT;
+use crate::pieces::joined;
 
 /// How long a server stays away that died.
 const AWAY_US_MAX: u64 = 1_500_000;
@@ -132,9 +133,14 @@ impl World {
         // Wide enough that a range has as many partitions as ever.
         let Some(hashes) = hashes.filter(|hashes| hashes.width() >= 1 << 40) else { return };
         let (of, begun_ms) = ((TENANT, self.table), self.now_us / 1000);
-        let mode = if self.random.u8(0..4) > 0 { Mode::Rocksteady } else { Mode::PreCopy };
-        let begun = self.metadata.migration_begin(of, hashes, target, mode, begun_ms);
-        self.tally.migrations += u64::from(begun.is_ok());
+        let mode = match self.random.u8(0..6) {
+            0 => None,
+            1 => Some(Mode::PreCopy),
+            2 => Some(Mode::Rocksteady),
+            _ => Some(Mode::Cooperative),
+        };
+        // It may not answer.
+        let _ = self.metadata.migration_begin(of, hashes, target, mode, begun_ms);
     }
 
     fn abort(&mut self) {
@@ -202,8 +208,9 @@ impl World {
             2 => newest.map_or(Condition::Present, Condition::Version),
             _ => Condition::Always,
         };
-        match self.random.u8(0..10) {
-            0..=3 => Action::Get,
+        let reads = if self.plan.reads { 20 } else { 10 };
+        match self.random.u8(0..reads) {
+            0..=3 | 10.. => Action::Get,
             4..=5 => Action::Put(value, condition),
             6 => Action::Delete(if self.random.bool() { Condition::Always } else { condition }),
             _ => Action::Add(1),

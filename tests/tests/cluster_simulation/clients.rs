@@ -29,9 +29,9 @@ impl World {
                 Wish::Over(operation) => {
                     self.history.push(operation);
                     self.expire(operation);
-                    self.within(20_000, Event::Begin(client));
+                    self.within(self.plan.rest_us, Event::Begin(client));
                 }
-                Wish::Refused => self.within(20_000, Event::Begin(client)),
+                Wish::Refused => self.within(self.plan.rest_us, Event::Begin(client)),
             }
         }
         if wake_us < u64::MAX {

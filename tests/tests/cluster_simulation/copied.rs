@@ -6,7 +6,8 @@ use db::cluster::migration::{Copied, Gathered, Place, Span};
 use db::tablet::{Copier, Spot};
 use store::{HashRange, Replayed, Table};
 
-use crate::node::{Node, within};
+use crate::node::Node;
+use crate::pieces::within;
 
 /// Bytes and spans of a piece here: few, so that many are on their way.
 const PIECE: (usize, usize) = (400, 3);

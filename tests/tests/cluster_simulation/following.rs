@@ -5,23 +5,30 @@ use std::collections::BTreeMap;
 use db::cluster::metadata::{Metadata, MigrationRow, ServerRow, ServerRun, Side, TabletsRow};
 use db::cluster::migration::{Source, SourceInput, Target, TargetInput};
 use db::cluster::records::{Query, Revision, Span};
+use db::server::ownership::map_of;
 use db::tenant::secret::SecretHash;
 use store::HashRange;
-use wire::{ServerPlace, Tablet, TabletMap};
+use wire::{MigrationMode, TabletMap};
 
 use super::{Event, Member, Place, World, server_address};
 use crate::mover::{Machine, Moving};
-use crate::node::{Node, Owning, TENANT, lacking};
+use crate::node::{Node, Owning, TENANT};
+use crate::pieces::lacking;
 
 /// How often a server says that it is there, and after what it tries again.
 const KEEP_US: u64 = 100_000;
 const KEEP_AGAIN_US: u64 = 20_000;
-/// How often a server looks who is there, times the servers that there are.
+/// How often the coordinator looks who is there, and what is to be done.
+const COORDINATE_US: u64 = 20_000;
+/// How often the others do, times the servers that there are.
 const LOOK_US: u64 = 6_000;
 /// How often the records are looked at.
 const FOLLOW_US: u64 = 60_000;
 /// How often a target is told that time has passed.
 const TICK_US: u64 = 12_000;
+
+/// How the table's tablets move where nobody asks for another way.
+const MODES: [MigrationMode; 2] = [MigrationMode::Rocksteady, MigrationMode::Cooperative];
 
 pub fn overlap(one: HashRange, other: HashRange) -> bool {
     one.first() <= other.last() && other.first() <= one.last()
@@ -38,7 +45,8 @@ impl World {
         let tenant = self.metadata.tenant_create("ann", secret).expect("room");
         assert_eq!(tenant, TENANT);
         let owners: Vec<u32> = (0..self.plan.tablets).map(|_| self.random.u32(1..=servers)).collect();
-        let options = wire::TableOptions::default();
+        let migration = *self.random.choice(&MODES).expect("there are two");
+        let options = wire::TableOptions { migration, ..wire::TableOptions::default() };
         self.table = self.metadata.table_create_at(tenant, "t", options, &owners).expect("room");
         for server in 1..=servers {
             self.boot(ServerRun { server, start: 1 });
@@ -68,9 +76,10 @@ impl World {
     /// A server begins, with what the records say is its own.
     pub fn boot(&mut self, run: ServerRun) {
         let row = self.row();
+        let map = map_now(&self.metadata).expect("records answer");
         // Higher than any view of the life before.
         let view = u64::from(run.start) << 32;
-        let node = Node::new(view, self.plan.workers, map_of(&row, revision(&self.metadata)));
+        let node = Node::new(view, self.plan.workers, map);
         let (tcp, version) = (server_address(run.server), "simulated".to_owned());
         let registered =
             ServerRow { id: run.server, tcp, frame_ports: Vec::new(), view, started_ms: 0, version };
@@ -109,11 +118,13 @@ impl World {
         if !self.is_alive(run) {
             return;
         }
-        self.within(LOOK_US * u64::from(self.plan.servers), Event::Look(run));
         let (now, wall_ms, before) = (self.lease_now(), self.now_us / 1000, self.standings());
         let place = self.places.get_mut(&run.server).expect("it is there");
         // What goes wrong is tried again at the next look.
-        self.tally.steps += place.member.coordinate(now, wall_ms).unwrap_or_default() as u64;
+        let steps = place.member.coordinate(now, wall_ms).unwrap_or_default();
+        let others_us = LOOK_US * u64::from(self.plan.servers);
+        self.within(if steps.is_some() { COORDINATE_US } else { others_us }, Event::Look(run));
+        self.tally.steps += steps.unwrap_or_default() as u64;
         self.note_what_was_taken(&before);
     }
 
@@ -135,7 +146,7 @@ impl World {
                 if !moves {
                     let part = node.make_part(range);
                     let add = vec![((first, last), part)];
-                    begins |= node.own(Owning { add, remove: None, then: None });
+                    begins |= node.own(Owning { add, ..Owning::default() });
                 }
             }
         }
@@ -174,16 +185,21 @@ impl World {
             return;
         }
         self.within(FOLLOW_US, Event::Follow(run));
-        let metadata = &self.places[&run.server].member.metadata;
+        let (metadata, followed) =
+            (&self.places[&run.server].member.metadata, self.places[&run.server].followed);
         let revision = Revision(revision(metadata));
+        let map = if followed < revision { map_now(metadata) } else { None };
         let (Ok(migrations), Ok(rows)) = (metadata.migrations(), metadata.tablets()) else { return };
         let row = rows.into_iter().next().expect("the table's tablets");
         let place = self.places.get_mut(&run.server).expect("it is there");
-        if place.followed < revision {
+        if let Some(map) = map {
             place.followed = revision;
             let node = place.node.as_mut().expect("it lives");
-            let map = map_of(&row, revision.0);
-            if map.tablets() != node.map().tablets() || map.servers() != node.map().servers() {
+            let told = node.map();
+            let is_news = map.tablets() != told.tablets()
+                || map.servers() != told.servers()
+                || map.moving() != told.moving();
+            if is_news {
                 node.set_map(map);
                 if node.own(Owning::default()) {
                     self.pass_soon(run);
@@ -226,9 +242,13 @@ impl World {
             return;
         }
         let place = self.places.get_mut(&run.server).expect("it is there");
+        let tally = &mut self.tally;
         place.movings.entry(row.id).or_insert_with(|| {
             let machine = match side {
-                Side::Source => Machine::Source(Source::default()),
+                Side::Source => {
+                    tally.begin(row.mode);
+                    Machine::Source(Source::default())
+                }
                 Side::Target => Machine::Target(Box::new(Target::new(row.mode))),
             };
             Moving::new(row.id, (row.hashes, row.mode), peer, machine)
@@ -263,15 +283,10 @@ fn revision(metadata: &Metadata) -> u64 {
     metadata.records().read(&nothing, None).map_or(0, |reading| reading.revision.0)
 }
 
-fn map_of(row: &TabletsRow, version: u64) -> TabletMap {
-    let mut numbers: Vec<u32> = row.tablets.iter().map(|tablet| tablet.server).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    let tablet = |tablet: &db::cluster::metadata::Tablet| Tablet {
-        last: tablet.hashes.last(),
-        server: numbers.iter().position(|&number| number == tablet.server).expect("it is listed") as u16,
-    };
-    let tablets = row.tablets.iter().map(tablet).collect();
-    let place = |&number: &u32| ServerPlace { number, address: server_address(number).to_string() };
-    TabletMap::new(version, numbers.iter().map(place).collect(), tablets).expect("a map")
+/// What clients are told of the tablets; `None` when the records do not answer.
+pub fn map_now(metadata: &Metadata) -> Option<TabletMap> {
+    let version = revision(metadata);
+    let (rows, migrations, members) =
+        (metadata.tablets().ok()?, metadata.migrations().ok()?, metadata.members().ok()?);
+    map_of(&rows[0], migrations.iter(), &members, version)
 }

@@ -96,21 +96,21 @@ impl Member {
     }
 
     /// Looks who is there, and takes the steps that are due if it is for this server to do: how many.
-    pub fn coordinate(&mut self, now: Instant, wall_ms: u64) -> Result<usize, MetadataError> {
+    pub fn coordinate(&mut self, now: Instant, wall_ms: u64) -> Result<Option<usize>, MetadataError> {
         let seen = self.metadata.members().and_then(|members| Ok((members, self.metadata.servers()?)));
         let (members, registered) = seen.inspect_err(|_| self.presence.lose_sight())?;
         let runs: Vec<ServerRun> = members.iter().map(|row| row.run).collect();
         self.presence.see(&runs, &registered.iter().map(|row| row.id).collect(), now);
-        let Some(lease) = self.lease(now) else { return Ok(0) };
+        let Some(lease) = self.lease(now) else { return Ok(None) };
         let elected = self.metadata.coordinator_elect(self.own.server, lease)?;
         if elected.server != self.own.server {
-            return Ok(0);
+            return Ok(None);
         }
         let snapshot = Snapshot { there: self.presence.there(now), ..self.metadata.snapshot()? };
         let steps = steps(&snapshot);
         for step in &steps {
             self.metadata.coordinate(elected.term, step, wall_ms)?;
         }
-        Ok(steps.len())
+        Ok(Some(steps.len()))
     }
 }

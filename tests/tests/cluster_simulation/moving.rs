@@ -7,6 +7,7 @@ use db::cluster::migration::{
 };
 use db::cluster::records::LeaseId;
 
+use super::following::map_now;
 use super::{Event, World};
 use crate::mover::{Acted, Action, End, Fault, Machine, Moving};
 
@@ -98,9 +99,18 @@ impl World {
                 part.take_wanted(machine.wants_free(), &mut wanted);
             }
             wanted.into_iter().for_each(|hash| self.tell_target(run, id, TargetInput::Want(hash)));
-            let allowance_bytes = self.random.u64(0..60_000);
+            let allowance_bytes = self.random.u64(0..self.pace_bytes(id));
             self.tell_target(run, id, TargetInput::Tick { allowance_bytes });
             self.tell_source(run, id, SourceInput::Tick { now_us: self.now_us, allowance_bytes });
+        }
+    }
+
+    /// What a migration may ask for at most between two ticks: every other one takes its time.
+    fn pace_bytes(&self, id: u32) -> u64 {
+        match (id.is_multiple_of(2), self.plan.fill_objects) {
+            (true, _) => 60_000,
+            (false, 0) => 8,
+            (false, _) => 2_000,
         }
     }
 
@@ -219,6 +229,10 @@ impl World {
                 self.ended(run, id, end);
             }
             Acted::Owns(owning) => {
+                // Clients hear of it with the cut.
+                if let Some(map) = map_now(&place.member.metadata) {
+                    node.set_map(map);
+                }
                 let is_early = owning.then.is_none();
                 let early = if is_early { moving.end_of(action) } else { None };
                 if node.own(owning) {
@@ -263,6 +277,7 @@ impl World {
         let mut left = Vec::new();
         for moving in place.movings.values_mut().filter(|moving| moving.is_over() && !moving.is_left) {
             moving.part.iter().for_each(|part| part.settle());
+            moving.close();
             moving.is_left = place.member.metadata.migration_leave(moving.id, moving.side()).is_ok();
             left.push((moving.id, moving.side()));
         }

@@ -20,7 +20,7 @@ use db::server::ports::Exits;
 use db::server::refusal::{Rate, RefusalLimit};
 use db::server::view::{Cut, RoundView, Views};
 use db::session::{Origin, Session};
-use db::tablet::{Parts, TableEntry};
+use db::tablet::{Moving, Parts, PartsChange, TableEntry};
 use db::tenant::TenantId;
 use db::tenant::account::Account;
 use net::{Batch, Outbox};
@@ -28,12 +28,11 @@ use store::{Config, Core, HashRange, Quota, Store, Table, TableOptions};
 use wire::TabletMap;
 use wire::limits::FRAME_BYTES_MAX;
 
+use crate::pieces::{Piece, joined, without};
+
 pub const TENANT: TenantId = TenantId(1);
 /// Of the one table, in the cluster.
 pub const TABLE: u32 = 77;
-
-/// First and last hash, and the part in which they are. Narrower than a tablet where that has several parts.
-pub type Piece = ((u64, u64), Arc<Table>);
 
 /// A change of what is owned, which goes through all workers before the next one begins.
 #[derive(Debug, Default)]
@@ -42,6 +41,8 @@ pub struct Owning {
     pub add: Vec<Piece>,
     /// Not owned from then on.
     pub remove: Option<HashRange>,
+    /// On the move from then on for reads of both sides.
+    pub moving: Option<Arc<Moving>>,
     /// Who is told when all workers have passed.
     pub then: Option<u32>,
 }
@@ -65,6 +66,8 @@ pub struct Node {
     pub mover: Core,
     /// What is owned once all changes have gone through, and in which parts.
     pub owned: Vec<Piece>,
+    /// What reads may ask both sides for.
+    moving: Vec<Arc<Moving>>,
     workers: Vec<Worker>,
     views: Arc<Views>,
     account: Arc<Account>,
@@ -129,6 +132,7 @@ impl Node {
         Node {
             mover: store.core(workers),
             owned: Vec::new(),
+            moving: Vec::new(),
             workers: (0..workers).map(worker).collect(),
             views,
             account,
@@ -247,6 +251,8 @@ impl Node {
             self.owned = without(&self.owned, gone);
         }
         self.owned.extend(owning.add.iter().cloned());
+        self.moving.retain(|moving| moving.is_open());
+        self.moving.extend(owning.moving.clone());
         let parts = self.parts();
         let entry = self.workers[0].catalog.tables.get(TENANT, TABLE).expect("the table");
         let entry = Arc::new(entry.with_parts(parts, Some(&self.map)));
@@ -271,7 +277,8 @@ impl Node {
         let is_as_it_was =
             |((first, _), part): &Piece| parts.find(*first).is_some_and(|found| found.id() == part.id());
         assert!(self.owned.iter().all(is_as_it_was), "each range is in the part in which it has come");
-        parts
+        let change = PartsChange { moving: self.moving.clone(), ..PartsChange::default() };
+        parts.altered(&change).expect("parts as before")
     }
 
     /// Lets what waits for these hashes of a part go on.
@@ -295,52 +302,4 @@ impl Node {
         let (_, owning) = self.cut.take().expect("it was there");
         Some((owning.then, self.begin()))
     }
-}
-
-/// First and last hashes of what is owned, whatever the parts.
-pub fn joined(owned: &[Piece]) -> Vec<(u64, u64)> {
-    let mut ranges: Vec<_> = owned.iter().map(|piece| piece.0).collect();
-    ranges.sort_unstable();
-    let mut joined: Vec<(u64, u64)> = Vec::new();
-    for (first, last) in ranges {
-        match joined.last_mut() {
-            Some(before) if before.1.checked_add(1) == Some(first) => before.1 = last,
-            _ => joined.push((first, last)),
-        }
-    }
-    joined
-}
-
-/// What is owned without a range.
-fn without(owned: &[Piece], (begin, end): (u64, u64)) -> Vec<Piece> {
-    let mut left = Vec::new();
-    for &((first, last), ref part) in owned {
-        let below = begin.checked_sub(1).map(|below| (first, last.min(below)));
-        let above = end.checked_add(1).map(|above| (first.max(above), last));
-        let rest = [below, above].into_iter().flatten().filter(|(first, last)| first <= last);
-        left.extend(rest.map(|range| (range, Arc::clone(part))));
-    }
-    left
-}
-
-/// What is owned of a range.
-pub fn within(owned: &[Piece], range: HashRange) -> Vec<Piece> {
-    let piece = |&((first, last), ref part): &Piece| {
-        let (first, last) = (first.max(range.first()), last.min(range.last()));
-        (first <= last).then(|| ((first, last), Arc::clone(part)))
-    };
-    let mut pieces: Vec<_> = owned.iter().filter_map(piece).collect();
-    pieces.sort_by_key(|(range, _)| range.0);
-    pieces
-}
-
-/// What is not owned of a range.
-pub fn lacking(owned: &[Piece], range: HashRange) -> Vec<(u64, u64)> {
-    let (mut lacking, mut next) = (Vec::new(), Some(range.first()));
-    for ((first, last), _) in within(owned, range) {
-        lacking.extend(next.filter(|&next| next < first).map(|next| (next, first - 1)));
-        next = last.checked_add(1);
-    }
-    lacking.extend(next.filter(|&next| next <= range.last()).map(|next| (next, range.last())));
-    lacking
 }

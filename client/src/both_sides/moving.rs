@@ -1,7 +1,9 @@
-//! Hashes on the move between two servers, as far as the session knows: of which of them a read may ask both.
+//! Hashes on the move between two servers, as far as a client knows: of which of them a read may ask both.
 //!
 //! What has arrived the target tells in ranges; what is known there beside, since it was written there or was pulled ahead, is
 //! remembered for some hashes. Nothing of this has to be right: who asks too few waits, who asks too many costs bytes.
+
+use super::MOVES_MAX;
 
 /// Hashes that are remembered to be known at the target. A power of two.
 const KNOWN_HASHES: usize = 2_048;
@@ -10,13 +12,26 @@ const QUIET_US: u64 = 20_000;
 /// After that time it is asked again where hashes are that have all arrived.
 const OVER_US: u64 = 100_000;
 
+/// Whom a read asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Its owner alone.
+    Alone,
+    /// Its owner alone, and there is to be a map that does not have this migration any more.
+    AloneAndMap,
+    /// Both.
+    Both,
+}
+
 /// See the file's head.
-pub(super) struct Moving {
-    pub(super) migration: u32,
+#[derive(Debug)]
+pub struct Moving {
+    /// Its number.
+    pub migration: u32,
     first: u64,
     last: u64,
     /// The server that they come from.
-    pub(super) source: usize,
+    pub source: usize,
     /// What has arrived at the target, in ranges.
     arrived: Vec<(u64, u64)>,
     /// Some hashes that are known at the target, each at its place; 0 for nothing.
@@ -30,7 +45,8 @@ pub(super) struct Moving {
 
 impl Moving {
     /// One of which nothing has arrived.
-    pub(super) fn new(migration: u32, (first, last): (u64, u64), source: usize) -> Moving {
+    #[must_use]
+    pub fn new(migration: u32, (first, last): (u64, u64), source: usize) -> Moving {
         Moving {
             migration,
             first,
@@ -44,8 +60,19 @@ impl Moving {
         }
     }
 
-    pub(super) fn has(&self, hash: u64) -> bool {
+    /// Whether it moves a hash.
+    #[must_use]
+    pub fn has(&self, hash: u64) -> bool {
         (self.first..=self.last).contains(&hash)
+    }
+
+    /// Whom to ask for a hash which is that server's by the map, in a request that has come round so often.
+    pub fn way(&mut self, now_us: u64, hash: u64, (owner, moves): (usize, u16)) -> Way {
+        if self.wants_map(now_us) {
+            return Way::AloneAndMap;
+        }
+        let asks_both = moves < MOVES_MAX && self.source != owner && self.is_open(now_us, hash);
+        if asks_both { Way::Both } else { Way::Alone }
     }
 
     /// Whether both servers are to be asked for a hash.
@@ -86,13 +113,22 @@ impl Moving {
     }
 
     /// Whether the map is to be asked for, since it should not have it any more.
-    pub(super) fn wants_map(&mut self, now_us: u64) -> bool {
+    fn wants_map(&mut self, now_us: u64) -> bool {
         let is_due = self.is_over && now_us >= self.map_due_us;
         if is_due {
             self.map_due_us = now_us + OVER_US;
         }
         is_due
     }
+}
+
+/// Takes over what a map says is on the move; what is known of a migration that goes on is kept.
+pub fn follow(known: &mut Vec<Moving>, now: impl Iterator<Item = Moving>) {
+    let mut before = std::mem::take(known);
+    known.extend(now.map(|it| {
+        let same = before.iter().position(|other| other.migration == it.migration);
+        same.map(|at| before.swap_remove(at)).unwrap_or(it)
+    }));
 }
 
 #[cfg(test)]

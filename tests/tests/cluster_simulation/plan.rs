@@ -1,0 +1,99 @@
+//! What a simulated run has and does, and what came of it.
+
+use std::ops::AddAssign;
+
+use db::cluster::migration::Mode;
+
+use crate::caller::Reads;
+use crate::mover::Fault;
+
+/// What a simulated run has and does.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub servers: u32,
+    pub workers: usize,
+    pub clients: u32,
+    pub keys: u64,
+    /// Tablets of the table at first.
+    pub tablets: usize,
+    /// Objects beside those of the clients, so that a move takes several pulls.
+    pub fill_objects: u64,
+    /// For how long clients and operators are active.
+    pub active_us: u64,
+    pub loss_percent: u8,
+    /// Clients read more than they write.
+    pub reads: bool,
+    /// For how long a client rests at most between two operations.
+    pub rest_us: u64,
+    /// How long those that ask both sides wait for the source.
+    pub patience_us: u64,
+    /// Mean time between two acts of the operator.
+    pub act_every_us: u64,
+    pub crashes: bool,
+    pub outages: bool,
+    /// The records do not answer a single server for a while.
+    pub cut_offs: bool,
+    /// Servers are drained, and all of them balanced.
+    pub plans: bool,
+    /// What is wrong on purpose.
+    pub fault: Fault,
+    /// Clients make requests elsewhere too early.
+    pub hasty: bool,
+    /// Clients believe what was frozen, whatever the target says.
+    pub credulous: bool,
+}
+
+/// What has happened, to be told.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Migrations that have begun, of servers, and of coordinators' plans.
+    pub rocksteady: u64,
+    pub cooperative: u64,
+    pub pre_copy: u64,
+    pub reads: Reads,
+    pub aborts: u64,
+    pub splits: u64,
+    pub merges: u64,
+    pub crashes: u64,
+    pub outages: u64,
+    pub cut_offs: u64,
+    /// Migrations that ended because somebody was gone.
+    pub taken: u64,
+    pub plans: u64,
+    /// Steps that coordinators have taken.
+    pub steps: u64,
+    pub frames: u64,
+    pub events: u64,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.rocksteady += other.rocksteady;
+        self.cooperative += other.cooperative;
+        self.pre_copy += other.pre_copy;
+        self.reads += other.reads;
+        self.aborts += other.aborts;
+        self.splits += other.splits;
+        self.merges += other.merges;
+        self.crashes += other.crashes;
+        self.outages += other.outages;
+        self.cut_offs += other.cut_offs;
+        self.taken += other.taken;
+        self.plans += other.plans;
+        self.steps += other.steps;
+        self.frames += other.frames;
+        self.events += other.events;
+    }
+}
+
+impl Tally {
+    /// A migration has begun.
+    pub fn begin(&mut self, mode: Mode) {
+        *(match mode {
+            Mode::Rocksteady => &mut self.rocksteady,
+            Mode::Cooperative => &mut self.cooperative,
+            Mode::PreCopy => &mut self.pre_copy,
+            Mode::StopAndCopy => unreachable!("nobody begins one"),
+        }) += 1;
+    }
+}

@@ -1,0 +1,140 @@
+//! What the target of a migration does on the real store of a simulated server.
+
+use std::sync::Arc;
+
+use db::cluster::migration::{Mode, Place, TargetAction, TargetEnd};
+use db::limits::{MIGRATION_PARTITIONS, PULL_BYTES};
+use db::tablet::Moving as Shown;
+use store::{Cursor, HashRange, Replayed, Table};
+
+use super::{Acted, End, Fault, Giving, Moving};
+use crate::copied;
+use crate::node::{Node, Owning};
+
+impl Moving {
+    pub fn act_as_target(&mut self, node: &mut Node, action: &TargetAction, fault: Fault) -> Acted {
+        let then = Some(self.id);
+        let part = || self.part.clone().expect("it was made");
+        let end = match action {
+            TargetAction::MakePart { .. } => {
+                let part = self.make_part(node);
+                let bounds = |range: HashRange| (range.first(), range.last());
+                TargetEnd::PartMade(part.partitions().into_iter().map(bounds).collect())
+            }
+            TargetAction::StoreCopy(piece) => {
+                copied::store(node, &part(), self.range, piece);
+                TargetEnd::CopyStored
+            }
+            TargetAction::Serve { ceiling } => {
+                if self.part.is_none() {
+                    // The source died early.
+                    self.make_part(node);
+                }
+                let part = || self.part.clone().expect("it was made");
+                if self.mode == Mode::PreCopy && !part().is_arrival() {
+                    part().expect_arrivals(MIGRATION_PARTITIONS, 0);
+                    arrive(&part());
+                }
+                if fault != Fault::ForgetsTheCeiling {
+                    part().begin_above(*ceiling);
+                }
+                self.ceiling.get_or_insert(*ceiling);
+                let pieces = vec![((self.range.first(), self.range.last()), part())];
+                if self.mode == Mode::Cooperative {
+                    self.moving = Some(Arc::new(Shown::new(self.id, pieces.clone(), 0)));
+                }
+                return Acted::Owns(Owning { add: pieces, moving: self.moving.clone(), then, remove: None });
+            }
+            TargetAction::Replay { partition, next, objects } => {
+                replay_partition(node, &part(), (*partition, *next), objects);
+                TargetEnd::Replayed { partition: *partition }
+            }
+            TargetAction::ReplayPriority { hashes, objects } => {
+                replay(node, &part(), self.range, objects);
+                part().pulled(hashes);
+                TargetEnd::PriorityReplayed
+            }
+            TargetAction::Cut => {
+                self.close();
+                self.moving = None;
+                return Acted::Owns(Owning { remove: Some(self.range), then, ..Owning::default() });
+            }
+            TargetAction::GatherBack => self.gather_back(node),
+            TargetAction::GiveUpRest => {
+                if self.mode == Mode::PreCopy && self.ceiling.is_none() {
+                    // What was not copied again is of the past.
+                    self.part.replace(node.make_part(self.range)).iter().for_each(|part| part.retire());
+                }
+                self.part.iter().for_each(arrive);
+                return Acted::Ended(None);
+            }
+            TargetAction::DropPart => {
+                self.close();
+                if let Some(part) = &self.part {
+                    part.retire();
+                }
+                return Acted::Ended(None);
+            }
+            TargetAction::Wake { .. } | TargetAction::LookUp | TargetAction::Commit { .. } => {
+                unreachable!("the world does that")
+            }
+        };
+        Acted::Ended(Some(End::Target(end)))
+    }
+
+    fn make_part(&mut self, node: &mut Node) -> Arc<Table> {
+        let part = node.make_part(self.range);
+        if self.mode != Mode::PreCopy {
+            part.expect_arrivals(MIGRATION_PARTITIONS, 0);
+        }
+        self.part.insert(part).clone()
+    }
+
+    /// What was written and removed here since it began to serve, a piece at a time.
+    fn gather_back(&mut self, node: &Node) -> TargetEnd {
+        let (part, ceiling) = (self.part.clone().expect("it was made"), self.ceiling.unwrap_or(0));
+        let pin = node.mover.pin();
+        let giving = self.giving.get_or_insert_with(|| {
+            let place = |(hash, second)| Place { hash, second };
+            let removed = pin.removals(&part).into_iter().map(place).collect();
+            Giving { from: Some(Cursor::before(self.range.first())), removed }
+        });
+        let mut objects = Vec::new();
+        while let Some(from) = giving.from.filter(|_| objects.is_empty()) {
+            let gathered = pin.gather_since(&part, from, ceiling, PULL_BYTES, &mut objects);
+            giving.from = gathered.expect("it is there");
+        }
+        let is_last = giving.from.is_none();
+        let mut removed = if is_last { std::mem::take(&mut giving.removed) } else { Vec::new() };
+        // The set has no order that a seed would repeat.
+        removed.sort_unstable();
+        TargetEnd::GatheredBack { is_last, objects, removed }
+    }
+}
+
+/// Stores a pull, and notes up to where its partition is there.
+fn replay_partition(node: &Node, part: &Arc<Table>, (partition, next): (u8, Option<Place>), objects: &[u8]) {
+    let range = part.partitions()[usize::from(partition)];
+    replay(node, part, range, objects);
+    let arrived = match next {
+        None => Some(range.last()),
+        Some(Place { hash, second: u64::MAX }) => Some(hash),
+        Some(Place { hash, .. }) => hash.checked_sub(1).filter(|&last| range.contains(last)),
+    };
+    if let Some(last) = arrived {
+        part.arrived(usize::from(partition), last);
+    }
+}
+
+/// Notes that all is there that will come.
+fn arrive(part: &Arc<Table>) {
+    let partitions = part.partitions().into_iter().enumerate();
+    partitions.for_each(|(partition, range)| part.arrived(partition, range.last()));
+}
+
+fn replay(node: &Node, part: &Table, range: HashRange, objects: &[u8]) {
+    let (pin, mut rest) = (node.mover.pin(), objects);
+    while !rest.is_empty() {
+        pin.replay(part, range, &mut rest, &mut Replayed::default()).expect("there is room");
+    }
+}
