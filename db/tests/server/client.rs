@@ -205,16 +205,34 @@ impl Client {
         self.port.send(&mut self.outbox).expect("a working port");
     }
 
-    /// Sends a frame as it is and gives all that comes back within a while.
+    /// Sends a frame as it is, waits until something comes back, and gives all that does.
     pub fn exchange_frame(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
+        self.send_frame(frame);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let received = self.received();
+            if !received.is_empty() {
+                return received;
+            }
+            assert!(Instant::now() < deadline, "no answer");
+            self.port.wait(Duration::from_millis(5)).expect("a working port");
+        }
+    }
+
+    /// Sends a frame as it is, which may be answered or not, and gives all that comes back within a while.
+    pub fn try_frame(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
         self.send_frame(frame);
         let mut received = Vec::new();
         let deadline = Instant::now() + Duration::from_millis(60);
         while Instant::now() < deadline {
-            self.port.receive(&mut self.batch).expect("a working port");
-            received.extend(self.batch.frames().map(|(frame, _)| frame.to_vec()));
+            received.extend(self.received());
             self.port.wait(Duration::from_millis(5)).expect("a working port");
         }
         received
+    }
+
+    fn received(&mut self) -> Vec<Vec<u8>> {
+        self.port.receive(&mut self.batch).expect("a working port");
+        self.batch.frames().map(|(frame, _)| frame.to_vec()).collect()
     }
 }

@@ -119,7 +119,8 @@ fn a_source_that_is_cut_off_stops_serving_what_moves_before_the_target_does_and_
     // As a target does that the source never hears again of.
     let advance = ways.pair.metadata.migration_advance(id, Standing::Preparing, Standing::Moving);
     assert_eq!(advance.expect("etcd answers").standing, Standing::Moving);
-    assert!(serves(&mut table, 0, moves), "its lease is held for a while");
+    // On a slow machine its lease may be over by now.
+    assert!(serves(&mut table, 0, moves) || !ways.is_registered(0), "while its lease is held it serves");
     ways.etcd[1].heal();
     let deadline = Instant::now() + PATIENCE;
     while !serves(&mut table, 1, moves) {
@@ -158,6 +159,8 @@ fn a_target_that_is_cut_off_in_mid_move_serves_nobody_before_the_source_does() {
     // More than is pulled in the meantime: the link breaks before it is over.
     (0..20_000).for_each(|number| table.put(number, &[7; 1_000]));
     let [moves, stays] = keys();
+    // So slowly that it takes seconds.
+    ways.peers[0].slow_down();
     let row = ways.pair.begin(&table, upper(), 1);
     comes(|| serves(&mut table, 1, moves).then_some(()));
     ways.etcd[1].cut();

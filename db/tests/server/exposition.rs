@@ -4,6 +4,7 @@
 mod format;
 
 use std::io::{Read, Write};
+use std::iter;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -56,14 +57,16 @@ fn body(answer: &str) -> &str {
 /// Everything that the metrics port shows.
 pub fn scrape(site: &Site) -> Exposition {
     // In the older version the body comes as it is.
-    let answer = ask(site, b"GET /metrics HTTP/1.0\r\n\r\n");
+    let ask = || ask(site, b"GET /metrics HTTP/1.0\r\n\r\n");
+    // Who looks again and again until something comes may be told to look less often.
+    let answer = iter::repeat_with(ask).find(|answer| status(answer) != "429").expect("an answer");
     assert_eq!(status(&answer), "200");
     assert!(answer.contains("Content-Type: text/plain; version=0.0.4"), "{answer}");
     Exposition::parse(body(&answer))
 }
 
 /// A client of a fresh tenant with one table that sends nothing twice.
-fn patient_tenant(site: &Site, name: &str) -> (Client, u32) {
+pub fn patient_tenant(site: &Site, name: &str) -> (Client, u32) {
     let secret = site.create_tenant(name);
     let mut client = Client::open_patient(site, name, &secret).expect("the right secret");
     let table = client.create_table("t");

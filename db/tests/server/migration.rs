@@ -256,7 +256,11 @@ fn an_abort_at_any_moment_leaves_every_object_at_one_owner_as_it_was_written_las
     let half = HashRange::new(1 << 63, u64::MAX).expect("half of them");
     let mut returned = 0;
     let rounds = if std::env::var_os("SPLINTER_FULL").is_some() { 60 } else { 8 };
-    for round in 0..rounds {
+    for round in 0..10 * rounds {
+        // On a slow machine few are in time, on a very slow one none.
+        if round >= rounds && returned > 0 {
+            break;
+        }
         let to = usize::from(pair.owner(&table, u64::MAX) == pair.numbers()[0]);
         let mode = [Mode::Rocksteady, Mode::Cooperative, Mode::PreCopy][round as usize % 3];
         table.asks_both = mode == Mode::Cooperative;

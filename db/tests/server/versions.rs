@@ -190,7 +190,7 @@ fn a_canary_that_fails_goes_back_by_itself_and_the_log_says_why() {
     install_as(&mut client, name, &package(&broken), Placement::Canary(50)).expect("it compiles");
     let one = 1_u32.to_le_bytes();
     let request = invoke(extension, "repeat", table, &one);
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while describe(&mut client, name).standing.canary != 0 {
         assert!(Instant::now() < deadline, "the canary went back");
         for _ in 0..100 {
@@ -220,11 +220,18 @@ fn a_canary_as_good_as_the_current_version_stays() {
     install_as(&mut client, "counter", &repeating(2), Placement::Canary(50)).expect("a good extension");
     // Both fail at every call.
     let request = invoke(extension, "fails", table, b"");
+    let failed = |client: &mut Client| {
+        let ends = &describe(client, "counter").versions[1].measured.ends;
+        ends.first().map_or(0, |end| end.value)
+    };
+    // So many that it is judged; then for as long as that takes.
+    while failed(&mut client) < 200 {
+        (0..100).for_each(|_| assert!(client.status(&request) != Status::Ok));
+    }
     let deadline = Instant::now() + Duration::from_millis(2_500);
     while Instant::now() < deadline {
         let _ = client.status(&request);
     }
     let described = describe(&mut client, "counter");
     assert_eq!((described.standing.current, described.standing.canary), (1, 2));
-    assert!(described.versions[1].measured.ends[0].value >= 200, "it was judged");
 }

@@ -12,6 +12,11 @@ const CARRY: u8 = 0;
 const LOSE_REQUESTS: u8 = 1;
 const LOSE_ANSWERS: u8 = 2;
 const BREAK: u8 = 3;
+const CARRY_SLOWLY: u8 = 4;
+
+/// What is carried slowly: so many bytes, then a pause. Some megabytes a second at most.
+const SLOW_BYTES: usize = 4 << 10;
+const SLOW_PAUSE: Duration = Duration::from_millis(1);
 
 #[derive(Default)]
 struct State {
@@ -77,6 +82,12 @@ impl Proxy {
         self.set(LOSE_REQUESTS);
     }
 
+    /// Everything takes long.
+    #[allow(dead_code, reason = "not every test that has proxies does so")]
+    pub fn slow_down(&self) {
+        self.set(CARRY_SLOWLY);
+    }
+
     fn set(&self, mode: u8) {
         self.state.lost.store(0, Ordering::SeqCst);
         self.state.mode.store(mode, Ordering::SeqCst);
@@ -109,9 +120,20 @@ fn carry(from: &TcpStream, to: &TcpStream, losing: u8, state: &Arc<State>) {
     thread::spawn(move || {
         let mut buffer = vec![0; 64 << 10];
         while let Ok(bytes @ 1..) = from.read(&mut buffer) {
-            if state.mode.load(Ordering::SeqCst) == losing {
+            let mode = state.mode.load(Ordering::SeqCst);
+            if mode == losing {
                 state.lost.fetch_add(bytes, Ordering::SeqCst);
-            } else if to.write_all(&buffer[..bytes]).is_err() {
+                continue;
+            }
+            let (at_once, pause) = match mode {
+                CARRY_SLOWLY => (SLOW_BYTES, SLOW_PAUSE),
+                _ => (bytes, Duration::ZERO),
+            };
+            let carried = buffer[..bytes].chunks(at_once).try_for_each(|bytes| {
+                thread::sleep(pause);
+                to.write_all(bytes)
+            });
+            if carried.is_err() {
                 break;
             }
         }
