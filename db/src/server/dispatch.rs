@@ -25,17 +25,17 @@ use super::ahead::{Located, Sessions, TablesAhead, prefetch_extensions};
 use super::catalog::Catalog;
 use super::crowd::Crowd;
 use super::invocation;
-use super::native::{self, Caller, ReplyPlace, Turn};
-use super::outgoing::{Addressee, Outgoing};
+use super::native::{self, Caller, Turn};
+use super::outgoing::{Addressee, FramePlace, Outgoing};
 use super::parking::{self, Came, Parking};
 use super::ports::Exits;
 use super::refusal::RefusalLimit;
 use super::view::RoundView;
 use crate::extension::invocation::Invocations;
 use crate::limits::{CHUNK_REQUESTS, INVOCATIONS_PER_TURN};
-use crate::metrics::{Counter, WorkerMetrics};
+use crate::metrics::Counter;
 use crate::ops::{WorkerEnvironment, read, write};
-use crate::session::{Origin, Route, Session};
+use crate::session::{Origin, Session};
 use crate::tenant::ledger::{Entry, Page};
 use crate::tenant::limit::TenantLimit;
 
@@ -242,22 +242,10 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         let (environment, session) = (self.environment, pending.session);
         let caller = Caller { session, sequence: pending.sequence };
         let (catalog, invocations) = (self.catalog, &mut *self.invocations);
-        let page = session.account.ledger.page(environment.core.index());
-        page.add(Entry::of(&pending.request), 1);
-        let mut place = FramePlace {
-            outgoing: self.outgoing,
-            port: self.port,
-            metrics: environment.metrics,
-            page,
-            to: Addressee {
-                port: self.arrived_at,
-                peer: pending.peer,
-                token: session.token,
-                home_core: session.home_core(),
-                takes_parts: pending.takes_parts,
-            },
-            sequence_low: pending.sequence as u32,
-        };
+        let to = Addressee::of(session, (self.arrived_at, pending.peer), pending.takes_parts);
+        let exits = (&mut *self.outgoing, &mut *self.port);
+        let mut place = FramePlace::new(exits, &environment, (session, pending.sequence), to);
+        place.page.add(Entry::of(&pending.request), 1);
         if let Request::Invoke { .. } = pending.request {
             invocation::start(
                 &environment,
@@ -268,7 +256,8 @@ impl<'w, P: Exits> Dispatch<'w, P> {
                 &mut place,
             );
         } else {
-            let turn = native::execute(&environment, caller, &pending.request, pending.located, &mut place);
+            let turn =
+                native::execute::<true>(&environment, caller, &pending.request, pending.located, &mut place);
             if turn == Turn::Lacks {
                 self.park(pending);
             }
@@ -282,11 +271,9 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         let environment = self.environment;
         let (view, since_us) = (self.view.own, environment.now_us);
         let came = Came { session, sequence, view, takes_parts, since_us };
-        let page = session.account.ledger.page(environment.core.index());
-        let (metrics, sequence_low) = (environment.metrics, sequence as u32);
-        let to = self.addressee(session, peer);
-        let mut place =
-            FramePlace { outgoing: self.outgoing, port: self.port, metrics, page, to, sequence_low };
+        let (exits, to) =
+            ((&mut *self.outgoing, &mut *self.port), Addressee::of(session, (self.arrived_at, peer), false));
+        let mut place = FramePlace::new(exits, &environment, (session, sequence), to);
         let wanted = (&pending.request, pending.located);
         parking::park(&environment, self.parking, came, wanted, &mut place);
     }
@@ -316,56 +303,9 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         session.account.ledger.page(self.environment.core.index())
     }
 
-    fn place<'s>(&'s mut self, session: &'s Session, sequence: u64, peer: SocketAddr) -> FramePlace<'s, P> {
-        let (page, to) = (self.page(session), self.addressee(session, peer));
-        FramePlace {
-            outgoing: self.outgoing,
-            port: self.port,
-            metrics: self.environment.metrics,
-            page,
-            to,
-            sequence_low: sequence as u32,
-        }
-    }
-
     /// For an answer that is short.
-    fn addressee(&self, session: &Session, peer: SocketAddr) -> Addressee {
-        Addressee {
-            port: self.arrived_at,
-            peer,
-            token: session.token,
-            home_core: session.home_core(),
-            takes_parts: false,
-        }
-    }
-}
-
-/// A reply in the outgoing frame of a peer.
-pub struct FramePlace<'s, P: Exits> {
-    /// Frames under construction.
-    pub outgoing: &'s mut Outgoing,
-    /// Where frames leave.
-    pub port: &'s mut P,
-    /// The worker's counters.
-    pub metrics: &'s WorkerMetrics,
-    /// The tenant's counters.
-    pub page: &'s Page,
-    /// Who gets the reply.
-    pub to: Addressee,
-    /// Low half of the request's sequence.
-    pub sequence_low: u32,
-}
-
-impl<P: Exits> ReplyPlace for FramePlace<'_, P> {
-    #[inline]
-    fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8])) {
-        self.page.answered(status, body_bytes);
-        let head = (self.sequence_low, status);
-        self.outgoing.hurry();
-        self.outgoing.reply(self.port, self.metrics, &self.to, head, body_bytes, fill);
-    }
-
-    fn route(&self) -> Route {
-        Route::Frame { port: self.to.port, peer: self.to.peer }
+    fn place<'s>(&'s mut self, session: &'s Session, sequence: u64, peer: SocketAddr) -> FramePlace<'s, P> {
+        let to = Addressee::of(session, (self.arrived_at, peer), false);
+        FramePlace::new((self.outgoing, self.port), &self.environment, (session, sequence), to)
     }
 }

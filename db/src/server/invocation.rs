@@ -185,13 +185,7 @@ fn finish<P: Exits>(
     }
     match origin.route {
         Route::Frame { port: arrived_at, peer } => {
-            let to = Addressee {
-                port: arrived_at,
-                peer,
-                token: session.token,
-                home_core: session.home_core(),
-                takes_parts: false,
-            };
+            let to = Addressee::of(session, (arrived_at, peer), false);
             let head = (sequence as u32, status);
             outgoing
                 .reply(port, environment.metrics, &to, head, reply.len(), |body| body.copy_from_slice(reply));

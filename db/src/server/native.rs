@@ -2,24 +2,29 @@
 //!
 //! No task, no allocation, no copy of a value but the one into the reply. Mutations pass the exactly-once
 //! ring of their session before they touch anything, so a copy of a request is answered from the ring even
-//! when its table is gone by now. Where the reply is written, a frame or a stream's answer, is a
-//! [`ReplyPlace`].
+//! when its table is gone by now. What is answered without being executed is in `native/unexecuted.rs`. Where the reply is
+//! written, a frame or a stream's answer, is a [`ReplyPlace`].
+
+mod unexecuted;
+
+pub use unexecuted::{
+    answer_copy, answer_later, answer_throttled, refuse, refuse_other_view, refuse_unexecuted, retry_after,
+    throttle,
+};
 
 use store::{Object, Table};
-use wire::reply::{Entry, Object as GetReply, Objects, Throttled};
+use wire::reply::{Entry, Object as GetReply, Objects};
 use wire::{Keys, Request, Status};
 
+use self::unexecuted::reply_bare;
 use super::ahead::Located;
 use super::listing;
 use super::now;
-use super::view::RoundView;
-use crate::limits::{RETRY_BUSY_US, RETRY_PASSING_US};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::write::{Outcome, Target};
 use crate::ops::{WorkerEnvironment, read, write};
 use crate::session::{Claim, Route, Session};
 use crate::tablet::TableEntry;
-use crate::tenant::limit::TenantLimit;
 
 /// Where the reply to one request is written.
 pub trait ReplyPlace {
@@ -52,31 +57,9 @@ pub struct Caller<'b> {
 }
 
 /// Runs `request`, which is not an invocation, unless it lacks objects. `located` says where its key is: in a table that was
-/// already found to be the tenant's.
+/// already found to be the tenant's. `IS_NEW`: it has not lacked objects before, when it was counted.
 #[inline]
-pub fn execute(
-    environment: &WorkerEnvironment<'_>,
-    caller: Caller<'_>,
-    request: &Request<'_>,
-    located: Located<'_>,
-    place: &mut impl ReplyPlace,
-) -> Turn {
-    perform::<true>(environment, caller, request, located, place)
-}
-
-/// The same for a request that has lacked objects before, and was counted then.
-pub fn execute_again(
-    environment: &WorkerEnvironment<'_>,
-    caller: Caller<'_>,
-    request: &Request<'_>,
-    located: Located<'_>,
-    place: &mut impl ReplyPlace,
-) -> Turn {
-    perform::<false>(environment, caller, request, located, place)
-}
-
-#[inline(always)]
-fn perform<const IS_NEW: bool>(
+pub fn execute<const IS_NEW: bool>(
     environment: &WorkerEnvironment<'_>,
     caller: Caller<'_>,
     request: &Request<'_>,
@@ -226,108 +209,6 @@ fn mutate(
         claim => answer_copy(metrics, caller, claim, place),
     }
     Turn::Answered
-}
-
-/// Answers a request that may not run: its reply is stored, or it runs already, or it is outside of the
-/// window.
-#[cold]
-pub fn answer_copy(metrics: &WorkerMetrics, caller: Caller<'_>, claim: Claim, place: &mut impl ReplyPlace) {
-    match claim {
-        Claim::Replay => {
-            metrics.count(Counter::Replayed);
-            // A record that is gone by now was acknowledged, so nobody waits for this copy.
-            let _ = caller.session.ring.replay(caller.sequence, |status, stored| {
-                place.reply(status, stored.len(), |body| body.copy_from_slice(stored));
-            });
-        }
-        // The original answers; the client asks again should that answer be lost.
-        Claim::InFlight => metrics.count(Counter::DuplicatesInFlight),
-        Claim::Expired => {
-            metrics.count(Counter::Expired);
-            reply_bare(place, Status::Expired);
-        }
-        Claim::Ahead => refuse(metrics, place, Status::TooManyOutstanding),
-        Claim::Busy | Claim::Execute => answer_later(metrics, place),
-    }
-}
-
-/// Answers that the request should come again soon.
-pub fn answer_later(metrics: &WorkerMetrics, place: &mut impl ReplyPlace) {
-    retry_after(metrics, RETRY_BUSY_US, place);
-}
-
-/// Answers that the request should come again after so many microseconds.
-pub fn retry_after(metrics: &WorkerMetrics, after_us: u32, place: &mut impl ReplyPlace) {
-    metrics.count(Counter::Retries);
-    let outcome = Outcome::retry(after_us);
-    place.reply(outcome.status, outcome.bytes, |body| outcome.write_body(body));
-}
-
-/// Answers a request that was sent under another view than the worker's: it is not executed. While other workers have
-/// still to pass, a copy of it may be, so the client hears nothing of the new view yet.
-#[cold]
-pub fn refuse_other_view(
-    metrics: &WorkerMetrics,
-    caller: Caller<'_>,
-    view: RoundView,
-    place: &mut impl ReplyPlace,
-) {
-    if view.is_passing() && caller.session.ring.look(caller.sequence) == Claim::Execute {
-        return retry_after(metrics, RETRY_PASSING_US, place);
-    }
-    refuse_unexecuted(metrics, caller, Status::WrongView, place);
-}
-
-/// Answers a request that a limit of its tenant holds off. It has not run, unless an earlier copy has: then that
-/// one's answer counts.
-#[cold]
-pub fn throttle(
-    metrics: &WorkerMetrics,
-    caller: Caller<'_>,
-    limit: TenantLimit,
-    after_us: u32,
-    place: &mut impl ReplyPlace,
-) {
-    match caller.session.ring.claim(caller.sequence) {
-        Claim::Execute => {
-            caller.session.ring.release(caller.sequence);
-            answer_throttled(metrics, limit.name(), after_us, place);
-        }
-        claim => answer_copy(metrics, caller, claim, place),
-    }
-}
-
-/// Refuses a request that may be executed elsewhere, or later: unless a copy of it has been executed here, or is being
-/// executed, it leaves no trace.
-#[cold]
-pub fn refuse_unexecuted(
-    metrics: &WorkerMetrics,
-    caller: Caller<'_>,
-    status: Status,
-    place: &mut impl ReplyPlace,
-) {
-    match caller.session.ring.look(caller.sequence) {
-        Claim::Execute => refuse(metrics, place, status),
-        claim => answer_copy(metrics, caller, claim, place),
-    }
-}
-
-/// Answers that a limit of the tenant holds the request off.
-pub fn answer_throttled(metrics: &WorkerMetrics, limit: &str, after_us: u32, place: &mut impl ReplyPlace) {
-    metrics.count(Counter::Throttled);
-    let throttled = Throttled { after_us, limit: limit.as_bytes() };
-    place.reply(Status::Throttled, throttled.body_bytes(), |body| throttled.encode(body));
-}
-
-/// Answers without a body and counts a refusal.
-pub fn refuse(metrics: &WorkerMetrics, place: &mut impl ReplyPlace, status: Status) {
-    metrics.count(Counter::Refused);
-    reply_bare(place, status);
-}
-
-#[inline]
-fn reply_bare(place: &mut impl ReplyPlace, status: Status) {
-    place.reply(status, 0, |_| {});
 }
 
 fn unknown_table(metrics: &WorkerMetrics, place: &mut impl ReplyPlace) -> Turn {

@@ -13,6 +13,10 @@
 //! more follow soon, since a frame costs more than what is in it. A port that breaks on the way is reported at
 //! the end of the round.
 
+mod place;
+
+pub use place::{Addressee, FramePlace};
+
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
@@ -33,21 +37,6 @@ const HEADS_BYTES: usize = FRAME_HEADER_BYTES + GROUP_HEADER_BYTES + MESSAGE_HEA
 /// Slots of the table from peers to frames; a power of two.
 const PEER_SLOTS: usize = 2 * OUTGOING_FRAMES;
 const NO_FRAME: usize = usize::MAX;
-
-/// To whom a reply goes.
-#[derive(Clone, Copy, Debug)]
-pub struct Addressee {
-    /// Index of the worker from whose port the reply leaves.
-    pub port: u16,
-    /// The client's address.
-    pub peer: SocketAddr,
-    /// The session's token.
-    pub token: u64,
-    /// The session's home core, told in the group.
-    pub home_core: u16,
-    /// Takes an answer in parts.
-    pub takes_parts: bool,
-}
 
 /// The outgoing frames of one worker.
 pub struct Outgoing {

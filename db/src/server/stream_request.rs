@@ -62,7 +62,7 @@ pub fn serve(
         invocation::start(environment, catalog, invocations, caller, request, &mut place);
     } else {
         let caller = Caller { session, sequence: *sequence };
-        if native::execute(environment, caller, &request, located, &mut place) == Turn::Lacks {
+        if native::execute::<true>(environment, caller, &request, located, &mut place) == Turn::Lacks {
             let (sequence, view, since_us) = (*sequence, view.own, environment.now_us);
             let came = Came { session, sequence, view, takes_parts: false, since_us };
             parking::park(environment, parking, came, (&request, located), &mut place);

@@ -92,7 +92,7 @@ impl OneTable {
         };
         let located = locate(&environment, &self.session, request);
         let (caller, mut taken) = (Caller { session: &self.session, sequence }, Taken::default());
-        let turn = native::execute(&environment, caller, request, located, &mut taken);
+        let turn = native::execute::<true>(&environment, caller, request, located, &mut taken);
         assert_eq!(turn == Turn::Lacks, taken.0.is_none());
         taken.0
     }

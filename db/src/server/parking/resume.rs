@@ -11,9 +11,8 @@ use crate::metrics::Counter;
 use crate::ops::{WorkerEnvironment, read};
 use crate::server::ahead::{Located, locate};
 use crate::server::catalog::Catalog;
-use crate::server::dispatch::FramePlace;
 use crate::server::native::{self, Caller, ReplyPlace, Turn};
-use crate::server::outgoing::{Addressee, Outgoing};
+use crate::server::outgoing::{Addressee, FramePlace, Outgoing};
 use crate::server::ports::Exits;
 use crate::server::stream_request::StreamPlace;
 use crate::server::view::RoundView;
@@ -128,23 +127,16 @@ impl<P: Exits> Resume<'_, P> {
     fn settle(&mut self, parked: &Parked, fate: Fate) {
         let Parked { session, sequence, takes_parts, route, .. } = parked;
         parked.give_record_back();
-        let page = session.account.ledger.page(self.environment.core.index());
         let known = (self.catalog, self.view);
         match route {
             Route::Frame { port, peer } => {
-                let to = Addressee {
-                    port: *port,
-                    peer: *peer,
-                    token: session.token,
-                    home_core: session.home_core(),
-                    takes_parts: *takes_parts,
-                };
-                let (outgoing, port) = (&mut *self.outgoing, &mut *self.port);
-                let (metrics, sequence_low) = (self.environment.metrics, *sequence as u32);
-                let mut place = FramePlace { outgoing, port, metrics, page, to, sequence_low };
+                let to = Addressee::of(session, (*port, *peer), *takes_parts);
+                let exits = (&mut *self.outgoing, &mut *self.port);
+                let mut place = FramePlace::new(exits, &self.environment, (session, *sequence), to);
                 answer(&self.environment, known, self.parking, (parked, fate), &mut place);
             }
             Route::Stream(answered) => {
+                let page = session.account.ledger.page(self.environment.core.index());
                 let mut place = StreamPlace { answer: answered, page };
                 answer(&self.environment, known, self.parking, (parked, fate), &mut place);
             }
@@ -174,7 +166,7 @@ fn answer(
         (Fate::IsGivenUp, _) => return native::retry_after(metrics, RETRY_ARRIVING_US, place),
     };
     let located = locate(environment, session, &request);
-    if native::execute_again(environment, caller, &request, located, place) == Turn::Lacks {
+    if native::execute::<false>(environment, caller, &request, located, place) == Turn::Lacks {
         let came = Came {
             session,
             sequence: *sequence,

@@ -1,0 +1,118 @@
+//! Answers to requests that are not executed: copies of others, those that come too early, that a limit holds off, that
+//! were sent under another view, or that are refused.
+//!
+//! A refusal leaves no trace in the session's ring, so that the request may be executed later, here or elsewhere. But where
+//! a copy of it has been executed, or is being executed, that one's answer counts: it is looked for first.
+
+use wire::Status;
+use wire::reply::Throttled;
+
+use super::{Caller, ReplyPlace};
+use crate::limits::{RETRY_BUSY_US, RETRY_PASSING_US};
+use crate::metrics::{Counter, WorkerMetrics};
+use crate::ops::write::Outcome;
+use crate::server::view::RoundView;
+use crate::session::Claim;
+use crate::tenant::limit::TenantLimit;
+
+/// Answers a request that may not run: its reply is stored, or it runs already, or it is outside of the
+/// window.
+#[cold]
+pub fn answer_copy(metrics: &WorkerMetrics, caller: Caller<'_>, claim: Claim, place: &mut impl ReplyPlace) {
+    match claim {
+        Claim::Replay => {
+            metrics.count(Counter::Replayed);
+            // A record that is gone by now was acknowledged, so nobody waits for this copy.
+            let _ = caller.session.ring.replay(caller.sequence, |status, stored| {
+                place.reply(status, stored.len(), |body| body.copy_from_slice(stored));
+            });
+        }
+        // The original answers; the client asks again should that answer be lost.
+        Claim::InFlight => metrics.count(Counter::DuplicatesInFlight),
+        Claim::Expired => {
+            metrics.count(Counter::Expired);
+            reply_bare(place, Status::Expired);
+        }
+        Claim::Ahead => refuse(metrics, place, Status::TooManyOutstanding),
+        Claim::Busy | Claim::Execute => answer_later(metrics, place),
+    }
+}
+
+/// Answers that the request should come again soon.
+pub fn answer_later(metrics: &WorkerMetrics, place: &mut impl ReplyPlace) {
+    retry_after(metrics, RETRY_BUSY_US, place);
+}
+
+/// Answers that the request should come again after so many microseconds.
+pub fn retry_after(metrics: &WorkerMetrics, after_us: u32, place: &mut impl ReplyPlace) {
+    metrics.count(Counter::Retries);
+    let outcome = Outcome::retry(after_us);
+    place.reply(outcome.status, outcome.bytes, |body| outcome.write_body(body));
+}
+
+/// Answers a request that was sent under another view than the worker's: it is not executed. While other workers have
+/// still to pass, a copy of it may be, so the client hears nothing of the new view yet.
+#[cold]
+pub fn refuse_other_view(
+    metrics: &WorkerMetrics,
+    caller: Caller<'_>,
+    view: RoundView,
+    place: &mut impl ReplyPlace,
+) {
+    if view.is_passing() && caller.session.ring.look(caller.sequence) == Claim::Execute {
+        return retry_after(metrics, RETRY_PASSING_US, place);
+    }
+    refuse_unexecuted(metrics, caller, Status::WrongView, place);
+}
+
+/// Answers a request that a limit of its tenant holds off. It has not run, unless an earlier copy has: then that
+/// one's answer counts.
+#[cold]
+pub fn throttle(
+    metrics: &WorkerMetrics,
+    caller: Caller<'_>,
+    limit: TenantLimit,
+    after_us: u32,
+    place: &mut impl ReplyPlace,
+) {
+    match caller.session.ring.claim(caller.sequence) {
+        Claim::Execute => {
+            caller.session.ring.release(caller.sequence);
+            answer_throttled(metrics, limit.name(), after_us, place);
+        }
+        claim => answer_copy(metrics, caller, claim, place),
+    }
+}
+
+/// Refuses a request that may be executed elsewhere, or later: unless a copy of it has been executed here, or is being
+/// executed, it leaves no trace.
+#[cold]
+pub fn refuse_unexecuted(
+    metrics: &WorkerMetrics,
+    caller: Caller<'_>,
+    status: Status,
+    place: &mut impl ReplyPlace,
+) {
+    match caller.session.ring.look(caller.sequence) {
+        Claim::Execute => refuse(metrics, place, status),
+        claim => answer_copy(metrics, caller, claim, place),
+    }
+}
+
+/// Answers that a limit of the tenant holds the request off.
+pub fn answer_throttled(metrics: &WorkerMetrics, limit: &str, after_us: u32, place: &mut impl ReplyPlace) {
+    metrics.count(Counter::Throttled);
+    let throttled = Throttled { after_us, limit: limit.as_bytes() };
+    place.reply(Status::Throttled, throttled.body_bytes(), |body| throttled.encode(body));
+}
+
+/// Answers without a body and counts a refusal.
+pub fn refuse(metrics: &WorkerMetrics, place: &mut impl ReplyPlace, status: Status) {
+    metrics.count(Counter::Refused);
+    reply_bare(place, status);
+}
+
+#[inline]
+pub(super) fn reply_bare(place: &mut impl ReplyPlace, status: Status) {
+    place.reply(status, 0, |_| {});
+}
