@@ -5,10 +5,11 @@
 //!              ▲      └─ several servers ─▶ parts ─▶ gather           answers of parts make one
 //!              └─ asked for at the first use of a table, and when a server answers `NotOwned`
 //! ```
-//! With a single server this is one comparison of the table's number with that of the request before. A request that was
-//! refused for its key is made again, under a new sequence of another session, only where the refusal says that it cannot
-//! be executed any more where it was (`wire/src/requester/receive.rs`). What has no way to its server waits until that is
-//! settled, or fails; requests for others go on. See "Views" in docs/formats.md.
+//! The way of a request for the table of the one before is known (`sending.rs`): with a single server that is a comparison of
+//! two numbers, with several a hash and a search besides. A request that was refused for its key is made again, under a new
+//! sequence of another session, only where the refusal says that it cannot be executed any more where it was
+//! (`wire/src/requester/receive.rs`). What has no way to its server waits until that is settled, or fails; requests for
+//! others go on. See "Views" in docs/formats.md.
 
 mod asking;
 mod both;
@@ -16,29 +17,28 @@ mod frames;
 mod gather;
 mod maps;
 mod opening;
+mod sending;
 mod server;
 mod settling;
 
 use std::collections::VecDeque;
 
 use net::Waker;
-use wire::{CompletionError, Journey, Request, SessionLimits, Status};
+use wire::{CompletionError, Journey, SessionLimits, Status};
 
 use self::both::Boths;
 use self::gather::Gather;
-use self::maps::{TableMap, Way};
-use self::server::Reach;
+use self::maps::TableMap;
+use self::sending::Latest;
 pub(crate) use self::server::Server;
+use crate::ClientConfig;
 use crate::config::Identity;
 use crate::exchange::Exchange;
-use crate::{ClientConfig, Error, SessionStatistics};
 
 /// The server that was named.
 pub(crate) const HOME: usize = 0;
 /// Tags from here on are of requests that the router makes.
 pub(crate) const ROUTERS_TAGS: u64 = 3 << 62;
-/// No table has this number.
-const NO_TABLE: u64 = u64::MAX;
 
 /// See the file's head.
 pub(crate) struct Router {
@@ -46,8 +46,7 @@ pub(crate) struct Router {
     /// Sessions that are over, until what they have on the stream is settled.
     leaving: Vec<Exchange>,
     maps: Vec<TableMap>,
-    /// The table of the latest request and its server, where that one has all of it.
-    latest: (u64, usize),
+    latest: Latest,
     waiting: VecDeque<Waiting>,
     gathers: Vec<Option<Gather>>,
     boths: Boths,
@@ -92,18 +91,6 @@ struct Arrived {
     outcome: gather::Outcome,
 }
 
-/// What became of a request that was to be sent.
-enum Sent {
-    /// It is this server's.
-    To(usize),
-    /// It goes to several, in parts.
-    InParts,
-    /// It has to wait, for the map to be asked for so often.
-    Waits(u64),
-    /// There is no way to this server.
-    Away(usize),
-}
-
 impl Router {
     /// Routes over the session that an exchange has opened.
     pub(crate) fn new(
@@ -121,7 +108,7 @@ impl Router {
             servers: vec![Server::home(exchange, identity.address.clone())],
             leaving: Vec::new(),
             maps: Vec::new(),
-            latest: (NO_TABLE, HOME),
+            latest: Latest::NONE,
             waiting: VecDeque::new(),
             gathers: Vec::new(),
             boths: Boths::default(),
@@ -143,127 +130,6 @@ impl Router {
         }
     }
 
-    /// Accepts a request; its completion will carry `tag`. Returns the server that it goes to, if that is settled.
-    #[inline]
-    pub(crate) fn submit(
-        &mut self,
-        now_us: u64,
-        tag: u64,
-        request: &Request<'_>,
-        statistics: &mut SessionStatistics,
-    ) -> Result<Option<usize>, Error> {
-        let server = match request.table() {
-            Some(table) if u64::from(table) != self.latest.0 => None,
-            Some(_) => Some(self.latest.1),
-            None => Some(HOME),
-        };
-        let exchange = server.and_then(|server| self.servers[server].exchange.as_mut());
-        let Some(exchange) = exchange.filter(|_| self.owed < self.credits.into()) else {
-            return self.submit_by_map(now_us, tag, request, statistics);
-        };
-        let journey = Journey::begin(now_us, self.call_timeout_us);
-        match exchange.submit(journey, tag, request, statistics) {
-            Ok(()) => {
-                statistics.requests += 1;
-                self.owed += 1;
-                Ok(server)
-            }
-            Err(Error::Full) => self.submit_by_map(now_us, tag, request, statistics),
-            Err(error) => Err(error),
-        }
-    }
-
-    #[inline(never)]
-    fn submit_by_map(
-        &mut self,
-        now_us: u64,
-        tag: u64,
-        request: &Request<'_>,
-        statistics: &mut SessionStatistics,
-    ) -> Result<Option<usize>, Error> {
-        if self.owed >= self.credits.into() {
-            return Err(Error::Full);
-        }
-        let refused = |status| Error::Refused { status, text: String::new() };
-        request.check().map_err(refused)?;
-        let journey = Journey::begin(now_us, self.call_timeout_us);
-        let sent = self.send(now_us, (tag, journey), request, statistics)?;
-        statistics.requests += 1;
-        self.owed += 1;
-        let asked = match sent {
-            Sent::To(server) => return Ok(Some(server)),
-            Sent::InParts => return Ok(None),
-            Sent::Waits(asked) => asked,
-            Sent::Away(_) => 0,
-        };
-        let mut body = vec![0; request.body_bytes()];
-        request.encode(&mut body);
-        let code = request.opcode();
-        self.wait(Waiting { tag, journey, code, body, asked, refusal: None });
-        Ok(None)
-    }
-
-    fn wait(&mut self, waiting: Waiting) {
-        self.waiting.push_back(waiting);
-        self.is_restless = true;
-    }
-
-    /// Sends a request on its way, if there is one.
-    fn send(
-        &mut self,
-        now_us: u64,
-        (tag, journey): (u64, Journey),
-        request: &Request<'_>,
-        statistics: &mut SessionStatistics,
-    ) -> Result<Sent, Error> {
-        let server = match request.table() {
-            None => HOME,
-            Some(table) => {
-                let index = self.index_of(table);
-                let moves = !self.maps[index].moving.is_empty();
-                if moves && self.ask_both(now_us, (tag, journey), request, index, statistics) {
-                    return Ok(Sent::InParts);
-                }
-                let map = &self.maps[index];
-                if map.asked == 0 && self.servers[HOME].exchange.is_none() && self.is_reachable(now_us) {
-                    return Ok(Sent::Waits(1));
-                }
-                match map.way(request, journey.moves == 0) {
-                    Way::Server(server) => {
-                        if map.whole().is_some() && !moves {
-                            self.latest = (table.into(), server);
-                        }
-                        server
-                    }
-                    Way::Parts => {
-                        let (gather, parts) = Gather::begin((tag, journey), request, map);
-                        self.send_parts(gather, parts);
-                        return Ok(Sent::InParts);
-                    }
-                }
-            }
-        };
-        match self.reach(now_us, server) {
-            Reach::Open => {}
-            Reach::Opening => return Ok(Sent::Waits(0)),
-            Reach::Away => return Ok(Sent::Away(server)),
-        }
-        let Some(exchange) = &mut self.servers[server].exchange else { return Ok(Sent::Waits(0)) };
-        match exchange.submit(journey, tag, request, statistics) {
-            Ok(()) => Ok(Sent::To(server)),
-            // An older one holds the window back.
-            Err(Error::Full) => Ok(Sent::Waits(0)),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Makes sure that there is a session with a server, or will be, unless there was no way a moment ago.
-    fn reach(&mut self, now_us: u64, server: usize) -> Reach {
-        let Router { servers, identity, config, others_config, waker, .. } = self;
-        let config = if server == HOME { config } else { others_config };
-        servers[server].reach(now_us, identity, config, waker)
-    }
-
     /// The index of what is known of a table.
     fn index_of(&mut self, table: u32) -> usize {
         self.maps.iter().position(|map| map.table == table).unwrap_or_else(|| {
@@ -277,11 +143,6 @@ impl Router {
     pub(crate) fn server_of(&mut self, table: u32, key: &[u8]) -> usize {
         let index = self.index_of(table);
         self.maps[index].server_of(xxhash_rust::xxh3::xxh3_64(key))
-    }
-
-    /// Whether there may be a server that answers.
-    fn is_reachable(&self, now_us: u64) -> bool {
-        self.servers.iter().any(|server| !server.is_away(now_us))
     }
 
     /// Whether there are several servers.

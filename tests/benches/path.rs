@@ -1,7 +1,7 @@
 //! What a native get costs on its whole way but the kernel's: client library, frames, dispatch, store, and back.
 //!
 //! A session of the client library over a port behind which workers are moved by hand, all in one thread, so that
-//! `scripts/path` can count instructions under callgrind: those of the client between submit and completion, those of the
+//! `scripts/instructions` can count instructions under callgrind: those of the client between submit and completion, those of the
 //! servers in [`Worker::serve`]. The ways:
 //!
 //! ```text

@@ -9,8 +9,9 @@ use wire::{Body, Journey, Request, ServerPlace, Status, TabletMap};
 
 use super::gather::Outcome;
 use super::maps::Tablet;
+use super::sending::Latest;
 use super::server::{Reach, Server};
-use super::{HOME, NO_TABLE, ROUTERS_TAGS, Router};
+use super::{HOME, ROUTERS_TAGS, Router};
 use crate::SessionStatistics;
 use crate::both_sides::Moving;
 use crate::exchange::Exchange;
@@ -121,7 +122,7 @@ impl Router {
                 self.reach(now_us, server);
             }
         }
-        self.latest = (NO_TABLE, HOME);
+        self.latest = Latest::NONE;
         if self.is_shared() {
             self.servers
                 .iter_mut()

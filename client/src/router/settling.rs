@@ -9,8 +9,9 @@ use super::asking::TABLE_BITS;
 use super::both::BOTH;
 use super::frames::sort;
 use super::gather::{Gather, Outcome, PartRequest};
+use super::sending::{Latest, Sent};
 use super::server::{News, Server};
-use super::{Arrived, HOME, NO_TABLE, ROUTERS_TAGS, Router, Sent, Waiting, away};
+use super::{Arrived, HOME, ROUTERS_TAGS, Router, Waiting, away};
 use crate::exchange::{Exchange, Moved};
 use crate::{Error, SessionStatistics};
 
@@ -181,7 +182,7 @@ impl Router {
                     (Some((first, last)), Some(end))
                         if (first..last).contains(&end) && self.maps[index].cut(end) =>
                     {
-                        self.latest = (NO_TABLE, HOME);
+                        self.latest = Latest::NONE;
                     }
                     (None, _) => {
                         let range = KeyRange { hashes: Some((0, u64::MAX)), ..range };
