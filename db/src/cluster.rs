@@ -3,6 +3,7 @@
 //! that both ends have proved themselves on ([`peer`]). With one server that is a file in its data directory.
 
 pub mod coordinator;
+mod fields;
 pub mod metadata;
 pub mod migration;
 pub mod peer;

@@ -7,6 +7,7 @@ mod copied;
 
 pub use copied::{Copied, Left, Span};
 
+use crate::cluster::fields::{Fields, NoField};
 use crate::limits::{MIGRATION_MESSAGE_BYTES_MAX, PRIORITY_PULL_HASHES};
 
 /// Two hashes of the last object that is done, by which a pull goes on.
@@ -108,56 +109,9 @@ pub enum Message {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BadMessage;
 
-/// Fields, from the front.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn array<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], BadMessage> {
-        let (array, rest) = self.0.split_first_chunk().ok_or(BadMessage)?;
-        self.0 = rest;
-        Ok(*array)
-    }
-
-    fn byte(&mut self) -> Result<u8, BadMessage> {
-        Ok(u8::from_le_bytes(self.array()?))
-    }
-
-    fn number(&mut self) -> Result<u32, BadMessage> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    fn long(&mut self) -> Result<u64, BadMessage> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    fn flag(&mut self) -> Result<bool, BadMessage> {
-        match self.byte()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(BadMessage),
-        }
-    }
-
-    fn place(&mut self) -> Result<Place, BadMessage> {
-        Ok(Place { hash: self.long()?, second: self.long()? })
-    }
-
-    fn maybe_place(&mut self) -> Result<Option<Place>, BadMessage> {
-        if self.flag()? { self.place().map(Some) } else { Ok(None) }
-    }
-
-    /// How many fields of so many bytes follow, which the message has.
-    fn count(&mut self, bytes: usize) -> Result<usize, BadMessage> {
-        let count = self.number()? as usize;
-        if count.checked_mul(bytes).is_some_and(|bytes| bytes <= self.0.len()) {
-            Ok(count)
-        } else {
-            Err(BadMessage)
-        }
-    }
-
-    fn rest(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.0).to_vec()
+impl From<NoField> for BadMessage {
+    fn from(NoField: NoField) -> Self {
+        BadMessage
     }
 }
 
@@ -231,39 +185,39 @@ impl Message {
         if bytes.len() > MIGRATION_MESSAGE_BYTES_MAX {
             return Err(BadMessage);
         }
-        let mut reader = Reader(bytes);
-        let message = match reader.byte()? {
+        let mut fields = Fields::of(bytes);
+        let message = match fields.byte()? {
             1 => Message::Prepare,
-            2 => Message::Prepared { objects: reader.long()? },
+            2 => Message::Prepared { objects: fields.long()? },
             3 => Message::HandOver,
-            4 => Message::HandedOver { ceiling: reader.long()? },
+            4 => Message::HandedOver { ceiling: fields.long()? },
             5 => Message::Pull {
-                partition: reader.byte()?,
-                number: reader.number()?,
-                from: reader.maybe_place()?,
+                partition: fields.byte()?,
+                number: fields.number()?,
+                from: maybe_place(&mut fields)?,
             },
             6 => Message::Pulled {
-                partition: reader.byte()?,
-                number: reader.number()?,
-                next: reader.maybe_place()?,
-                objects: reader.rest(),
+                partition: fields.byte()?,
+                number: fields.number()?,
+                next: maybe_place(&mut fields)?,
+                objects: fields.rest().to_vec(),
             },
-            7 => priority_pull(&mut reader)?,
+            7 => priority_pull(&mut fields)?,
             8 => Message::PriorityPulled {
-                number: reader.number()?,
-                count: reader.number()?,
-                objects: reader.rest(),
+                number: fields.number()?,
+                count: fields.number()?,
+                objects: fields.rest().to_vec(),
             },
             9 => Message::Discard,
             10 => Message::Discarded,
-            11 => give_back(&mut reader)?,
-            12 => Message::TakenBack { number: reader.number()? },
+            11 => give_back(&mut fields)?,
+            12 => Message::TakenBack { number: fields.number()? },
             13 => Message::Copy,
-            14 => Message::Copied(Copied::read(&mut reader)?),
-            15 => Message::Stored { count: reader.number()? },
+            14 => Message::Copied(Copied::read(&mut fields)?),
+            15 => Message::Stored { count: fields.number()? },
             _ => return Err(BadMessage),
         };
-        if reader.0.is_empty() { Ok(message) } else { Err(BadMessage) }
+        if fields.is_empty() { Ok(message) } else { Err(BadMessage) }
     }
 
     fn kind(&self) -> u8 {
@@ -295,19 +249,27 @@ fn put_place(out: &mut Vec<u8>, place: Option<Place>) {
     }
 }
 
-fn priority_pull(reader: &mut Reader<'_>) -> Result<Message, BadMessage> {
-    let number = reader.number()?;
-    let count = reader.count(8)?;
+fn place(fields: &mut Fields<'_>) -> Result<Place, NoField> {
+    Ok(Place { hash: fields.long()?, second: fields.long()? })
+}
+
+fn maybe_place(fields: &mut Fields<'_>) -> Result<Option<Place>, NoField> {
+    if fields.flag()? { place(fields).map(Some) } else { Ok(None) }
+}
+
+fn priority_pull(fields: &mut Fields<'_>) -> Result<Message, BadMessage> {
+    let number = fields.number()?;
+    let count = fields.count(8)?;
     if !(1..=PRIORITY_PULL_HASHES).contains(&count) {
         return Err(BadMessage);
     }
-    let hashes = (0..count).map(|_| reader.long()).collect::<Result<_, _>>()?;
+    let hashes = (0..count).map(|_| fields.long()).collect::<Result<_, _>>()?;
     Ok(Message::PriorityPull { number, hashes })
 }
 
-fn give_back(reader: &mut Reader<'_>) -> Result<Message, BadMessage> {
-    let (number, is_last, ceiling) = (reader.number()?, reader.flag()?, reader.long()?);
-    let count = reader.count(16)?;
-    let removed = (0..count).map(|_| reader.place()).collect::<Result<_, _>>()?;
-    Ok(Message::GiveBack { number, is_last, ceiling, removed, objects: reader.rest() })
+fn give_back(fields: &mut Fields<'_>) -> Result<Message, BadMessage> {
+    let (number, is_last, ceiling) = (fields.number()?, fields.flag()?, fields.long()?);
+    let count = fields.count(16)?;
+    let removed = (0..count).map(|_| place(fields)).collect::<Result<_, _>>()?;
+    Ok(Message::GiveBack { number, is_last, ceiling, removed, objects: fields.rest().to_vec() })
 }

@@ -3,6 +3,7 @@
 //! Only servers of a cluster read them, over streams that were opened with the cluster's secret; they are decoded as if they
 //! came from a stranger. A record is a list of one kind or the other; whose table it may be is for who answers to look at.
 
+use crate::cluster::fields::{Fields, NoField};
 use crate::limits::REMOTE_BATCH_READS;
 
 /// First byte of a record of questions.
@@ -45,6 +46,12 @@ pub enum Reply<'a> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BadRecord;
 
+impl From<NoField> for BadRecord {
+    fn from(NoField: NoField) -> Self {
+        BadRecord
+    }
+}
+
 /// The body of a record of questions, one after the other.
 #[derive(Debug)]
 pub struct Questions {
@@ -86,9 +93,9 @@ impl Questions {
     /// # Errors
     /// Where it is none, or has too many.
     pub fn decode(record: &[u8]) -> Result<Vec<Question<'_>>, BadRecord> {
-        list(record, QUESTIONS, |reader| {
-            let (number, tenant, table) = (reader.long()?, reader.number()?, reader.number()?);
-            Ok(Question { number, tenant, table, key: reader.blob(store::KEY_BYTES_MAX)? })
+        list(record, QUESTIONS, |fields| {
+            let (number, tenant, table) = (fields.long()?, fields.number()?, fields.number()?);
+            Ok(Question { number, tenant, table, key: fields.blob(store::KEY_BYTES_MAX)? })
         })
     }
 }
@@ -144,10 +151,10 @@ impl Answers {
     /// # Errors
     /// Where it is none, or has too many.
     pub fn decode(record: &[u8]) -> Result<Vec<(u64, Reply<'_>)>, BadRecord> {
-        list(record, ANSWERS, |reader| {
-            let number = reader.long()?;
-            let reply = match reader.byte()? {
-                1 => Reply::Found { version: reader.long()?, value: reader.blob(store::VALUE_BYTES_MAX)? },
+        list(record, ANSWERS, |fields| {
+            let number = fields.long()?;
+            let reply = match fields.byte()? {
+                1 => Reply::Found { version: fields.long()?, value: fields.blob(store::VALUE_BYTES_MAX)? },
                 2 => Reply::Absent,
                 3 => Reply::NotOwned,
                 4 => Reply::Later,
@@ -173,53 +180,20 @@ fn put(bytes: &mut Vec<u8>, blob: &[u8]) {
 fn list<'a, T>(
     record: &'a [u8],
     kind: u8,
-    mut one: impl FnMut(&mut Reader<'a>) -> Result<T, BadRecord>,
+    mut one: impl FnMut(&mut Fields<'a>) -> Result<T, BadRecord>,
 ) -> Result<Vec<T>, BadRecord> {
-    let mut reader = Reader(record);
-    if reader.byte()? != kind {
+    let mut fields = Fields::of(record);
+    if fields.byte()? != kind {
         return Err(BadRecord);
     }
     let mut all = Vec::new();
-    while !reader.0.is_empty() {
+    while !fields.is_empty() {
         if all.len() == REMOTE_BATCH_READS {
             return Err(BadRecord);
         }
-        all.push(one(&mut reader)?);
+        all.push(one(&mut fields)?);
     }
     Ok(all)
-}
-
-/// Fields, from the front.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn array<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], BadRecord> {
-        let (array, rest) = self.0.split_first_chunk().ok_or(BadRecord)?;
-        self.0 = rest;
-        Ok(*array)
-    }
-
-    fn byte(&mut self) -> Result<u8, BadRecord> {
-        Ok(u8::from_le_bytes(self.array()?))
-    }
-
-    fn number(&mut self) -> Result<u32, BadRecord> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    fn long(&mut self) -> Result<u64, BadRecord> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    fn blob(&mut self, bytes_max: usize) -> Result<&'a [u8], BadRecord> {
-        let bytes = self.number()? as usize;
-        if bytes > bytes_max.min(self.0.len()) {
-            return Err(BadRecord);
-        }
-        let (blob, rest) = self.0.split_at(bytes);
-        self.0 = rest;
-        Ok(blob)
-    }
 }
 
 #[cfg(test)]

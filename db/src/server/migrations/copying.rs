@@ -19,7 +19,7 @@ impl Copying {
     pub(super) fn begin(&mut self, ground: &Ground) -> Result<(), Way> {
         let control = &ground.control;
         let entry = control.table_of(ground.row.table).ok_or(Way::Gone)?;
-        let hashes = (ground.row.hashes.first(), ground.row.hashes.last());
+        let hashes = ground.bounds();
         let within = |((first, last), part)| {
             let bounds: (u64, u64) = (hashes.0.max(first), hashes.1.min(last));
             (bounds.0 <= bounds.1).then_some((bounds, part))
@@ -56,10 +56,9 @@ impl Copying {
 
     /// Bytes that may be copied for the time that has passed: all that can be while everybody waits.
     pub(super) fn allowance(&mut self, ground: &Ground, is_cut: bool) -> u64 {
-        let (now_us, control) = (ground.now_us(), &ground.control);
-        let is_loaded = || control.migrations.as_ref().is_some_and(|own| own.is_loaded(now_us));
+        let now_us = ground.now_us();
         match &mut self.copier {
-            Some((_, pace)) if !is_cut => pace.allowance(now_us, is_loaded),
+            Some((_, pace)) if !is_cut => pace.allowance(now_us, || ground.is_loaded(now_us)),
             _ => PULL_RATE_MAX,
         }
     }

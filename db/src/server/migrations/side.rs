@@ -84,6 +84,16 @@ impl Ground {
         self.control.clock.now_us()
     }
 
+    /// The first and the last hash that move.
+    pub(super) fn bounds(&self) -> (u64, u64) {
+        (self.row.hashes.first(), self.row.hashes.last())
+    }
+
+    /// Whether workers have much to do.
+    pub(super) fn is_loaded(&self, now_us: u64) -> bool {
+        self.control.migrations.as_ref().is_some_and(|own| own.is_loaded(now_us))
+    }
+
     /// Changes what is owned here; `None` where the table is gone. Tries again until all workers have passed: they come
     /// back, or the server is of no more use.
     pub(super) fn alter(&self, change: &PartsChange) -> Option<()> {

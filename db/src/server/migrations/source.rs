@@ -199,10 +199,6 @@ impl SourceSide {
         Ok(Some(SourceEnd::Counted(self.owned()?.objects())))
     }
 
-    fn bounds(&self) -> (u64, u64) {
-        (self.ground.row.hashes.first(), self.ground.row.hashes.last())
-    }
-
     fn cut(&mut self) -> Result<u64, Way> {
         let pieces = self.owned()?;
         self.ground.progress.set(Figure::ObjectsExpected, pieces.objects());
@@ -210,7 +206,7 @@ impl SourceSide {
             let budget_bytes = pieces.bytes() / SECOND_READS_DIVISOR;
             self.moving = Some(Arc::new(Moving::new(self.ground.row.id, pieces.parts(), budget_bytes)));
         }
-        let (leave, moving) = (vec![self.bounds()], self.moving.iter().cloned().collect());
+        let (leave, moving) = (vec![self.ground.bounds()], self.moving.iter().cloned().collect());
         self.ground.alter(&PartsChange { leave, moving, ..PartsChange::default() }).ok_or(Way::Gone)?;
         let ceiling = pieces.version_ceiling();
         self.pieces = Some(pieces);
@@ -290,7 +286,7 @@ impl SourceSide {
         self.close();
         self.moving = None;
         self.pieces.iter().for_each(|pieces| pieces.begin_above(ceiling));
-        let change = PartsChange { take: vec![self.bounds()], ..PartsChange::default() };
+        let change = PartsChange { take: vec![self.ground.bounds()], ..PartsChange::default() };
         self.ground.alter(&change).ok_or(Way::Gone)
     }
 }

@@ -220,9 +220,7 @@ impl TargetSide {
 
     fn tick(&mut self) {
         let now_us = self.ground.now_us();
-        let control = &self.ground.control;
-        let is_loaded = || control.migrations.as_ref().is_some_and(|own| own.is_loaded(now_us));
-        let allowed_bytes = self.pace.allowance(now_us, is_loaded);
+        let allowed_bytes = self.pace.allowance(now_us, || self.ground.is_loaded(now_us));
         let allowance_bytes = match self.opened_us {
             // Who makes everybody wait hurries.
             _ if self.stands_still() => PULL_RATE_MAX,

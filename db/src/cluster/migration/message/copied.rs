@@ -1,7 +1,8 @@
 //! A piece of what a source copies to its target while it goes on serving it: spans of hashes, and all objects that there
 //! are in them. What the target has in a span and a piece has not is gone.
 
-use super::{BadMessage, Place, Reader};
+use super::{BadMessage, Place, place};
+use crate::cluster::fields::Fields;
 use crate::limits::COPIED_SPANS_MAX;
 
 /// From one place to another, both included.
@@ -52,24 +53,24 @@ impl Copied {
         }
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, BadMessage> {
-        let number = reader.number()?;
-        let left = match reader.byte()? {
+    pub(super) fn read(fields: &mut Fields<'_>) -> Result<Self, BadMessage> {
+        let number = fields.number()?;
+        let left = match fields.byte()? {
             0 => Left::Much,
             1 => Left::Little,
             2 => Left::Nothing,
             _ => return Err(BadMessage),
         };
-        let is_again = reader.flag()?;
-        let count = reader.count(32)?;
+        let is_again = fields.flag()?;
+        let count = fields.count(32)?;
         if count > COPIED_SPANS_MAX {
             return Err(BadMessage);
         }
         let mut span = || {
-            let span = Span { first: reader.place()?, last: reader.place()? };
+            let span = Span { first: place(fields)?, last: place(fields)? };
             if span.first <= span.last { Ok(span) } else { Err(BadMessage) }
         };
         let spans = (0..count).map(|_| span()).collect::<Result<_, _>>()?;
-        Ok(Self { number, left, is_again, spans, objects: reader.rest() })
+        Ok(Self { number, left, is_again, spans, objects: fields.rest().to_vec() })
     }
 }

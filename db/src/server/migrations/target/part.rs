@@ -61,10 +61,10 @@ impl TargetSide {
             return Ok(());
         };
         self.opened_us = Some(self.ground.now_us());
-        let hashes = self.ground.row.hashes;
-        let take = vec![(hashes.first(), hashes.last())];
+        let hashes = self.ground.bounds();
+        let take = vec![hashes];
         if self.ground.row.mode == Mode::Cooperative {
-            let pieces = vec![((hashes.first(), hashes.last()), Arc::clone(&part))];
+            let pieces = vec![(hashes, Arc::clone(&part))];
             self.moving = Some(Arc::new(Moving::new(self.ground.row.id, pieces, 0)));
         }
         let moving = self.moving.iter().cloned().collect();
@@ -94,8 +94,7 @@ impl TargetSide {
 
     pub(super) fn cut(&mut self) -> Result<u64, Way> {
         self.close();
-        let hashes = self.ground.row.hashes;
-        let change = PartsChange { leave: vec![(hashes.first(), hashes.last())], ..PartsChange::default() };
+        let change = PartsChange { leave: vec![self.ground.bounds()], ..PartsChange::default() };
         self.ground.alter(&change).ok_or(Way::Gone)?;
         self.opened_us = None;
         let Some(part) = &self.part else { return Ok(0) };
