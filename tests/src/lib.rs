@@ -6,6 +6,7 @@
 
 pub mod cluster;
 pub mod effort;
+pub mod elsewhere;
 pub mod etcd;
 pub mod history;
 pub mod patience;

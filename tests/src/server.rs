@@ -15,6 +15,7 @@ use std::time::Instant;
 use client::{Admin, Client, ClientConfig};
 use tempfile::TempDir;
 
+use crate::elsewhere::Elsewhere;
 use crate::raw::PATIENCE;
 
 /// What a server says when another one has its ports.
@@ -205,7 +206,7 @@ fn free_address(cores: usize) -> io::Result<SocketAddr> {
         let ports = (0..cores as u16).map(|core| address.port().checked_add(core));
         let mut sockets = ports.map(|port| port.map(|port| UdpSocket::bind((address.ip(), port))));
         if sockets.all(|socket| matches!(socket, Some(Ok(_)))) {
-            return Ok(address);
+            return Ok(Elsewhere::given().map_or(address, |elsewhere| elsewhere.at(address)));
         }
     }
     Err(io::Error::other("no free ports"))
@@ -216,7 +217,10 @@ fn spawn(directory: &Path, settings: &Settings, listen: SocketAddr) -> io::Resul
     let _ = fs::remove_file(&ready);
     let log = File::options().create(true).append(true).open(directory.join("log"))?;
     let server = binary("splinter-server");
-    let mut command = match settings.wrapper.split_first() {
+    let elsewhere = Elsewhere::given();
+    let wrapper =
+        elsewhere.map_or_else(|| settings.wrapper.clone(), |there| there.wrapper(&settings.wrapper));
+    let mut command = match wrapper.split_first() {
         Some((first, rest)) => {
             let mut command = Command::new(first);
             command.args(rest).arg(&server);
@@ -232,6 +236,7 @@ fn spawn(directory: &Path, settings: &Settings, listen: SocketAddr) -> io::Resul
         .arg("--ready-file")
         .arg(&ready)
         .args(&settings.arguments)
+        .args(elsewhere.map_or_else(Vec::new, |there| there.arguments(listen)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log);

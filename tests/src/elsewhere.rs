@@ -1,0 +1,54 @@
+//! Servers of the tests over another transport than the kernel's loopback, in another network namespace.
+//!
+//! `SPLINTER_TEST_SERVE` is the command through which servers are started there, `SPLINTER_TEST_ADDRESS` the address under
+//! which they are reached from here, `SPLINTER_TEST_DPDK` the arguments of DPDK's environment, in which `%` stands for a
+//! word of each server's own. `scripts/test --dpdk` sets them and runs the ordinary tests so; without them nothing
+//! changes. Only tests that name no address of their own work there.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct Elsewhere {
+    /// Where servers are reached.
+    pub ip: IpAddr,
+    serve: Vec<String>,
+    dpdk: Option<String>,
+}
+
+impl Elsewhere {
+    /// What the environment says.
+    ///
+    /// # Panics
+    /// When it says something that makes no sense.
+    pub fn given() -> Option<&'static Elsewhere> {
+        static GIVEN: OnceLock<Option<Elsewhere>> = OnceLock::new();
+        let read = || {
+            let given = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+            let ip = given("SPLINTER_TEST_ADDRESS")?.parse().expect("SPLINTER_TEST_ADDRESS is an address");
+            let serve = given("SPLINTER_TEST_SERVE").unwrap_or_default();
+            let serve = serve.split_whitespace().map(str::to_owned).collect();
+            Some(Elsewhere { ip, serve, dpdk: given("SPLINTER_TEST_DPDK") })
+        };
+        GIVEN.get_or_init(read).as_ref()
+    }
+
+    /// The same port there.
+    pub fn at(&self, address: SocketAddr) -> SocketAddr {
+        SocketAddr::new(self.ip, address.port())
+    }
+
+    /// The command that a server is started through, `wrapper` within it.
+    pub fn wrapper(&self, wrapper: &[String]) -> Vec<String> {
+        self.serve.iter().chain(wrapper).cloned().collect()
+    }
+
+    /// What a server at `address` is told besides.
+    pub fn arguments(&self, address: SocketAddr) -> Vec<String> {
+        let Some(dpdk) = &self.dpdk else { return Vec::new() };
+        let own = format!("{}-{}", std::process::id(), address.port());
+        let dpdk = dpdk.replace('%', &own);
+        ["--dpdk", &dpdk, "--dpdk-address", &self.ip.to_string()].map(str::to_owned).to_vec()
+    }
+}
