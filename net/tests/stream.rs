@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use net::{Listener, Stream, StreamError};
 
@@ -78,27 +78,25 @@ fn peer_that_stalls_inside_a_record_is_cut_off() {
     let (mut near, mut far) = raw_pair(Duration::from_millis(50));
     near.write_all(&100u32.to_le_bytes()).unwrap();
     near.write_all(&[1; 10]).unwrap();
-    let started = Instant::now();
-    let stalled = far.read_record(&mut Vec::new(), 5 * SECOND, 1000);
+    // Else it would be read for ever.
+    let stalled = far.read_record(&mut Vec::new(), 60 * SECOND, 1000);
     assert!(matches!(stalled, Err(StreamError::Broken(_))), "{stalled:?}");
-    assert!(started.elapsed() < 2 * SECOND);
 }
 
 #[test]
 fn drip_of_single_bytes_cannot_hold_a_record_open() {
     let (mut near, mut far) = raw_pair(Duration::from_millis(100));
     let drip = thread::spawn(move || {
-        let _ = near.write_all(&100u32.to_le_bytes());
-        for _ in 0..90 {
+        let _ = near.write_all(&1_000u32.to_le_bytes());
+        // Half a minute until all of the record is there.
+        for _ in 0..1_000 {
             thread::sleep(Duration::from_millis(30));
             if near.write_all(&[0]).is_err() {
                 break;
             }
         }
     });
-    let started = Instant::now();
-    assert!(matches!(far.read_record(&mut Vec::new(), SECOND, 1000), Err(StreamError::Broken(_))));
-    assert!(started.elapsed() < Duration::from_millis(2_000));
+    assert!(matches!(far.read_record(&mut Vec::new(), 60 * SECOND, 2000), Err(StreamError::Broken(_))));
     drop(far);
     drip.join().unwrap();
 }

@@ -201,13 +201,13 @@ fn wait_ends_by_frame_by_waker_and_by_time() {
     let mut receiver = UdpPort::bind(any(), config(true)).unwrap();
     let plain = UdpSocket::bind(any()).unwrap();
     let (local, waker) = (receiver.local(), receiver.waker());
+    let started = Instant::now();
     let other = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(30));
         plain.send_to(b"frame", local).unwrap();
         std::thread::sleep(Duration::from_millis(60));
         waker.wake();
     });
-    let started = Instant::now();
     receiver.wait(PATIENCE).unwrap();
     assert_eq!(gather(&mut receiver, 1).len(), 1);
     receiver.wait(PATIENCE).unwrap();

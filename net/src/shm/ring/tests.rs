@@ -103,8 +103,12 @@ mod alone {
         seed
     }
 
-    /// Ends that have come so far already.
+    /// Ends that have come so far already, over what was sent and taken last.
     fn ends_at(memory: &Slots, position: u32) -> (Producer, Consumer) {
+        for back in 1..=memory.slots() {
+            let before = position.wrapping_sub(back);
+            memory.publish(before, word_of(before, 1));
+        }
         memory.taken.store(position, Ordering::Relaxed);
         (Producer { position, taken: position }, Consumer { position, told: position })
     }
