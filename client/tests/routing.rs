@@ -23,6 +23,7 @@ use client::{
 use fake::answers::finish;
 use fake::pair::{MIDDLE, Pair, TABLE};
 use fake::server::{SECRET, TENANT};
+use wire::function_hash;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Ends the moving when the client is through, also by a failure.
@@ -85,6 +86,28 @@ fn a_multi_get_of_several_servers_is_one_answer_in_the_order_of_its_keys() {
     let objects = client.multi_get(TABLE, &asked).unwrap();
     for (key, object) in asked.iter().zip(objects) {
         assert_eq!(object.map(|object| object.value), (*key != b"nobody's").then(|| key.to_vec()));
+    }
+}
+
+#[test]
+fn a_function_without_a_key_works_where_it_was_asked_for_also_behind_requests_that_have_keys() {
+    let pair = Pair::new();
+    // No key at all has a hash too, which is the second server's.
+    pair.cut(2, xxh3_64(&[]));
+    let mut session = pair.session();
+    for _ in 0..2 {
+        assert!(put_all(&mut session, &keys(40)).values().all(Result::is_ok));
+    }
+    let [extension, other] = [0, 1].map(|index: usize| pair.servers[index].world().extension);
+    assert_eq!(extension, other);
+    pair.servers[1].world().extension += 1;
+    let function = function_hash("echo");
+    for tag in 0..3 {
+        let (key, arguments) = (&[][..], &b"heard"[..]);
+        session
+            .submit(&Request::Invoke { extension, version: 0, function, table: TABLE, key, arguments }, tag)
+            .unwrap();
+        assert_eq!(finish(&mut session)[&tag].as_deref().unwrap(), arguments);
     }
 }
 
