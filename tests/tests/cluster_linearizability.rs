@@ -67,7 +67,8 @@ fn what_survives_the_death_of_the_coordinator_is_linearizable() {
 fn clients_that_ask_another_server_too_early_are_caught() {
     let cluster = Cluster::start(3);
     let mut random = rng();
-    let is_caught = (0..4).any(|_| {
+    // Nearly every run catches one; on a machine that is slow there may be too few answers in it.
+    let is_caught = (0..20).any(|_| {
         let (history, tally) = cluster.run(&mut random, 4, Troubles::Moves, true);
         tell(&history, tally);
         !judge(&history)

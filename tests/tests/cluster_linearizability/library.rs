@@ -36,6 +36,7 @@ pub fn record(town: &Town, number: u32, mut random: Rng) -> Vec<Operation> {
                 (Outcome::Unknown, None)
             }
         };
+        town.told.fetch_add(1, Ordering::Relaxed);
         history.push(Operation { client: number, key, call, end, action, outcome });
     }
     history

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -22,6 +22,8 @@ pub struct Town {
     pub table: u32,
     pub keys: u64,
     pub began: Instant,
+    /// Operations that clients were told the end of, or gave up.
+    pub told: AtomicUsize,
     /// Clients begin nothing more.
     pub is_over: AtomicBool,
     /// Clients ask elsewhere too early.
@@ -108,6 +110,7 @@ impl Client<'_> {
                         self.newest.insert(operation.key, version);
                     }
                     self.history.push(operation);
+                    self.town.told.fetch_add(1, Ordering::Relaxed);
                 }
                 Wish::Refused => {}
             }

@@ -1,7 +1,7 @@
 //! Servers of a cluster over a real etcd, and what is done to them while clients record.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ const CLIENTS: u32 = 4;
 const KEYS: u64 = 16;
 /// Migrations that run at a time.
 const MIGRATIONS_AT_ONCE: usize = 3;
+/// A run goes on until its clients have been told so much, however slow the machine is, and something has moved.
+const TOLD_MIN: usize = 200;
 
 /// What happens meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +64,7 @@ impl Cluster {
         Cluster { servers: Mutex::new(servers), etcd, tenant, runs: 0.into() }
     }
 
-    /// Lets clients use a fresh table for so many seconds: what they were told.
+    /// Lets clients use a fresh table for so many seconds, longer if little happens: what they were told.
     pub fn run(
         &self,
         random: &mut Rng,
@@ -72,8 +74,9 @@ impl Cluster {
     ) -> (Vec<Operation>, Tally) {
         let (addresses, table, name) = self.table();
         let (tenant, secret) = (self.tenant.name.clone(), self.tenant.secret.clone());
-        let (began, is_over) = (Instant::now(), AtomicBool::new(false));
-        let town = Town { servers: addresses, tenant, secret, table, keys: KEYS, began, is_over, is_hasty };
+        let (began, is_over, told) = (Instant::now(), AtomicBool::new(false), AtomicUsize::new(0));
+        let town =
+            Town { servers: addresses, tenant, secret, table, keys: KEYS, began, told, is_over, is_hasty };
         let seeds: Vec<u64> = (0..CLIENTS).map(|_| random.u64(..)).collect();
         let (mut history, mut tally) = (Vec::new(), Tally::default());
         thread::scope(|scope| {
@@ -126,7 +129,11 @@ impl Cluster {
     ) -> Vec<Operation> {
         let mut lost = Vec::new();
         let middle = Instant::now() + (end - Instant::now()) / 2;
-        while Instant::now() < end {
+        let is_little = |tally: &Tally| {
+            let moves = troubles == Troubles::None || tally.migrations > 0;
+            !moves || town.told.load(Ordering::Relaxed) < TOLD_MIN
+        };
+        while Instant::now() < end || is_little(tally) && Instant::now() < end + PATIENCE {
             thread::sleep(Duration::from_millis(random.u64(20..150)));
             if troubles == Troubles::None {
                 continue;
