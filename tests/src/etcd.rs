@@ -1,5 +1,6 @@
 //! An etcd of a test's own, in a fresh directory on free ports: killed with the test that has it.
 
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -35,13 +36,23 @@ impl Etcd {
             let child = command.spawn().expect("etcd is installed: scripts/setup does that");
             let mut etcd = Self { child, port, _directory: directory };
             while etcd.child.try_wait().expect("our child").is_none() {
-                if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                if etcd.is_healthy().unwrap_or(false) {
                     return etcd;
                 }
                 assert!(Instant::now() < deadline, "etcd does not start");
                 thread::sleep(Duration::from_millis(10));
             }
         }
+    }
+
+    /// Whether it has a leader and takes what it is asked: its port is open long before.
+    fn is_healthy(&self) -> io::Result<bool> {
+        let mut socket = TcpStream::connect(("127.0.0.1", self.port))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer)?;
+        Ok(answer.contains(r#""health":"true""#))
     }
 
     /// Where the metadata of a cluster in it is, as servers take it.

@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use client::{Error, Status};
+
 use crate::raw::PATIENCE;
 
 /// Between two looks, so that what is looked at has time for it.
@@ -21,4 +23,16 @@ pub fn comes<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "it does not come: {what}");
         thread::sleep(LOOK_EVERY);
     }
+}
+
+/// Asks for something that may be asked for again, until etcd answers: on a loaded machine that takes longer than a server
+/// waits for it.
+///
+/// # Panics
+/// If the answer is any other refusal, or there is none within [`PATIENCE`]; says of what.
+pub fn answered<T>(what: &str, mut ask: impl FnMut() -> Result<T, Error>) -> T {
+    comes(what, || match ask() {
+        Err(error) if error.status() == Some(Status::Unavailable) => None,
+        answer => Some(answer.unwrap_or_else(|error| panic!("{what}: {error}"))),
+    })
 }

@@ -12,10 +12,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use client::{Admin, Client, ClientConfig};
+use client::{Admin, Client, ClientConfig, Status};
 use tempfile::TempDir;
 
 use crate::elsewhere::Elsewhere;
+use crate::patience::answered;
 use crate::raw::PATIENCE;
 
 /// What a server says when another one has its ports.
@@ -76,10 +77,20 @@ impl Server {
         Self::start_in(directory, settings).expect("the server starts")
     }
 
-    /// Starts a server over a data directory; says why if it does not come up.
+    /// Starts a server over a data directory; says why if it does not come up. A port that somebody else has taken since
+    /// it was found to be free is nobody's fault: then others are tried.
     pub fn start_in(directory: TempDir, settings: Settings) -> io::Result<Self> {
-        let (child, address) = spawn(directory.path(), &settings, free_address(settings.cores)?)?;
-        Ok(Self { child, address, directory, settings })
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match spawn(directory.path(), &settings, free_address(settings.cores)?) {
+                Err(error) if error.to_string().contains(IN_USE) && Instant::now() < deadline => {
+                    // What is said of the next attempt is of that one alone.
+                    let _ = fs::remove_file(directory.path().join("log"));
+                }
+                Err(error) => return Err(error),
+                Ok((child, address)) => return Ok(Self { child, address, directory, settings }),
+            }
+        }
     }
 
     /// Where its streams are accepted.
@@ -116,14 +127,29 @@ impl Server {
 
     /// Creates a tenant.
     pub fn tenant(&self, name: &str) -> Tenant {
-        let secret = self.admin().tenant_create(name).expect("the tenant is created");
+        let mut is_again = false;
+        let secret = answered("the tenant is created", || {
+            let mut admin = self.admin();
+            match admin.tenant_create(name) {
+                // What etcd did not answer in time may have been made.
+                Err(error) if is_again && error.status() == Some(Status::AlreadyExists) => {
+                    admin.tenant_rotate(name)
+                }
+                made => {
+                    is_again = true;
+                    made
+                }
+            }
+        });
         Tenant { name: name.into(), secret }
     }
 
     /// A client of a tenant.
     pub fn client(&self, tenant: &Tenant) -> Client {
-        Client::connect_with(&self.address.to_string(), &tenant.name, &tenant.secret, patient())
-            .expect("the tenant is let in")
+        let address = self.address.to_string();
+        answered("the tenant is let in", || {
+            Client::connect_with(&address, &tenant.name, &tenant.secret, patient())
+        })
     }
 
     /// The `splinter` command as a tenant gives it, without the settings of who runs the tests.

@@ -11,7 +11,7 @@ use client::{Client, Error, MigrationEntry, MigrationMode, MigrationStanding, St
 use fastrand::Rng;
 use tests::cluster::Cluster;
 use tests::effort::{rng, rounds};
-use tests::patience::comes;
+use tests::patience::{answered, comes};
 use tests::raw::PATIENCE;
 use tests::server::{Server, Settings, Tenant};
 
@@ -67,19 +67,20 @@ fn knows(server: &Server, tenant: &Tenant) -> Option<Client> {
 fn cluster() -> (Cluster, Tenant, u32) {
     let cluster = Cluster::start(2, &Settings::default());
     let tenant = cluster.servers[0].tenant("acme");
-    let table = cluster.servers[0].client(&tenant).table_create("data").unwrap();
+    let mut client = cluster.servers[0].client(&tenant);
+    let table = answered("the table", || client.table_open_or_create("data"));
     (cluster, tenant, table)
 }
 
 /// The index of the server that owns a hash.
 fn owner(cluster: &Cluster, asked: usize, hash: u64) -> usize {
-    let tablets = cluster.servers[asked].admin().tablet_list().unwrap();
+    let tablets = answered("the tablets", || cluster.servers[asked].admin().tablet_list());
     let tablet = tablets.iter().find(|tablet| (tablet.first..=tablet.last).contains(&hash)).unwrap();
     cluster.numbers().iter().position(|number| *number == tablet.server).unwrap()
 }
 
 fn migrations(server: &Server) -> Vec<MigrationEntry> {
-    server.admin().migration_list().unwrap()
+    answered("the migrations", || server.admin().migration_list())
 }
 
 /// Begins to move the upper half to the server of this index.
@@ -232,13 +233,13 @@ fn a_target_goes_on_with_what_it_has_when_the_source_dies() {
 }
 
 fn owner_of_number(cluster: &Cluster, asked: usize) -> u32 {
-    let tablets = cluster.servers[asked].admin().tablet_list().unwrap();
+    let tablets = answered("the tablets", || cluster.servers[asked].admin().tablet_list());
     tablets.iter().find(|tablet| tablet.last == u64::MAX).unwrap().server
 }
 
 fn cluster_number(cluster: &Cluster, index: usize) -> u32 {
     let address = cluster.servers[index].address().to_string();
-    let listed = cluster.servers[index].admin().server_list().unwrap();
+    let listed = answered("the servers", || cluster.servers[index].admin().server_list());
     listed.iter().find(|entry| entry.tcp == address).unwrap().id
 }
 

@@ -13,6 +13,7 @@ use tao::entry::Entry;
 use tao::key::{AssocType, ListId, ObjectId};
 use tao::message::{Call, FriendsOfFriends, decode_count};
 use tests::cluster::Cluster;
+use tests::patience::answered;
 use tests::raw::PATIENCE;
 use tests::server::{Server, Settings, Tenant};
 
@@ -47,7 +48,7 @@ impl Halves {
         let cluster = Cluster::start(servers, &Settings::default());
         let tenant = cluster.servers[0].tenant("acme");
         let mut client = cluster.servers[0].client(&tenant);
-        let table = client.table_create("data").expect("a table");
+        let table = answered("the table", || client.table_open_or_create("data"));
         let halves = Self { cluster, tenant, client, table };
         halves.migrate(0..=HALF - 1, 0);
         halves.migrate(HALF..=u64::MAX, 1);

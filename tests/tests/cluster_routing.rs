@@ -6,7 +6,7 @@ use std::thread;
 
 use client::{Client, Completion, Error, KeyRange, MigrationMode, MigrationStanding, Request, Status};
 use tests::etcd::Etcd;
-use tests::patience::comes;
+use tests::patience::{answered, comes};
 use tests::server::{Server, Settings, Tenant};
 
 /// The first hashes of the second and the last third; tablets begin at multiples of 2^32.
@@ -156,7 +156,7 @@ fn increments_are_executed_once_while_their_hashes_move_between_servers() {
     let cluster = Cluster::start(2);
     let tenant = cluster.tenant("bob");
     let mut client = cluster.servers[0].client(&tenant);
-    let table = client.table_create("data").expect("a table");
+    let table = answered("the table", || client.table_open_or_create("data"));
     let is_over = AtomicBool::new(false);
     let counts = thread::scope(|scope| {
         let load = scope.spawn(|| {
