@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use client::{Client, ClientConfig, Completion, Error, Request, Session, SessionGroup};
+use client::{Client, Completion, Error, Request, Session, SessionGroup};
 
 use crate::options::Access;
 
@@ -45,7 +45,7 @@ impl Fleet {
         let address = access.address.to_string();
         let failed = |error: Error| format!("cannot open a session: {error}");
         let sessions = if apart {
-            let open = |_| Session::open(&address, &access.tenant, &secret, ClientConfig::default());
+            let open = |_| Session::open(&address, &access.tenant, &secret, access.config());
             Sessions::Apart(Apart {
                 sessions: (0..count).map(open).collect::<Result<_, _>>().map_err(failed)?,
                 unsent: Vec::new(),
@@ -54,7 +54,7 @@ impl Fleet {
                 scanned: Instant::now(),
             })
         } else {
-            let mut group = SessionGroup::new(ClientConfig::default()).map_err(failed)?;
+            let mut group = SessionGroup::new(access.config()).map_err(failed)?;
             for _ in 0..count {
                 group.open(&address, &access.tenant, &secret).map_err(failed)?;
             }
@@ -155,6 +155,6 @@ pub fn extension(access: &Access, name: &str) -> Result<u32, String> {
 }
 
 fn connect(access: &Access) -> Result<Client, String> {
-    Client::connect(&access.address.to_string(), &access.tenant, &access.secret()?)
+    Client::connect_with(&access.address.to_string(), &access.tenant, &access.secret()?, access.config())
         .map_err(|error| format!("cannot open a session: {error}"))
 }

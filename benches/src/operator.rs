@@ -10,7 +10,7 @@ use clap::Args;
 use client::{Admin, Client, ClientConfig, Error, LimitChange, PackageFile, Status};
 use serde::Serialize;
 
-use crate::options::{Access, secret};
+use crate::options::{Access, TransportOption, secret};
 
 /// Server, operator and length of a run.
 #[derive(Args, Clone, Debug, Serialize)]
@@ -94,7 +94,14 @@ impl Operator {
         let secret = created.map_err(|error| format!("no tenant {name}: {error}"))?;
         self.made.push(name.to_string());
         let (tenant, table) = (name.to_string(), "data".to_string());
-        Ok(Access { address: self.address, tenant, secret, table, cpu: None })
+        Ok(Access {
+            address: self.address,
+            tenant,
+            secret,
+            table,
+            cpu: None,
+            transport: TransportOption::Udp,
+        })
     }
 
     /// Makes a tenant and connects as it.

@@ -5,7 +5,8 @@
 
 use std::net::SocketAddr;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use client::{ClientConfig, Transport};
 use serde::Serialize;
 
 /// Where the server is and who is asking.
@@ -26,6 +27,29 @@ pub struct Access {
     /// Pin the load thread to this core.
     #[arg(long)]
     pub cpu: Option<usize>,
+    /// How requests travel.
+    #[arg(long, value_enum, default_value = "udp")]
+    pub transport: TransportOption,
+}
+
+/// How requests travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TransportOption {
+    /// Kernel UDP.
+    Udp,
+    /// Memory shared with a server on the same host.
+    Shm,
+}
+
+impl Access {
+    /// Settings of a client that goes this way.
+    pub fn config(&self) -> ClientConfig {
+        let transport = match self.transport {
+            TransportOption::Udp => Transport::Udp,
+            TransportOption::Shm => Transport::Shm,
+        };
+        ClientConfig { transport, ..ClientConfig::default() }
+    }
 }
 
 /// The generated data.

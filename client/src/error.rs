@@ -4,7 +4,10 @@
 //! the way tells whether the request may have been executed. The text of each is for people, the variants
 //! are for programs; [`text`] has it.
 
+mod no_shared_memory;
 mod text;
+
+pub use no_shared_memory::NoSharedMemory;
 
 use std::io;
 use std::net::SocketAddr;
@@ -71,6 +74,11 @@ pub enum Error {
     ServerAway {
         /// The server's number; 0 for the one that was named, where its number is not known.
         server: u32,
+    },
+    /// Shared memory alone was asked for, and there is none with this server.
+    NoSharedMemory {
+        /// Why.
+        reason: NoSharedMemory,
     },
     /// As many requests are outstanding as the session may have.
     Full,

@@ -13,10 +13,10 @@ mod second_step;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use net::Waker;
+use net::{Port, Waker, shm};
 use wire::limits::LISTING_IN_PARTS_BYTES;
 use wire::{
-    AdminRequest, Completion, FrameError, FrameWriter, Group, Journey, OpenRequest, Opened, Request,
+    AdminRequest, Completion, FrameError, FrameWriter, Group, Journey, Knock, OpenRequest, Opened, Request,
     Requester, RequesterConfig, SessionLimits, SubmitError,
 };
 
@@ -27,7 +27,8 @@ use crate::config::Identity;
 use crate::connection::Connection;
 use crate::courier::{Courier, Job};
 use crate::lane::{Door, Lane};
-use crate::{ClientConfig, Error, SessionStatistics};
+use crate::way::{Links, Way};
+use crate::{ClientConfig, Error, NoSharedMemory, SessionStatistics};
 
 /// One session.
 pub(crate) struct Exchange {
@@ -37,6 +38,7 @@ pub(crate) struct Exchange {
     view: u64,
     home: SocketAddr,
     home_core: u16,
+    way: Way,
     /// How often the home has changed.
     homes: u32,
     requester: Requester,
@@ -83,6 +85,7 @@ impl Exchange {
             view: opened.view,
             home: core_address(&identity, &config, &opened, opened.home_core),
             home_core: opened.home_core,
+            way: Way::of(&opened, &config),
             homes: 0,
             requester: Requester::new(opened.token, opened.next_sequence, opened.credits, settings),
             settings,
@@ -279,6 +282,32 @@ impl Exchange {
             self.home_core = core;
             self.home = core_address(&self.identity, &self.config, &self.opened, core);
             self.homes += 1;
+            self.way.open();
+        }
+    }
+
+    /// Whether [`Exchange::find_way`] is to be called before anything is sent.
+    #[inline]
+    pub(crate) fn wants_way(&self) -> bool {
+        self.way.is_open
+    }
+
+    /// Looks for a link over shared memory to the home core; without one its address stays that of its UDP port.
+    #[cold]
+    pub(crate) fn find_way(&mut self, links: &mut Links, port: &mut dyn Port) -> Result<(), NoSharedMemory> {
+        let knock = Knock { token: self.opened.token, core: self.home_core };
+        self.home = self.way.find(links, port, knock)?;
+        self.homes += 1;
+        Ok(())
+    }
+
+    /// The port has lost links: where the home's is among them, that is reached over UDP until there is another.
+    #[cold]
+    pub(crate) fn leave_lost_way(&mut self, port: &dyn Port) {
+        if shm::is_link(self.home.ip()) && !port.is_attached(self.home) {
+            self.home = core_address(&self.identity, &self.config, &self.opened, self.home_core);
+            self.homes += 1;
+            self.way.open();
         }
     }
 

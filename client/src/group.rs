@@ -5,15 +5,17 @@
 //! fifty. Members are named by the index that [`SessionGroup::open`] gave.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use net::{Batch, Outbox, Port, UdpPort};
+use net::{Batch, HostPort, Outbox, Port};
 use wire::{Completion, FrameError, FrameReader, FrameWriter, Request};
 
 use crate::config::{Identity, resolve};
 use crate::exchange::Exchange;
 use crate::router::{HOME, Router, Server};
+use crate::way::{Links, insist};
 use crate::{ClientConfig, Error, SessionStatistics};
 
 /// Frames that one poll sends at most before it looks at what has arrived.
@@ -30,6 +32,7 @@ struct Member {
 /// Sessions that share a port. They may be of different tenants and servers.
 pub struct SessionGroup {
     port: Box<dyn Port>,
+    links: Links,
     config: ClientConfig,
     members: Vec<Member>,
     /// Member and server of a session.
@@ -60,7 +63,7 @@ impl SessionGroup {
     /// When there is no free port.
     pub fn new(config: ClientConfig) -> Result<SessionGroup, Error> {
         let port = resolve("0.0.0.0:0")
-            .and_then(|local| UdpPort::bind(local, config.udp).map_err(|error| Error::Port { error }))?;
+            .and_then(|local| HostPort::bind(local, config.udp).map_err(|error| Error::Port { error }))?;
         Ok(SessionGroup::over(Box::new(port), config))
     }
 
@@ -70,6 +73,7 @@ impl SessionGroup {
         let frame_bytes_max = port.frame_bytes_max();
         SessionGroup {
             port,
+            links: Links::default(),
             config,
             members: Vec::new(),
             by_token: HashMap::new(),
@@ -91,7 +95,9 @@ impl SessionGroup {
     pub fn open(&mut self, address: &str, tenant: &str, secret: &str) -> Result<usize, Error> {
         let identity = Identity::new(address, tenant, secret)?;
         let (frame_bytes_max, waker) = (self.port.frame_bytes_max(), self.port.waker());
-        let exchange = Exchange::open(identity.clone(), self.config.clone(), frame_bytes_max, waker.clone())?;
+        let mut exchange =
+            Exchange::open(identity.clone(), self.config.clone(), frame_bytes_max, waker.clone())?;
+        insist(exchange.find_way(&mut self.links, &mut *self.port), &self.config)?;
         let (index, token) = (self.members.len(), exchange.token());
         self.by_token.insert(token, (index, HOME));
         let router = Router::new(exchange, identity, frame_bytes_max, waker);
@@ -171,7 +177,10 @@ impl SessionGroup {
             completed += 1;
             complete(member, completion);
         };
-        let received = self.port.receive(&mut self.batch).map_err(|error| Error::Port { error })?;
+        let received = match self.port.receive(&mut self.batch) {
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => self.leave_lost_ways(),
+            received => received.map_err(|error| Error::Port { error })?,
+        };
         if received > 0 {
             self.take_batch(&mut complete)?;
         }
@@ -198,6 +207,18 @@ impl SessionGroup {
     #[must_use]
     pub fn statistics(&self) -> SessionStatistics {
         self.statistics
+    }
+
+    /// Goes on over UDP with servers that have ended their link. Nothing has been received.
+    #[cold]
+    fn leave_lost_ways(&mut self) -> usize {
+        for Member { router, .. } in &mut self.members {
+            for index in 0..router.servers() {
+                let exchange = router.server(index).and_then(|server| server.exchange.as_mut());
+                exchange.into_iter().for_each(|exchange| exchange.leave_lost_way(&*self.port));
+            }
+        }
+        0
     }
 
     fn read_clock(&mut self) {
@@ -272,6 +293,10 @@ impl SessionGroup {
                 next += 1;
                 continue;
             };
+            if exchange.wants_way() {
+                // Without one it stays with UDP.
+                let _ = exchange.find_way(&mut self.links, &mut *self.port);
+            }
             let (peer, view) = (exchange.home(), exchange.view());
             let frame = match open.take_if(|frame| frame.peer == peer && frame.view == view) {
                 Some(frame) => Some(frame),

@@ -35,13 +35,14 @@ pub mod local;
 mod router;
 mod session;
 mod statistics;
+mod way;
 
 pub use admin::Admin;
 pub use client::{
     Client, CountedTable, Cursor, Enumeration, Function, Listed, Object, Page, PageSize, Verification, Write,
 };
-pub use config::ClientConfig;
-pub use error::Error;
+pub use config::{ClientConfig, Transport};
+pub use error::{Error, NoSharedMemory};
 pub use group::SessionGroup;
 pub use local::Local;
 pub use session::Session;

@@ -9,10 +9,11 @@
 
 mod waiting;
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use net::{Batch, Outbox, Port, UdpPort};
+use net::{Batch, HostPort, Outbox, Port};
 use wire::{Completion, Request, SessionLimits};
 
 pub(crate) use self::waiting::Idle;
@@ -21,6 +22,7 @@ use self::waiting::{CALLERS_TAGS, Parked};
 use crate::config::{Identity, resolve};
 use crate::exchange::Exchange;
 use crate::router::{HOME, Router};
+use crate::way::{Links, insist};
 
 use crate::{ClientConfig, Error, SessionStatistics};
 
@@ -31,6 +33,7 @@ const OUTBOX_FRAMES: usize = 64;
 pub struct Session {
     router: Router,
     port: Box<dyn Port>,
+    links: Links,
     batch: Batch,
     outbox: Outbox,
     parked: Vec<Parked>,
@@ -60,7 +63,7 @@ impl Session {
             SocketAddr::V6(_) => "[::]:0",
         };
         let local = resolve(any)?;
-        let port = UdpPort::bind(local, config.udp).map_err(|error| Error::Port { error })?;
+        let port = HostPort::bind(local, config.udp).map_err(|error| Error::Port { error })?;
         Session::open_over(Box::new(port), address, tenant, secret, config)
     }
 
@@ -78,10 +81,13 @@ impl Session {
         let identity = Identity::new(address, tenant, secret)?;
         let frame_bytes_max = port.frame_bytes_max();
         let mut exchange = Exchange::open(identity.clone(), config, frame_bytes_max, port.waker())?;
+        let mut links = Links::default();
+        insist(exchange.find_way(&mut links, &mut *port), exchange.config())?;
         let peer = exchange.home();
         port.set_peer(peer).map_err(|error| Error::Port { error })?;
         Ok(Session {
             router: Router::new(exchange, identity, frame_bytes_max, port.waker()),
+            links,
             batch: Batch::new(),
             outbox: Outbox::with_frames(OUTBOX_FRAMES, frame_bytes_max),
             parked: Vec::new(),
@@ -221,7 +227,11 @@ impl Session {
         self.read_clock();
         self.clock_is_fresh = false;
         self.transmit()?;
-        if self.port.receive(&mut self.batch).map_err(|error| Error::Port { error })? > 0 {
+        let received = match self.port.receive(&mut self.batch) {
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => self.leave_lost_ways(),
+            received => received.map_err(|error| Error::Port { error })?,
+        };
+        if received > 0 {
             self.statistics.frames_received += self.batch.len() as u64;
             for (frame, _) in self.batch.frames() {
                 self.statistics.bytes_received += frame.len() as u64;
@@ -233,6 +243,16 @@ impl Session {
         let settled = self.router.settle(self.now_us, &mut self.statistics, complete);
         self.follow_home()?;
         settled
+    }
+
+    /// Goes on over UDP with servers that have ended their link. Nothing has been received.
+    #[cold]
+    fn leave_lost_ways(&mut self) -> usize {
+        for index in 0..self.router.servers() {
+            let exchange = self.router.server(index).and_then(|server| server.exchange.as_mut());
+            exchange.into_iter().for_each(|exchange| exchange.leave_lost_way(&*self.port));
+        }
+        0
     }
 
     /// Lets the port speak with whom it has to.
@@ -256,12 +276,16 @@ impl Session {
 
     #[inline]
     fn transmit(&mut self) -> Result<(), Error> {
-        let Session { router, port, outbox, statistics, now_us, .. } = self;
+        let Session { router, port, links, outbox, statistics, now_us, .. } = self;
         for index in 0..router.servers() {
             let Some(exchange) = router.server(index).and_then(|server| server.exchange.as_mut()) else {
                 continue;
             };
             while exchange.wants_transmit(*now_us) {
+                if exchange.wants_way() {
+                    // Without one it stays with UDP.
+                    let _ = exchange.find_way(links, &mut **port);
+                }
                 fill_outbox(exchange, *now_us, outbox, statistics);
                 if outbox.is_empty() {
                     break;

@@ -44,6 +44,8 @@ pub struct Config {
     pub populate: bool,
     /// Where the administrator's secret and compiled extensions are kept, and the metadata if it is in a file.
     pub data_directory: PathBuf,
+    /// Whether clients of this host get in over shared memory, and where.
+    pub shm: SharedMemory,
     /// Where the metadata is.
     pub metadata: MetadataPlace,
     /// The device that moves frames, if that is not the kernel.
@@ -55,6 +57,17 @@ pub struct Config {
     /// Whether invocations are preempted, take turns by share and are accounted for. Only measurements of what
     /// that costs go without.
     pub isolation: bool,
+}
+
+/// Where clients of the server's own host get in over shared memory: at a Unix socket. Whoever can reach it may knock there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SharedMemory {
+    /// Nowhere.
+    Off,
+    /// In the data directory, which the server's user alone can reach; nowhere if that cannot be.
+    InDataDirectory,
+    /// At this path.
+    At(PathBuf),
 }
 
 /// How many streams there may be at a time, and for whom.
@@ -137,6 +150,7 @@ impl Config {
             huge_pages: true,
             populate: false,
             data_directory,
+            shm: SharedMemory::InDataDirectory,
             metadata: MetadataPlace::File,
             dpdk: None,
             idle: IdleStrategy::default(),

@@ -41,6 +41,13 @@ pub const OUTGOING_FRAMES: usize = 64;
 /// functions of some microseconds fill a frame.
 pub const GATHER_US: u64 = 100;
 
+/// Clients on this host that a core takes over shared memory: it looks at each in every round, for some nanoseconds.
+pub const LINKS_OF_CORE: usize = 64;
+
+/// Links over shared memory of one user of this host, all cores together: 800 KiB each, and a place for others beside him at
+/// each core.
+pub const LINKS_OF_USER: usize = 48;
+
 /// Records of the exactly-once ring of one session; a power of two. The distance between the oldest
 /// request that is not acknowledged and the newest one is always below it.
 pub const WINDOW_RECORDS: usize = 1024;

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, Parser, ValueEnum};
 use db::config::{
-    Config, ConfigError, DpdkSettings, MetadataPlace, StreamLimits, parse_bytes, parse_cpus,
+    Config, ConfigError, DpdkSettings, MetadataPlace, SharedMemory, StreamLimits, parse_bytes, parse_cpus,
     parse_environment, parse_metadata_place,
 };
 use db::server::administrator;
@@ -57,6 +57,21 @@ struct Arguments {
     /// Directory for metadata, the administrator's secret and compiled extensions
     #[arg(long, env = "SPLINTER_DATA", default_value = "splinter-data", value_name = "DIRECTORY")]
     data: PathBuf,
+
+    /// What clients may come by: udp, which is always there, and shm, memory shared with those on this host
+    #[arg(
+        long,
+        env = "SPLINTER_SERVER_TRANSPORT",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "udp,shm",
+        value_name = "LIST"
+    )]
+    transport: Vec<Transport>,
+
+    /// Where clients on this host knock, if not in the data directory, which the server's user alone can reach
+    #[arg(long, env = "SPLINTER_SHM_SOCKET", value_name = "PATH")]
+    shm_socket: Option<PathBuf>,
 
     /// Where the metadata is: in a file of the data directory, or in the etcd of a cluster, as
     /// etcd://HOST:PORT[,HOST:PORT]/CLUSTER
@@ -113,6 +128,13 @@ struct Arguments {
     /// Write the ready line to this file as well
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
+}
+
+/// What clients may come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Transport {
+    Udp,
+    Shm,
 }
 
 /// How often the main thread looks whether the workers live.
@@ -202,11 +224,20 @@ fn config(arguments: Arguments) -> Config {
         huge_pages: arguments.huge_pages,
         populate: arguments.populate,
         data_directory: arguments.data,
+        shm: shm(&arguments.transport, arguments.shm_socket),
         metadata: arguments.metadata,
         dpdk,
         idle: IdleStrategy { spin_us: arguments.idle_spin, yield_until_us: arguments.idle_yield },
         streams: StreamLimits::default(),
         isolation: arguments.isolation == "on",
+    }
+}
+
+fn shm(transports: &[Transport], socket: Option<PathBuf>) -> SharedMemory {
+    match socket {
+        _ if !transports.contains(&Transport::Shm) => SharedMemory::Off,
+        Some(path) => SharedMemory::At(path),
+        None => SharedMemory::InDataDirectory,
     }
 }
 

@@ -25,6 +25,7 @@ pub mod coordination;
 pub mod crowd;
 pub mod damage;
 pub mod dispatch;
+pub mod doorway;
 pub mod ended;
 pub mod exposition;
 pub mod grant;

@@ -20,6 +20,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use net::shm::is_link;
 use store::prefetch_value;
 
 use crate::tenant::TenantId;
@@ -74,12 +75,12 @@ impl Session {
         Self { opener: Some(address.to_canonical()), ..self }
     }
 
-    /// Whether the address is the one that the session was opened from: an answer much longer than its request goes
-    /// nowhere else, since the address of a datagram can be forged.
+    /// Whether the address is the one that the session was opened from, or of a link over shared memory: an answer much
+    /// longer than its request goes nowhere else, since the address of a datagram can be forged.
     #[inline]
     #[must_use]
     pub fn is_reached_at(&self, address: IpAddr) -> bool {
-        self.opener == Some(address) || self.opener == Some(address.to_canonical())
+        self.opener == Some(address) || self.opener == Some(address.to_canonical()) || is_link(address)
     }
 
     /// The worker that the client should send to: its tenant's home.

@@ -65,6 +65,12 @@ impl HostPort {
         self.links.point()
     }
 
+    /// Adds a link that somebody else has made.
+    #[cfg(test)]
+    pub(crate) fn add_link(&mut self, link: shm::Link) -> io::Result<SocketAddr> {
+        self.links.add(link)
+    }
+
     #[inline(never)]
     fn receive_from_both(&mut self, batch: &mut Batch) -> io::Result<usize> {
         let is_due = self.only.is_none() && self.turns >= UDP_EACH_TURNS;

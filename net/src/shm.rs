@@ -20,18 +20,23 @@ mod knock;
 mod layout;
 mod link;
 mod links;
+mod machine;
 mod region;
 mod ring;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+pub use descriptor::own_user;
 pub use door::{Admission, Door, DoorLimits, Knocker};
 pub(crate) use knock::knock;
 pub use knock::{DoorAddress, KNOCK_BYTES_MAX, KnockError};
 pub(crate) use layout::SLOT_FRAME_BYTES;
+#[cfg(test)]
+pub(crate) use link::Link;
 pub use link::LinkCounts;
 pub use links::LinkPoint;
 pub(crate) use links::Links;
+pub use machine::machine;
 
 #[cfg(test)]
 mod tests;

@@ -147,6 +147,7 @@ fn listen(server: usize) -> String {
                 credits: CREDITS,
                 view: VIEW,
                 next_sequence: 1,
+                door: None,
             };
             let body = opened.encode();
             let head = RecordHeader { body_bytes: body.len() as u32, ..RecordHeader::default() };

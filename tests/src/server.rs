@@ -43,6 +43,8 @@ pub struct Settings {
     pub segment: String,
     /// Where its metadata is, as the command line takes it.
     pub metadata: String,
+    /// What clients may come by, as the command line takes it; UDP alone unless a test is about another way.
+    pub transport: String,
     /// A command that the server is started through, such as `prlimit --fsize=...`; empty for none.
     pub wrapper: Vec<String>,
     /// Further arguments of the server.
@@ -51,8 +53,9 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let [memory, segment, metadata] = ["256MiB", "8MiB", "file"].map(String::from);
-        Self { cores: 1, memory, segment, metadata, wrapper: Vec::new(), arguments: Vec::new() }
+        let [memory, segment, metadata, transport] = ["256MiB", "8MiB", "file", "udp"].map(String::from);
+        let (wrapper, arguments) = (Vec::new(), Vec::new());
+        Self { cores: 1, memory, segment, metadata, transport, wrapper, arguments }
     }
 }
 
@@ -257,7 +260,7 @@ fn spawn(directory: &Path, settings: &Settings, listen: SocketAddr) -> io::Resul
     command
         .args(["--listen", &listen.to_string(), "--memory", &settings.memory, "--segment", &settings.segment])
         .args(["--cores", &settings.cores.to_string(), "--log", "info", "--metadata", &settings.metadata])
-        .arg("--data")
+        .args(["--transport", &settings.transport, "--data"])
         .arg(directory)
         .arg("--ready-file")
         .arg(&ready)

@@ -40,7 +40,7 @@ pub use condition::Condition;
 pub use frame::{FrameError, FrameReader, FrameWriter, Group, Groups, Message, Messages};
 pub use keys::Keys;
 pub use name::{function_hash, name_is_valid, path_is_valid, qualified_name_is_valid};
-pub use open::{OpenRequest, Opened, SessionLimits, VersionRange};
+pub use open::{HostDoor, Knock, OpenRequest, Opened, SessionLimits, VersionRange};
 pub use request::{KeyRange, Request};
 pub use requester::{
     Accepted, Completion, CompletionError, Journey, Requester, RequesterConfig, SubmitError,

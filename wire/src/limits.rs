@@ -68,6 +68,9 @@ pub const TABLETS_PER_TABLE_MAX: usize = 1_024;
 /// Most servers of a cluster.
 pub const SERVERS_MAX: usize = 256;
 
+/// Bytes that name a machine in one of its starts.
+pub const MACHINE_BYTES: usize = 16;
+
 /// Largest body of a stream record, an installation apart: the largest put fits with its key.
 pub const STREAM_BODY_BYTES_MAX: usize = 2 << 20;
 /// Largest body of an installation, all source files together.

@@ -6,7 +6,7 @@
 //! A token is unguessable and opens nothing but its own session.
 
 use crate::body::{Body, BodyReader, BodyWriter};
-use crate::limits::{MAGIC, NONCE_BYTES, PROTOCOL_VERSION, SECRET_BYTES_MAX};
+use crate::limits::{MACHINE_BYTES, MAGIC, NONCE_BYTES, PROTOCOL_VERSION, SECRET_BYTES_MAX};
 use crate::opcode;
 use crate::status::Status;
 
@@ -190,6 +190,65 @@ impl Body for SessionLimits {
     }
 }
 
+/// Where a server lets clients of its own host in, to speak over shared memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostDoor {
+    /// Of which machine it is, in which start: the same bytes in every process there.
+    pub machine: [u8; MACHINE_BYTES],
+    /// The user who listens.
+    pub user: u32,
+    /// The path of its Unix socket.
+    pub path: String,
+}
+
+impl Body for HostDoor {
+    fn write(&self, writer: &mut BodyWriter) {
+        self.machine.iter().for_each(|byte| writer.u8(*byte));
+        writer.u32(self.user);
+        writer.text(&self.path);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<HostDoor, Status> {
+        let mut machine = [0; MACHINE_BYTES];
+        for byte in &mut machine {
+            *byte = reader.u8()?;
+        }
+        Ok(HostDoor { machine, user: reader.u32()?, path: reader.text()?.to_owned() })
+    }
+}
+
+/// What a client says at such a door.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Knock {
+    /// Its session's.
+    pub token: u64,
+    /// Index of the core that it wants to speak with.
+    pub core: u16,
+}
+
+impl Body for Knock {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u16(MAGIC);
+        writer.u8(PROTOCOL_VERSION);
+        writer.u64(self.token);
+        writer.u16(self.core);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<Knock, Status> {
+        if (reader.u16()?, reader.u8()?) != (MAGIC, PROTOCOL_VERSION) {
+            return Err(Status::Malformed);
+        }
+        Ok(Knock { token: reader.u64()?, core: reader.u16()? })
+    }
+}
+
+/// The token stays out of logs.
+impl core::fmt::Debug for Knock {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        formatter.debug_struct("Knock").field("core", &self.core).finish_non_exhaustive()
+    }
+}
+
 /// The answer to a session that was opened or attached.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Opened {
@@ -211,6 +270,8 @@ pub struct Opened {
     pub view: u64,
     /// The first sequence to use: 1 when opened, when attached beyond all that the server has seen.
     pub next_sequence: u64,
+    /// Where clients of the server's host get in, if it lets them.
+    pub door: Option<HostDoor>,
 }
 
 impl core::fmt::Debug for Opened {
@@ -239,6 +300,10 @@ impl Body for Opened {
         writer.u16(self.credits);
         writer.u64(self.view);
         writer.u64(self.next_sequence);
+        writer.flag(self.door.is_some());
+        if let Some(door) = &self.door {
+            door.write(writer);
+        }
     }
 
     fn read(reader: &mut BodyReader<'_>) -> Result<Opened, Status> {
@@ -250,9 +315,21 @@ impl Body for Opened {
         let core_ports = (0..core_count).map(|_| reader.u16()).collect::<Result<Vec<u16>, Status>>()?;
         let limits = SessionLimits::read(reader)?;
         let (credits, view, next_sequence) = (reader.u16()?, reader.u64()?, reader.u64()?);
+        let door = if reader.flag()? { Some(HostDoor::read(reader)?) } else { None };
         if home_core >= core_count || credits == 0 {
             return Err(Status::Malformed);
         }
-        Ok(Opened { version, token, client_id, home_core, core_ports, limits, credits, view, next_sequence })
+        Ok(Opened {
+            version,
+            token,
+            client_id,
+            home_core,
+            core_ports,
+            limits,
+            credits,
+            view,
+            next_sequence,
+            door,
+        })
     }
 }

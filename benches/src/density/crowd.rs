@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use client::{ClientConfig, Completion, Error, Request, SessionGroup};
+use client::{ClientConfig, Completion, Error, Request, SessionGroup, Transport};
 use fastrand::Rng;
 use wire::function_hash;
 
@@ -82,7 +82,8 @@ pub(super) fn dataset(settings: &DensitySettings) -> Result<Dataset, String> {
 impl Crowd {
     /// Nobody yet; `tenants` is for the table.
     pub(super) fn new(tenants: usize) -> Result<Self, String> {
-        let group = SessionGroup::new(ClientConfig::default()).map_err(|error| error.to_string())?;
+        let group = SessionGroup::new(ClientConfig { transport: Transport::Udp, ..ClientConfig::default() })
+            .map_err(|error| error.to_string())?;
         Ok(Self { group, places: Vec::new(), tenants })
     }
 

@@ -11,7 +11,7 @@ use super::requests::shuffled;
 use crate::dataset::Dataset;
 use crate::fleet::Fleet;
 use crate::machine::ServerThreads;
-use crate::options::{Access, secret};
+use crate::options::{Access, TransportOption, secret};
 use crate::process::{Folder, Process, address_in, beside_this, free_address};
 
 /// Puts outstanding while loading.
@@ -65,7 +65,14 @@ impl Ours {
             .and_then(|mut client| client.table_create_ordered("records"))
             .map_err(|error| failed("no ordered table", error))?;
         let (tenant, table_name) = (name.to_string(), "records".to_string());
-        let access = Access { address: self.address, tenant, secret, table: table_name, cpu: None };
+        let access = Access {
+            address: self.address,
+            tenant,
+            secret,
+            table: table_name,
+            cpu: None,
+            transport: TransportOption::Udp,
+        };
         let mut fleet = Fleet::open(&access, 1, false)?;
         let (mut under_way, mut refused) = (0, None);
         let began = Instant::now();

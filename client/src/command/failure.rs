@@ -99,6 +99,7 @@ impl From<Error> for Failure {
             Error::ExtensionFailed { .. } => Kind::Extension,
             Error::Unreachable { .. }
             | Error::ServerAway { .. }
+            | Error::NoSharedMemory { .. }
             | Error::NotSent
             | Error::TimedOut
             | Error::Overloaded

@@ -67,9 +67,20 @@ pub struct Global {
     /// The profile file; ~/.config/splinter/profile.toml if nothing says otherwise.
     #[arg(long, global = true, env = "SPLINTER_PROFILE")]
     pub profile: Option<PathBuf>,
+    /// How requests travel: over memory shared with a server on this host where that can be, else UDP; or one of both alone.
+    #[arg(long, global = true, env = "SPLINTER_TRANSPORT", value_enum, default_value = "auto")]
+    pub transport: TransportOption,
     /// How to print the answer: text for people, one JSON value for programs.
     #[arg(long, global = true, value_enum, default_value = "text")]
     pub output: Output,
+}
+
+/// How requests travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TransportOption {
+    Auto,
+    Udp,
+    Shm,
 }
 
 /// How to print an answer. The option explains both at once: values with a text of their own would spread every

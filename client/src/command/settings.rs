@@ -5,8 +5,8 @@
 //! the profile.
 
 use super::failure::{Failure, Kind};
-use super::options::{Global, Output};
-use client::{Admin, Client, ClientConfig};
+use super::options::{Global, Output, TransportOption};
+use client::{Admin, Client, ClientConfig, Transport};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -50,7 +50,13 @@ impl Settings {
     /// Connects as the tenant.
     pub fn connect(&self) -> Result<Client, Failure> {
         let (tenant, secret) = self.tenant()?;
-        Ok(Client::connect(self.address(), &tenant, &secret)?)
+        let transport = match self.given.transport {
+            TransportOption::Auto => Transport::Auto,
+            TransportOption::Udp => Transport::Udp,
+            TransportOption::Shm => Transport::Shm,
+        };
+        let config = ClientConfig { transport, ..ClientConfig::default() };
+        Ok(Client::connect_with(self.address(), &tenant, &secret, config)?)
     }
 
     /// Connects as the administrator.
@@ -136,7 +142,7 @@ fn profile_path() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::Settings;
-    use crate::command::options::{Global, Output};
+    use crate::command::options::{Global, Output, TransportOption};
     use std::io::Write;
 
     fn global(profile: &str) -> (Global, tempfile::NamedTempFile) {
@@ -144,7 +150,8 @@ mod tests {
         file.write_all(profile.as_bytes()).unwrap();
         let profile = Some(file.path().to_owned());
         let (address, tenant, secret, admin_secret) = (None, None, None, None);
-        (Global { address, tenant, secret, admin_secret, profile, output: Output::Text }, file)
+        let (transport, output) = (TransportOption::Auto, Output::Text);
+        (Global { address, tenant, secret, admin_secret, profile, transport, output }, file)
     }
 
     #[test]

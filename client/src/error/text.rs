@@ -30,6 +30,9 @@ impl Error {
             Error::AddressInvalid { .. } => "give HOST:PORT, for instance 127.0.0.1:7700",
             Error::Unreachable { .. } => "check the address and that splinter-server runs there",
             Error::ServerAway { .. } => "see `splinter cluster servers`; repeat it when the server is back",
+            Error::NoSharedMemory { .. } => {
+                "let it find its way by itself (--transport auto), or go over UDP"
+            }
             Error::NotSent | Error::Overloaded => "repeat it, with fewer requests outstanding",
             Error::Throttled { .. } => {
                 "ask for less at a time, or the operator for more; `splinter tenant limits` shows"
@@ -164,6 +167,9 @@ impl fmt::Display for Error {
             }
             Error::AddressInvalid { address, error } => write!(to, "No machine at \"{address}\": {error}.")?,
             Error::Unreachable { address, error } => write!(to, "No connection to {address}: {error}.")?,
+            Error::NoSharedMemory { reason } => {
+                write!(to, "There is no shared memory with this server: {reason}.")?;
+            }
             Error::ServerAway { server: 0 } => {
                 write!(to, "There is no way to the server that has this; it was not executed.")?;
             }

@@ -12,6 +12,7 @@ use wire::{Accepted, Completion, CompletionError, Journey, Opened, Request, Requ
 use super::{Exchange, Moved};
 use crate::connection::Connection;
 use crate::lane::{Door, Lane};
+use crate::way::Way;
 use crate::{Error, SessionStatistics};
 
 /// Pause between attempts to open a lost session.
@@ -67,6 +68,7 @@ impl Exchange {
         self.view = opened.view;
         self.home = super::core_address(&self.identity, &self.config, &opened, opened.home_core);
         self.home_core = opened.home_core;
+        self.way = Way::of(&opened, &self.config);
         self.homes += 1;
         self.opened = opened;
         self.standing = Standing::Open;

@@ -177,6 +177,7 @@ impl Shared {
             credits: world.credits,
             view: world.view,
             next_sequence: 1,
+            door: None,
         };
         (Status::Ok, opened.encode())
     }

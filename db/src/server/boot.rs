@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use net::{Listener, Port, SharedPort, StopHandle};
+use net::{Door, Listener, Port, SharedPort, StopHandle};
 use store::Store;
 
 use self::identity::Identity;
@@ -37,6 +37,7 @@ use super::connection;
 use super::control::Control;
 use super::coordination;
 use super::damage::Damage;
+use super::doorway::{self, Doorway};
 use super::exposition;
 use super::homes::Homes;
 use super::interim::Interim;
@@ -81,7 +82,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server over kernel UDP, or DPDK.
+    /// Starts a server over kernel UDP, with shared memory for clients of its own host, or over DPDK.
     ///
     /// # Errors
     /// Says which part failed and why.
@@ -89,7 +90,7 @@ impl Server {
         config.check().map_err(|error| BootError::new("configuration", error))?;
         match &config.dpdk {
             Some(settings) => dpdk::start(config, settings),
-            None => Self::start_over(config, Devices::over_udp(config)?),
+            None => Self::start_over(config, Devices::over_kernel(config)?),
         }
     }
 
@@ -101,9 +102,8 @@ impl Server {
         config: &Config,
         devices: Devices<P>,
     ) -> Result<Self, BootError> {
-        let Devices { listener, ports, metadata, prepare } = devices;
-        let clock = Clock::new();
-        let streams = Streams::new(streams::limits(config)?);
+        let Devices { listener, ports, metadata, prepare, doorway } = devices;
+        let (clock, streams) = (Clock::new(), Streams::new(streams::limits(config)?));
         let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
         let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
         let identity = Identity::in_cluster(&config.data_directory, &metadata)?;
@@ -111,8 +111,7 @@ impl Server {
         let run = identity.as_ref().map(|own| own.begin(&metadata, reached, clock.wall_ms())).transpose()?;
         let view = run.map_or(VIEW, |run| u64::from(run.start) << VIEW_BITS);
         let (administrator, nobody) = secrets(config)?;
-        let store = make_store(config, run.is_some())?;
-        let accounts = Accounts::over(config.cores);
+        let (store, accounts) = (make_store(config, run.is_some())?, Accounts::over(config.cores));
         let registry = Registry::open_with(prepare, accounts.clone())
             .map_err(|error| BootError::new("cannot open the registry of extensions", error))?;
         let client_ids = metadata::client_ids(&metadata)?;
@@ -122,6 +121,7 @@ impl Server {
         let wants = remote_wants(run.is_some())?;
         let remote = wants.as_ref().map(|wants| &wants.reads);
         let started = workers::start(config, &store, ports, (clock, view), &neighbours, remote)?;
+        let (door, signs) = doorway.map(Doorway::part).unzip();
         let control = Arc::new(Control {
             clock,
             interim: Interim::of(run),
@@ -135,6 +135,7 @@ impl Server {
             metrics: started.metrics,
             ports: frame_ports,
             views: started.views,
+            door: signs,
             administrator,
             nobody,
             streams,
@@ -162,7 +163,7 @@ impl Server {
         administration::restore(&server.control)
             .map_err(|refusal| BootError::new("cannot restore", refusal.text))?;
         server.start_control()?;
-        server.open_doors(listener, readers)?;
+        server.open_doors(listener, readers, door)?;
         server.join_cluster(reached, wants)?;
         server.populate(config.populate)?;
         Ok(server)
@@ -209,7 +210,17 @@ impl Server {
     }
 
     /// Lets clients in, and who reads metrics.
-    fn open_doors(&mut self, clients: Listener, readers: Option<Listener>) -> Result<(), BootError> {
+    fn open_doors(
+        &mut self,
+        clients: Listener,
+        readers: Option<Listener>,
+        neighbours: Option<Door>,
+    ) -> Result<(), BootError> {
+        if let Some(door) = neighbours {
+            let (stop, standing) = doorway::start(&self.control, door).map_err(no_thread)?;
+            self.stops.push(stop);
+            self.control_threads.push(standing);
+        }
         self.receive("listener", clients, connection::reception(&self.control, &self.stopping))?;
         match readers {
             Some(readers) => self.receive("metrics", readers, exposition::reception(&self.control)),

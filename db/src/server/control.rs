@@ -21,6 +21,7 @@ use wire::Status;
 use wire::reply::Throttled;
 
 use super::change::{Change, ChangeSender, broadcast};
+use super::doorway::Signs;
 use super::ended::Ended;
 use super::grant::Grant;
 use super::homes::{Homes, Look, Move};
@@ -160,6 +161,8 @@ pub struct Control {
     pub metrics: Vec<Arc<WorkerMetrics>>,
     /// Where the workers take frames.
     pub ports: FramePorts,
+    /// Where clients of this host get in, if they do.
+    pub door: Option<Signs>,
     /// The server's views.
     pub views: Arc<Views>,
     /// What is kept of the administrator's secret.

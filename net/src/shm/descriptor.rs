@@ -50,6 +50,13 @@ pub(super) fn is_memory(memory: BorrowedFd<'_>) -> bool {
     known && status.st_size == REGION_BYTES as libc::off_t && seals >= 0 && seals & SEALS == SEALS
 }
 
+/// The user that this process acts for.
+#[must_use]
+pub fn own_user() -> u32 {
+    // SAFETY: no pointers; it cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// The user at the other end of a Unix socket, as of when it was connected or listened.
 pub(super) fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: all zero is a valid value of this structure of numbers.

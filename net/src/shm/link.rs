@@ -34,6 +34,8 @@ pub(super) enum End {
 /// What has passed the links of a port; they only grow.
 #[derive(Debug, Default)]
 pub struct LinkCounts {
+    /// Links that have joined.
+    pub links_made: AtomicU64,
     /// Frames that arrived.
     pub frames_received: AtomicU64,
     /// Frames that were sent.
@@ -46,7 +48,7 @@ pub struct LinkCounts {
 
 /// See the file's head.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
     region: Region,
     socket: OwnedFd,
     server_bell: OwnedFd,

@@ -73,6 +73,7 @@ impl LinkPoint {
     pub(super) fn join(&self, place: usize, link: Arc<Link>) -> std::io::Result<()> {
         self.links.watcher.watch(link.own_bell())?;
         lock(&self.links.shared.joining).push((place, link));
+        self.links.shared.counts.links_made.fetch_add(1, Ordering::Relaxed);
         self.tell();
         Ok(())
     }
@@ -118,7 +119,7 @@ impl Links {
     }
 
     /// Adds a link of the owner's own, which is the client's end; its address.
-    pub(super) fn add(&mut self, link: Link) -> std::io::Result<SocketAddr> {
+    pub(crate) fn add(&mut self, link: Link) -> std::io::Result<SocketAddr> {
         let place = {
             let receiving = lock(&self.shared.receiving);
             receiving.iter().position(Option::is_none).ok_or(std::io::ErrorKind::QuotaExceeded)?
@@ -259,10 +260,9 @@ impl Links {
         // Whoever has it instead receives here: then the links that still ring will ring once for nothing.
         let Some(receiving) = attempt(&self.shared.receiving) else { return };
         for Receiving { link, consumer } in receiving.iter().flatten() {
-            let was_rung = consumer.wake_up(&link.arriving());
-            if was_rung || link.is_closed() {
-                link.take_bells();
-            }
+            consumer.wake_up(&link.arriving());
+            // A server that died has rung no bell.
+            link.take_bells();
             if link.is_closed() && link.end(End::Left) || link.has_ended() {
                 self.shared.has_news.store(true, Ordering::Release);
             }

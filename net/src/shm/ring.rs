@@ -100,11 +100,9 @@ impl Consumer {
         matches!(self.next(memory, usize::MAX), Ok(None))
     }
 
-    /// Takes it back. True when the other end had seen it, and rung.
-    pub(super) fn wake_up(&self, memory: &impl RingMemory) -> bool {
-        let was_seen = !memory.is_asleep();
+    /// Takes it back.
+    pub(super) fn wake_up(&self, memory: &impl RingMemory) {
         memory.set_asleep(false);
-        was_seen
     }
 }
 

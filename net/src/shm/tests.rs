@@ -279,6 +279,28 @@ fn a_client_hears_once_that_its_link_is_over() {
 }
 
 #[test]
+fn a_client_that_sleeps_hears_of_a_server_that_died_without_a_word() {
+    let mut client = port();
+    let (mine, theirs) = UnixStream::pair().expect("two sockets");
+    let region = Region::map(descriptor::memory().expect("memory").as_fd()).expect("memory");
+    let bell = crate::sys::eventfd().expect("a descriptor");
+    mine.set_nonblocking(true).expect("a socket that works");
+    let link = super::link::Link::of_client(region, mine.into(), bell, 1);
+    let server = client.add_link(link).expect("a place");
+    client.set_peer(server).expect("it is attached");
+    drop(theirs);
+    let (mut batch, mut waits) = (Batch::new(), 0);
+    let error = loop {
+        match client.receive(&mut batch) {
+            Ok(_) => client.wait(Duration::from_secs(3_600)).expect("a port that works"),
+            Err(error) => break error,
+        }
+        waits += 1;
+    };
+    assert_eq!((error.kind(), waits <= 3), (std::io::ErrorKind::ConnectionReset, true), "{waits} waits");
+}
+
+#[test]
 fn a_length_that_is_a_lie_ends_the_link_of_the_liar_alone() {
     let mut house = House::new("length", 8);
     let mut client = port();

@@ -3,12 +3,12 @@
 use wire::limits::{LIMIT_CHANGES_MAX, PACKAGE_FILES_MAX};
 use wire::{
     Actor, AdminRequest, Adopted, AuditEntry, Body, ClusterStatus, ExtensionDescription, ExtensionEntry,
-    ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry,
-    LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationProgress, MigrationStanding,
-    OpenRequest, Opened, PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry,
-    SessionLimits, Standing, Statistic, Status, Subject, TableEntry, TableId, TableOptions, TableStatistics,
-    TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry, VersionDescription, VersionEntry,
-    VersionRange, opcode,
+    ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, HostDoor, Knock,
+    LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationProgress,
+    MigrationStanding, OpenRequest, Opened, PackageFile, Placement, PlanEntry, PlanProgress, Right,
+    ServerEntry, SessionEntry, SessionLimits, Standing, Statistic, Status, Subject, TableEntry, TableId,
+    TableOptions, TableStatistics, TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry,
+    VersionDescription, VersionEntry, VersionRange, opcode,
 };
 
 /// About servers, tablets, migrations and plans.
@@ -126,6 +126,7 @@ fn opened() -> Opened {
         credits: 64,
         view: 9,
         next_sequence: 1,
+        door: Some(HostDoor { machine: [5; 16], user: 1_000, path: "/run/splinter/door".into() }),
     }
 }
 
@@ -214,6 +215,8 @@ fn survives<T: Body + PartialEq + core::fmt::Debug>(answer: T) {
 fn every_answer_survives_the_wire() {
     survives(());
     survives(opened());
+    survives(Opened { door: None, ..opened() });
+    survives(Knock { token: 7, core: 3 });
     survives(VersionRange { min: 1, max: 2 });
     survives(TenantCreated { secret: "f00d".into() });
     survives(vec![TenantEntry {

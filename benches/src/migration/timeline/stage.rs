@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::Settings;
 use crate::fleet;
-use crate::options::{Access, secret};
+use crate::options::{Access, TransportOption, secret};
 use crate::process::{Folder, Process, address_in, beside_this, free_address};
 
 /// Memory of a server for each object beyond key and value: header, index, and the room of a log at two thirds.
@@ -109,6 +109,7 @@ impl Stage {
             secret,
             table: TABLE.to_string(),
             cpu: settings.cpu,
+            transport: TransportOption::Udp,
         };
         Ok(Self { servers: [source, target], _etcd: etcd, _folder: folder, access })
     }

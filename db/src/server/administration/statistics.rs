@@ -8,6 +8,7 @@ use crate::cluster::metadata::Side;
 use crate::metrics::{Counter, total};
 use crate::sched::{cycles, watchdog};
 use crate::server::control::{Control, OpenSession, Refusal, lock};
+use crate::server::doorway::Signs;
 use crate::server::migrations::{Figure, Migrations};
 use crate::server::opening::Role;
 use crate::tenant::TenantId;
@@ -72,6 +73,8 @@ fn of_server(control: &Control) -> Vec<Statistic> {
         .extend(Counter::ALL.iter().map(|counter| statistic(counter.name(), total(workers(), *counter))));
     let (nudges, stalls) = watchdog::counts();
     statistics.extend([statistic("watchdog_nudges", nudges), statistic("watchdog_stalls", stalls)]);
+    let links = control.door.iter().flat_map(Signs::counts);
+    statistics.extend(links.map(|(name, _, value)| statistic(name, value)));
     statistics.extend(store::of(control));
     statistics.extend(control.migrations.iter().flat_map(of_migrations));
     statistics
