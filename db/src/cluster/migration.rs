@@ -30,6 +30,7 @@
 //! not registered serves none of the hashes meanwhile, and that somebody is gone is said by a commit which finds it
 //! unregistered: see "Leases" in docs/notes.md.
 
+mod belief;
 mod copies;
 mod copying;
 mod lease;

@@ -8,6 +8,7 @@ mod interface;
 pub use interface::{SourceAction, SourceEnd, SourceInput, SourceOutput};
 
 use crate::cluster::migration::Standing;
+use crate::cluster::migration::belief::Belief;
 use crate::cluster::migration::copying::{Copying, Step};
 use crate::cluster::migration::lease::Lease;
 use crate::cluster::migration::message::Message;
@@ -27,13 +28,8 @@ enum Phase {
 #[derive(Debug)]
 pub struct Source {
     phase: Phase,
-    standing: Standing,
-    /// A change of the records is on its way: whether it needs the target to be gone.
-    committing: Option<bool>,
-    is_looking: bool,
-    is_target_gone: bool,
+    belief: Belief,
     is_forgotten: bool,
-    lease: Lease,
     /// It was cut for want of a lease, and for nothing else.
     is_closed: bool,
     /// Number of what comes back next.
@@ -50,12 +46,8 @@ impl Default for Source {
     fn default() -> Self {
         Source {
             phase: Phase::Serving,
-            standing: Standing::Preparing,
-            committing: None,
-            is_looking: false,
-            is_target_gone: false,
+            belief: Belief::new(),
             is_forgotten: false,
-            lease: Lease::Held,
             is_closed: false,
             expected: 0,
             taking: None,
@@ -77,14 +69,11 @@ impl Source {
                 self.believe(standing);
             }
             SourceInput::End(SourceEnd::Committed(standing)) => {
-                // It came back before that could be changed.
-                let is_back = self.committing.take() == Some(true) && standing == self.standing;
-                self.is_target_gone &= !is_back;
+                self.belief.committed(standing);
                 self.believe(standing);
             }
             SourceInput::End(SourceEnd::LookedUp(standing, is_registered)) => {
-                self.is_looking = false;
-                self.lease.looked_up(is_registered);
+                self.belief.looked_up(is_registered);
                 self.believe(standing);
             }
             SourceInput::End(end) => self.end(end, out),
@@ -94,12 +83,12 @@ impl Source {
                 out.extend(again.into_iter().map(SourceOutput::Send));
                 copy(step, out);
             }
-            SourceInput::TargetGone => self.is_target_gone = true,
-            SourceInput::Registered(is_registered) => self.lease.turn(is_registered),
+            SourceInput::TargetGone => self.belief.is_peer_gone = true,
+            SourceInput::Registered(is_registered) => self.belief.lease.turn(is_registered),
         }
         self.follow(out);
-        if self.lease == Lease::Again {
-            self.look_up(out);
+        if self.belief.wants_look() {
+            out.push(SourceOutput::Do(SourceAction::LookUp));
         }
     }
 
@@ -118,13 +107,13 @@ impl Source {
     /// What it believes the records to say: how it ended, once it is over.
     #[must_use]
     pub fn standing(&self) -> Standing {
-        self.standing
+        self.belief.standing
     }
 
     /// Whether nothing will come of it any more.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        match self.standing {
+        match self.belief.standing {
             Standing::Ended => self.phase == Phase::Serving || self.is_forgotten && self.phase == Phase::Gone,
             Standing::Finished => self.phase == Phase::Gone,
             _ => false,
@@ -132,33 +121,27 @@ impl Source {
     }
 
     fn believe(&mut self, standing: Standing) {
-        let standing = later(self.standing, standing);
         // What is closed for another reason by now is opened by another rule.
-        self.is_closed &= standing == self.standing;
-        self.standing = standing;
-    }
-
-    fn look_up(&mut self, out: &mut Vec<SourceOutput>) {
-        if !std::mem::replace(&mut self.is_looking, true) {
-            out.push(SourceOutput::Do(SourceAction::LookUp));
-        }
+        self.is_closed &= !self.belief.hear(standing);
     }
 
     /// Does what the standing asks for.
     fn follow(&mut self, out: &mut Vec<SourceOutput>) {
         let act = |out: &mut Vec<SourceOutput>, action| out.push(SourceOutput::Do(action));
-        match (self.standing, self.phase) {
+        match (self.belief.standing, self.phase) {
             (Standing::Moving | Standing::Finished, Phase::Serving) => {
                 self.phase = Phase::Cutting;
                 act(out, SourceAction::Cut);
             }
-            (Standing::Preparing | Standing::Returning, Phase::Serving) if self.lease != Lease::Held => {
+            (Standing::Preparing | Standing::Returning, Phase::Serving)
+                if self.belief.lease != Lease::Held =>
+            {
                 self.phase = Phase::Cutting;
                 self.is_closed = true;
                 act(out, SourceAction::Cut);
             }
             (Standing::Preparing | Standing::Returning, Phase::Frozen { ceiling })
-                if self.is_closed && self.taking.is_none() && self.lease == Lease::Held =>
+                if self.is_closed && self.taking.is_none() && self.belief.lease == Lease::Held =>
             {
                 self.phase = Phase::Reopening;
                 self.is_closed = false;
@@ -174,16 +157,16 @@ impl Source {
             }
             _ => {}
         }
-        match (self.standing, self.phase) {
+        match (self.belief.standing, self.phase) {
             // Cut for good: the target is to have all of it.
             (Standing::Moving, Phase::Frozen { .. }) => copy(self.copying.cut(), out),
             (Standing::Preparing | Standing::Moving, _) => {}
             _ => self.copying.end(),
         }
-        let is_open = matches!(self.standing, Standing::Preparing | Standing::Moving | Standing::Returning);
-        if self.is_target_gone && is_open && self.committing.is_none() {
-            self.committing = Some(true);
-            let (from, to) = (self.standing, Standing::Ended);
+        let is_open =
+            matches!(self.belief.standing, Standing::Preparing | Standing::Moving | Standing::Returning);
+        if self.belief.is_peer_gone && is_open && self.belief.may_commit(true) {
+            let (from, to) = (self.belief.standing, Standing::Ended);
             act(out, SourceAction::Commit { from, to, is_peer_gone: true });
         }
     }
@@ -196,11 +179,11 @@ impl Source {
             Message::Discard => self.believe(Standing::Finished),
             _ => {}
         }
-        let is_moving = self.standing == Standing::Moving;
+        let is_moving = self.belief.standing == Standing::Moving;
         let act = |out: &mut Vec<SourceOutput>, action| out.push(SourceOutput::Do(action));
         match (message, self.phase) {
             (Message::Prepare, Phase::Serving) => act(out, SourceAction::Count),
-            (Message::Copy, Phase::Serving) if self.standing == Standing::Preparing => {
+            (Message::Copy, Phase::Serving) if self.belief.standing == Standing::Preparing => {
                 copy(self.copying.begin(), out);
             }
             (Message::Stored { count }, _) => copy(self.copying.stored(count), out),
@@ -231,7 +214,7 @@ impl Source {
             (Message::GiveBack { number, is_last, ceiling, objects, removed }, Phase::Frozen { .. })
                 if number == self.expected
                     && self.taking.is_none()
-                    && self.standing == Standing::Returning =>
+                    && self.belief.standing == Standing::Returning =>
             {
                 self.taking = Some(is_last);
                 self.ceiling = self.ceiling.max(ceiling);
@@ -253,7 +236,7 @@ impl Source {
             (SourceEnd::Counted(objects), _) => out.push(SourceOutput::Send(Message::Prepared { objects })),
             (SourceEnd::Cut(ceiling), Phase::Cutting) => {
                 self.phase = Phase::Frozen { ceiling };
-                if self.standing == Standing::Moving {
+                if self.belief.standing == Standing::Moving {
                     out.push(SourceOutput::Send(Message::HandedOver { ceiling }));
                 }
             }
@@ -276,7 +259,7 @@ impl Source {
                 self.expected += 1;
                 if self.taking.take() != Some(true) {
                     out.push(SourceOutput::Send(Message::TakenBack { number }));
-                } else if self.lease == Lease::Held {
+                } else if self.belief.lease == Lease::Held {
                     self.phase = Phase::Reopening;
                     out.push(SourceOutput::Do(SourceAction::Serve { ceiling: ceiling.max(self.ceiling) }));
                 } else {
@@ -301,9 +284,4 @@ fn copy(step: Option<Step>, out: &mut Vec<SourceOutput>) {
             Step::Gather(round) => SourceAction::GatherCopy { round },
         })
     }));
-}
-
-/// Who hears of two standings, in whatever order, believes the one that follows the other.
-pub(super) fn later(one: Standing, other: Standing) -> Standing {
-    if other as u8 > one as u8 { other } else { one }
 }

@@ -13,6 +13,7 @@ mod records;
 
 pub use interface::{TargetAction, TargetEnd, TargetInput, TargetOutput};
 
+use crate::cluster::migration::belief::Belief;
 use crate::cluster::migration::copies::Copies;
 use crate::cluster::migration::lease::Lease;
 use crate::cluster::migration::message::{Left, Message};
@@ -41,14 +42,9 @@ enum Phase {
 #[derive(Debug)]
 pub struct Target {
     phase: Phase,
-    standing: Standing,
-    /// A change of the records is on its way: whether it needs the source to be gone.
-    committing: Option<bool>,
-    is_looking: bool,
+    belief: Belief,
     is_aborted: bool,
-    is_source_gone: bool,
     is_given_up: bool,
-    lease: Lease,
     /// Workers were told to leave the hashes for want of a lease.
     is_closed: bool,
     /// When what is said in this phase is said again.
@@ -73,13 +69,9 @@ impl Target {
     pub fn new(mode: Mode) -> Self {
         Target {
             phase: Phase::Asking,
-            standing: Standing::Preparing,
-            committing: None,
-            is_looking: false,
+            belief: Belief::new(),
             is_aborted: false,
-            is_source_gone: false,
             is_given_up: false,
-            lease: Lease::Held,
             is_closed: false,
             due_us: 0,
             pulls: Pulls::new(&[]),
@@ -100,7 +92,7 @@ impl Target {
             TargetInput::Standing(standing) => self.believe(standing, out),
             TargetInput::Forgotten(standing) => {
                 self.believe(standing, out);
-                if self.standing == Standing::Finished {
+                if self.belief.standing == Standing::Finished {
                     // Nobody is left to be told to discard.
                     self.phase = Phase::Over;
                 }
@@ -109,7 +101,7 @@ impl Target {
             TargetInput::Want(hash) => self.want(hash, out),
             TargetInput::Abort => self.is_aborted = true,
             TargetInput::SourceGone => self.lose_source(),
-            TargetInput::Registered(is_registered) => self.lease.turn(is_registered),
+            TargetInput::Registered(is_registered) => self.belief.lease.turn(is_registered),
         }
         self.open_or_close(out);
         self.decide(out);
@@ -122,7 +114,7 @@ impl Target {
     /// What it believes the records to say: how it ended, once it is over.
     #[must_use]
     pub fn standing(&self) -> Standing {
-        self.standing
+        self.belief.standing
     }
 
     /// Whether nothing will come of it any more.
@@ -149,13 +141,15 @@ impl Target {
                 self.phase = Phase::Making;
                 act(out, TargetAction::MakePart { objects });
             }
-            (Message::HandedOver { ceiling }, Phase::HandingOver) if self.standing == Standing::Moving => {
+            (Message::HandedOver { ceiling }, Phase::HandingOver)
+                if self.belief.standing == Standing::Moving =>
+            {
                 self.phase = Phase::Closing;
                 self.ceiling = ceiling;
                 self.close(out);
             }
             (Message::Copied(piece), Phase::Deciding | Phase::HandingOver | Phase::Closing) => {
-                let Some(copies) = self.copies.as_mut().filter(|_| !self.is_source_gone) else { return };
+                let Some(copies) = self.copies.as_mut().filter(|_| !self.belief.is_peer_gone) else { return };
                 let due = copies.came(piece);
                 if due.is_empty() {
                     // What was said of it may be lost.
@@ -194,14 +188,11 @@ impl Target {
                 self.close(out);
             }
             (TargetEnd::Committed(standing), _) => {
-                // It came back before that could be changed.
-                let is_back = self.committing.take() == Some(true) && standing == self.standing;
-                self.is_source_gone &= !is_back;
+                self.belief.committed(standing);
                 self.believe(standing, out);
             }
             (TargetEnd::LookedUp(standing, is_registered), _) => {
-                self.is_looking = false;
-                self.lease.looked_up(is_registered);
+                self.belief.looked_up(is_registered);
                 self.believe(standing, out);
             }
             (TargetEnd::Served, Phase::Opening) => self.phase = Phase::Moving,
@@ -231,7 +222,7 @@ impl Target {
         let is_whole = self.copies.is_none() || !self.lacks();
         if self.phase == Phase::Closing && is_whole {
             self.phase = Phase::Opening;
-            self.is_closed = self.lease != Lease::Held;
+            self.is_closed = self.belief.lease != Lease::Held;
             if !self.is_closed {
                 act(out, TargetAction::Serve { ceiling: self.ceiling });
             }
@@ -242,7 +233,7 @@ impl Target {
     fn lacks(&self) -> bool {
         match &self.copies {
             Some(copies) => copies.left() != Left::Nothing,
-            None => self.is_source_gone || !self.pulls.are_done(),
+            None => self.belief.is_peer_gone || !self.pulls.are_done(),
         }
     }
 
@@ -269,7 +260,7 @@ impl Target {
     }
 
     fn lose_source(&mut self) {
-        self.is_source_gone = true;
+        self.belief.is_peer_gone = true;
         if self.phase == Phase::Discarding {
             self.phase = Phase::Over;
         }
@@ -285,23 +276,23 @@ impl Target {
     /// Leaves the hashes to nobody while the server is not registered.
     fn open_or_close(&mut self, out: &mut Vec<TargetOutput>) {
         let serves =
-            self.standing == Standing::Moving && matches!(self.phase, Phase::Opening | Phase::Moving);
-        if serves && !self.is_closed && self.lease != Lease::Held {
+            self.belief.standing == Standing::Moving && matches!(self.phase, Phase::Opening | Phase::Moving);
+        if serves && !self.is_closed && self.belief.lease != Lease::Held {
             self.is_closed = true;
             act(out, TargetAction::Cut);
             wake(self.priority.take_all(), out);
-        } else if serves && self.is_closed && self.lease == Lease::Held {
+        } else if serves && self.is_closed && self.belief.lease == Lease::Held {
             self.is_closed = false;
             act(out, TargetAction::Serve { ceiling: self.ceiling });
         }
-        if self.lease == Lease::Again && !std::mem::replace(&mut self.is_looking, true) {
+        if self.belief.wants_look() {
             act(out, TargetAction::LookUp);
         }
     }
 
     /// Says what is to be said, again when nobody answers.
     fn talk(&mut self, now_us: u64, out: &mut Vec<TargetOutput>) {
-        if self.is_source_gone {
+        if self.belief.is_peer_gone {
             return;
         }
         if self.phase == Phase::Moving {

@@ -6,17 +6,14 @@
 use super::{Phase, Target, TargetAction, TargetOutput, act, wake};
 use crate::cluster::migration::Standing;
 use crate::cluster::migration::message::{Left, Message};
-use crate::cluster::migration::source::later;
 
 impl Target {
     /// Takes over what the records say, unless that is of the past.
     pub(super) fn believe(&mut self, standing: Standing, out: &mut Vec<TargetOutput>) {
-        let before = self.standing;
-        self.standing = later(before, standing);
-        if self.standing == before {
+        if !self.belief.hear(standing) {
             return;
         }
-        match (self.standing, self.phase) {
+        match (self.belief.standing, self.phase) {
             (Standing::Moving, Phase::Deciding) => self.phase = Phase::HandingOver,
             (Standing::Returning, Phase::Opening | Phase::Moving) => {
                 self.phase = Phase::Cutting;
@@ -37,7 +34,7 @@ impl Target {
                 if std::mem::take(&mut self.is_closed) || !matches!(phase, Phase::Moving) {
                     act(out, TargetAction::Serve { ceiling: self.ceiling });
                 }
-                self.phase = if self.is_source_gone { Phase::Over } else { Phase::Discarding };
+                self.phase = if self.belief.is_peer_gone { Phase::Over } else { Phase::Discarding };
             }
             (Standing::Ended, phase) => {
                 if matches!(phase, Phase::Opening | Phase::Moving) {
@@ -54,14 +51,16 @@ impl Target {
     /// What the records should say next.
     pub(super) fn decide(&mut self, out: &mut Vec<TargetOutput>) {
         let is_aborted = self.is_aborted;
-        let (to, is_peer_gone) = match (self.standing, self.phase) {
+        let (to, is_peer_gone) = match (self.belief.standing, self.phase) {
             (Standing::Preparing, _) if is_aborted => (Standing::Ended, false),
-            (Standing::Preparing, _) if self.is_source_gone => (Standing::Ended, true),
+            (Standing::Preparing, _) if self.belief.is_peer_gone => (Standing::Ended, true),
             (Standing::Preparing, Phase::Deciding) if self.may_take_over() => (Standing::Moving, false),
             (Standing::Moving, Phase::Moving) if self.pulls.are_done() && !is_aborted => {
                 (Standing::Finished, false)
             }
-            (Standing::Moving | Standing::Returning, _) if self.is_source_gone => (Standing::Finished, true),
+            (Standing::Moving | Standing::Returning, _) if self.belief.is_peer_gone => {
+                (Standing::Finished, true)
+            }
             (Standing::Moving, Phase::HandingOver | Phase::Closing | Phase::Opening | Phase::Moving)
                 if is_aborted =>
             {
@@ -70,9 +69,8 @@ impl Target {
             (Standing::Returning, Phase::Given) => (Standing::Ended, false),
             _ => return,
         };
-        if self.committing.is_none() && self.phase != Phase::Over {
-            self.committing = Some(is_peer_gone);
-            act(out, TargetAction::Commit { from: self.standing, to, is_peer_gone });
+        if self.phase != Phase::Over && self.belief.may_commit(is_peer_gone) {
+            act(out, TargetAction::Commit { from: self.belief.standing, to, is_peer_gone });
         }
     }
 

@@ -1,0 +1,67 @@
+//! What a side of a migration believes: what the records say, read under which lease, and whether the other side is gone.
+//!
+//! The standing follows a line, so whoever hears of two, in whatever order, believes the one that follows the other. Changes
+//! are asked for one at a time, and so are looks at the records.
+
+use super::Standing;
+use super::lease::Lease;
+
+/// See the file's head.
+#[derive(Debug)]
+pub(super) struct Belief {
+    pub(super) standing: Standing,
+    pub(super) lease: Lease,
+    pub(super) is_peer_gone: bool,
+    /// A change of the records is on its way: whether it needs the other side to be gone.
+    committing: Option<bool>,
+    is_looking: bool,
+}
+
+impl Belief {
+    /// That of a side that begins.
+    pub(super) fn new() -> Self {
+        Self {
+            standing: Standing::Preparing,
+            lease: Lease::Held,
+            is_peer_gone: false,
+            committing: None,
+            is_looking: false,
+        }
+    }
+
+    /// Takes over what the records say, unless that is of the past; whether it is news.
+    pub(super) fn hear(&mut self, standing: Standing) -> bool {
+        let is_news = standing as u8 > self.standing as u8;
+        if is_news {
+            self.standing = standing;
+        }
+        is_news
+    }
+
+    /// A change has been made or not; the records say so behind it, which has still to be heard.
+    pub(super) fn committed(&mut self, standing: Standing) {
+        // The other side came back before that could be changed.
+        let is_back = self.committing.take() == Some(true) && standing == self.standing;
+        self.is_peer_gone &= !is_back;
+    }
+
+    /// The records have been read, under a lease or not.
+    pub(super) fn looked_up(&mut self, is_registered: bool) {
+        self.is_looking = false;
+        self.lease.looked_up(is_registered);
+    }
+
+    /// Whether a change is to be asked for now.
+    pub(super) fn may_commit(&mut self, is_peer_gone: bool) -> bool {
+        let may = self.committing.is_none();
+        if may {
+            self.committing = Some(is_peer_gone);
+        }
+        may
+    }
+
+    /// Whether somebody is to read the records now.
+    pub(super) fn wants_look(&mut self) -> bool {
+        self.lease == Lease::Again && !std::mem::replace(&mut self.is_looking, true)
+    }
+}
