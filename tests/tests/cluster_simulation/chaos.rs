@@ -12,8 +12,9 @@ use crate::pieces::joined;
 
 /// How long a server stays away that died.
 const AWAY_US_MAX: u64 = 1_500_000;
-/// Migrations that an operator lets run at a time.
+/// Migrations that an operator lets run at a time: so many, or one for so many servers.
 const MIGRATIONS_AT_ONCE: usize = 4;
+const SERVERS_OF_A_MIGRATION: usize = 10;
 
 pub fn is_running(plan: &PlanRow) -> bool {
     plan.standing == PlanStanding::Running
@@ -77,14 +78,16 @@ impl World {
     fn plan(&mut self) {
         let Ok(plans) = self.metadata.plans() else { return };
         if let Some(running) = plans.iter().find(|plan| is_running(plan))
-            && self.random.bool()
+            && self.random.u8(0..4) == 0
         {
             // It may not answer.
             let _ = self.metadata.plan_stop(running.id);
             return;
         }
-        let runs: Vec<ServerRun> = self.places.values().map(|place| place.run).collect();
-        let run = *self.random.choice(&runs).expect("there are servers");
+        let owners: Vec<u32> = self.row().tablets.iter().map(|tablet| tablet.server).collect();
+        // Who owns more is drained more often; one that was drained owns nothing.
+        let server = *self.random.choice(&owners).expect("there are tablets");
+        let run = self.places[&server].run;
         let goal = if self.random.bool() { Goal::Drain(run) } else { Goal::Balance };
         let begun = self.metadata.plan_begin(goal, self.now_us / 1000);
         self.tally.plans += u64::from(begun.is_ok());
@@ -116,7 +119,7 @@ impl World {
 
     fn migrate(&mut self) {
         let (Ok(rows), Ok(running)) = (self.metadata.tablets(), self.metadata.migrations()) else { return };
-        if running.len() >= MIGRATIONS_AT_ONCE {
+        if running.len() >= MIGRATIONS_AT_ONCE.max(self.places.len() / SERVERS_OF_A_MIGRATION) {
             return;
         }
         let tablet = *self.random.choice(&rows[0].tablets).expect("there are tablets");

@@ -44,7 +44,8 @@ impl World {
         let secret = SecretHash { salt: [1; 16], digest: [2; 32] };
         let tenant = self.metadata.tenant_create("ann", secret).expect("room");
         assert_eq!(tenant, TENANT);
-        let owners: Vec<u32> = (0..self.plan.tablets).map(|_| self.random.u32(1..=servers)).collect();
+        let owners = self.plan.owners;
+        let owners: Vec<u32> = (0..self.plan.tablets).map(|_| self.random.u32(1..=owners)).collect();
         let migration = *self.random.choice(&MODES).expect("there are two");
         let options = wire::TableOptions { migration, ..wire::TableOptions::default() };
         self.table = self.metadata.table_create_at(tenant, "t", options, &owners).expect("room");
@@ -84,7 +85,14 @@ impl World {
         let registered =
             ServerRow { id: run.server, tcp, frame_ports: Vec::new(), view, started_ms: 0, version };
         let member = Member::new(&self.records, registered, run);
-        let place = Place { run, node: Some(node), movings: BTreeMap::new(), member, followed: Revision(0) };
+        let place = Place {
+            run,
+            node: Some(node),
+            movings: BTreeMap::new(),
+            member,
+            followed: Revision(0),
+            settled: Revision(0),
+        };
         self.places.insert(run.server, place);
         self.within(5_000, Event::Keep(run));
         self.within(5_000, Event::Look(run));
@@ -121,10 +129,18 @@ impl World {
         let (now, wall_ms, before) = (self.lease_now(), self.now_us / 1000, self.standings());
         let place = self.places.get_mut(&run.server).expect("it is there");
         // What goes wrong is tried again at the next look.
-        let steps = place.member.coordinate(now, wall_ms).unwrap_or_default();
+        let mut steps = 0;
+        match place.member.coordinate(now, wall_ms, &mut steps) {
+            Ok(true) => {
+                self.tally.elections += u64::from(self.coordinator != Some(run));
+                self.coordinator = Some(run);
+            }
+            Ok(false) if self.coordinator == Some(run) => self.coordinator = None,
+            Ok(false) | Err(_) => {}
+        }
+        self.tally.steps += steps;
         let others_us = LOOK_US * u64::from(self.plan.servers);
-        self.within(if steps.is_some() { COORDINATE_US } else { others_us }, Event::Look(run));
-        self.tally.steps += steps.unwrap_or_default() as u64;
+        self.within(if self.coordinator == Some(run) { COORDINATE_US } else { others_us }, Event::Look(run));
         self.note_what_was_taken(&before);
     }
 
@@ -188,6 +204,9 @@ impl World {
         let (metadata, followed) =
             (&self.places[&run.server].member.metadata, self.places[&run.server].followed);
         let revision = Revision(revision(metadata));
+        if revision == self.places[&run.server].settled {
+            return;
+        }
         let map = if followed < revision { map_now(metadata) } else { None };
         let (Ok(migrations), Ok(rows)) = (metadata.migrations(), metadata.tablets()) else { return };
         let row = rows.into_iter().next().expect("the table's tablets");
@@ -212,6 +231,11 @@ impl World {
         }
         self.end_what_is_forgotten(run, &row, &migrations);
         self.leave_what_is_over(run);
+        let place = self.places.get_mut(&run.server).expect("it is there");
+        let is_settled = place.movings.values().all(|moving| moving.is_left)
+            && place.followed == revision
+            && place.node.as_ref().is_some_and(|node| !node.is_changing());
+        place.settled = if is_settled { revision } else { Revision(0) };
     }
 
     /// Ends machines of migrations that there are no records of any more.

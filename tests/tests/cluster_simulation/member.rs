@@ -95,22 +95,22 @@ impl Member {
         self.registration.held().filter(|held| now < held.until).map(|held| held.lease)
     }
 
-    /// Looks who is there, and takes the steps that are due if it is for this server to do: how many.
-    pub fn coordinate(&mut self, now: Instant, wall_ms: u64) -> Result<Option<usize>, MetadataError> {
+    /// Looks who is there, and takes the steps that are due if it is for this server to do, which it says; counts them.
+    pub fn coordinate(&mut self, now: Instant, wall_ms: u64, taken: &mut u64) -> Result<bool, MetadataError> {
         let seen = self.metadata.members().and_then(|members| Ok((members, self.metadata.servers()?)));
         let (members, registered) = seen.inspect_err(|_| self.presence.lose_sight())?;
         let runs: Vec<ServerRun> = members.iter().map(|row| row.run).collect();
         self.presence.see(&runs, &registered.iter().map(|row| row.id).collect(), now);
-        let Some(lease) = self.lease(now) else { return Ok(None) };
+        let Some(lease) = self.lease(now) else { return Ok(false) };
         let elected = self.metadata.coordinator_elect(self.own.server, lease)?;
         if elected.server != self.own.server {
-            return Ok(None);
+            return Ok(false);
         }
         let snapshot = Snapshot { there: self.presence.there(now), ..self.metadata.snapshot()? };
-        let steps = steps(&snapshot);
-        for step in &steps {
-            self.metadata.coordinate(elected.term, step, wall_ms)?;
+        for step in steps(&snapshot) {
+            self.metadata.coordinate(elected.term, &step, wall_ms)?;
+            *taken += 1;
         }
-        Ok(Some(steps.len()))
+        Ok(true)
     }
 }

@@ -11,6 +11,8 @@ use crate::mover::Fault;
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub servers: u32,
+    /// Servers that own tablets at first.
+    pub owners: u32,
     pub workers: usize,
     pub clients: u32,
     pub keys: u64,
@@ -60,6 +62,8 @@ pub struct Tally {
     /// Migrations that ended because somebody was gone.
     pub taken: u64,
     pub plans: u64,
+    /// How often somebody began to coordinate.
+    pub elections: u64,
     /// Steps that coordinators have taken.
     pub steps: u64,
     pub frames: u64,
@@ -80,6 +84,7 @@ impl AddAssign for Tally {
         self.cut_offs += other.cut_offs;
         self.taken += other.taken;
         self.plans += other.plans;
+        self.elections += other.elections;
         self.steps += other.steps;
         self.frames += other.frames;
         self.events += other.events;

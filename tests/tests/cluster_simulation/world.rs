@@ -36,6 +36,9 @@ use crate::node::{Node, TABLE};
 /// By how much faster leases are counted than everything else: their ten seconds are 400 ms here.
 const LEASES_PACE: u64 = 25;
 
+/// How often it is looked whether all is quiet.
+const QUIET_LOOK_US: u64 = 1_000;
+
 /// A server, or what is known of one that is dead.
 pub struct Place {
     pub run: ServerRun,
@@ -44,6 +47,8 @@ pub struct Place {
     pub member: Member,
     /// The commit that it has followed the records to.
     pub followed: Revision,
+    /// The commit at which there was nothing more to do for it.
+    settled: Revision,
 }
 
 /// See the file's head.
@@ -62,6 +67,8 @@ pub struct World {
     pub metadata: Metadata,
     pub table: u32,
     pub places: BTreeMap<u32, Place>,
+    /// Who coordinated last.
+    coordinator: Option<ServerRun>,
     /// Where in the history it is said what was lost with a migration.
     losses: BTreeMap<u32, (Side, Range<usize>)>,
     pub callers: Vec<Caller>,
@@ -110,6 +117,7 @@ impl World {
             metadata,
             table: 0,
             places: BTreeMap::new(),
+            coordinator: None,
             losses: BTreeMap::new(),
             callers: Vec::new(),
             keys,
@@ -196,14 +204,18 @@ impl World {
     /// When it does not get quiet.
     pub fn run(&mut self) {
         let patience_us = self.plan.active_us + 60_000_000;
-        let mut last_reads = false;
+        let (mut last_reads, mut look_us) = (false, 0);
         while let Some(((time_us, _), event)) = self.events.pop_first() {
             assert!(time_us < patience_us, "it comes to an end:\n{}", self.describe());
             self.now_us = time_us;
             self.clock.store(time_us, Ordering::Relaxed);
             self.tally.events += 1;
             self.happen(event);
-            if !self.is_active() && self.callers.iter().all(Caller::is_idle) && self.is_quiet() {
+            if self.now_us < look_us || self.is_active() {
+                continue;
+            }
+            look_us = self.now_us + QUIET_LOOK_US;
+            if self.callers.iter().all(Caller::is_idle) && self.is_quiet() {
                 if last_reads {
                     break;
                 }
