@@ -83,6 +83,10 @@ pub const STORED_REPLY_BYTES_KEPT: usize = 2048;
 /// What a request is told to wait, in microseconds, whose exactly-once record is still taken.
 pub const RETRY_BUSY_US: u32 = 500;
 
+/// What a request is told to wait, in microseconds, whose table or extension a server of a cluster may have still to hear of:
+/// it takes some milliseconds.
+pub const RETRY_UNHEARD_US: u32 = 2_000;
+
 /// What a request is told to wait, in microseconds, that meets a worker which has passed to a view that others have
 /// not: a few rounds.
 pub const RETRY_PASSING_US: u32 = 100;

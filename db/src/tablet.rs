@@ -94,6 +94,31 @@ impl TableEntry {
 pub struct Tables {
     by_id: HashMap<u32, Arc<TableEntry>, NumberHash>,
     by_name: HashMap<TenantId, HashMap<Box<str>, u32>>,
+    newest: Newest,
+}
+
+/// The highest number of a table, or of an extension, of each tenant that was heard of here. Numbers only grow, and what a
+/// server of a cluster hears of a tenant it hears in their order: a number above may be of something new.
+#[derive(Debug, Default)]
+pub struct Newest(HashMap<TenantId, u32>);
+
+impl Newest {
+    /// There is, or was, one of this number.
+    pub fn note(&mut self, tenant: TenantId, number: u32) {
+        let newest = self.0.entry(tenant).or_default();
+        *newest = number.max(*newest);
+    }
+
+    /// Whether one of this number may have been made of which nothing was heard yet.
+    #[must_use]
+    pub fn may_come(&self, tenant: TenantId, number: u32) -> bool {
+        self.0.get(&tenant).is_none_or(|newest| number > *newest)
+    }
+
+    /// The tenant is gone.
+    pub fn forget(&mut self, tenant: TenantId) {
+        self.0.remove(&tenant);
+    }
 }
 
 impl Tables {
@@ -120,6 +145,7 @@ impl Tables {
 
     /// Adds a table.
     pub fn insert(&mut self, entry: Arc<TableEntry>) {
+        self.newest.note(entry.tenant, entry.id);
         self.by_name.entry(entry.tenant).or_default().insert(entry.name.clone(), entry.id);
         self.by_id.insert(entry.id, entry);
     }
@@ -136,8 +162,15 @@ impl Tables {
         Some(entry)
     }
 
+    /// Whether the table `id`, which is not known, may be one of `tenant` of which nothing was heard yet.
+    #[must_use]
+    pub fn may_come(&self, tenant: TenantId, id: u32) -> bool {
+        self.newest.may_come(tenant, id)
+    }
+
     /// Removes all tables of `tenant`.
     pub fn remove_tenant(&mut self, tenant: TenantId) {
+        self.newest.forget(tenant);
         self.by_name.remove(&tenant);
         self.by_id.retain(|_, entry| entry.tenant != tenant);
     }

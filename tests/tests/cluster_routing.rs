@@ -4,7 +4,9 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use client::{Client, Completion, Error, KeyRange, MigrationMode, MigrationStanding, Request, Status};
+use client::{
+    Client, Completion, Error, KeyRange, MigrationMode, MigrationStanding, Request, Status, TableOptions,
+};
 use tests::etcd::Etcd;
 use tests::patience::{answered, comes};
 use tests::server::{Server, Settings, Tenant};
@@ -106,6 +108,22 @@ fn assert_holds(client: &mut Client, table: u32, count: u32) {
     listed.sort();
     assert!(listed == keys, "an enumeration meets each key once: {} of {count}", listed.len());
     assert_eq!(client.verify(table).expect("a verification").objects, u64::from(count));
+}
+
+#[test]
+fn a_table_serves_at_all_its_servers_as_soon_as_it_has_been_created() {
+    let cluster = Cluster::start(3);
+    let tenant = cluster.tenant("acme");
+    let mut client = cluster.servers[0].client(&tenant);
+    for number in 0..12 {
+        let name = format!("data-{number}");
+        let table = client.table_create_spread(&name, TableOptions::default(), 3).expect("a table");
+        for number in 0..24 {
+            client
+                .put(table, &key(number), &key(number))
+                .expect("who has it may have to hear of the table first");
+        }
+    }
 }
 
 #[test]

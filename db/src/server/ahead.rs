@@ -98,22 +98,24 @@ pub struct Located<'w> {
 
 impl<'w> Located<'w> {
     /// Where a write of the key goes.
-    ///
-    /// # Errors
-    /// As [`Located::missing`].
     #[inline]
-    pub fn target(&self) -> Result<Target<'w>, Status> {
-        match (self.entry, self.part) {
-            (Some(entry), Some(part)) => Ok(Target { writable: entry.writable, part, hash: self.hash }),
-            _ => Err(self.missing()),
-        }
+    #[must_use]
+    pub fn target(&self) -> Option<Target<'w>> {
+        let (entry, part) = (self.entry?, self.part?);
+        Some(Target { writable: entry.writable, part, hash: self.hash })
     }
 
-    /// Why a request for a key has no part to go to.
+    /// Why a request of a session for the table, or a key of it, has nothing to go to: `Retry` where the table may be one
+    /// of which this server of a cluster has still to hear.
     #[cold]
     #[must_use]
-    pub fn missing(&self) -> Status {
-        if self.entry.is_some() { Status::NotOwned } else { Status::UnknownTable }
+    pub fn missing(&self, environment: &WorkerEnvironment<'_>, session: &Session, table: u32) -> Status {
+        let may_come = || environment.remote.is_some() && environment.tables.may_come(session.tenant, table);
+        match self.entry {
+            Some(_) => Status::NotOwned,
+            None if may_come() => Status::Retry,
+            None => Status::UnknownTable,
+        }
     }
 }
 

@@ -11,7 +11,8 @@ use super::ended::Ended;
 use crate::extension::lineup::Lineup;
 use crate::ops::remote::RemoteReads;
 use crate::session::Session;
-use crate::tablet::{NumberHash, Tables};
+use crate::tablet::{Newest, NumberHash, Tables};
+use crate::tenant::TenantId;
 
 /// Sessions, tables and extensions of one worker.
 #[derive(Default)]
@@ -20,6 +21,7 @@ pub struct Catalog {
     pub tables: Tables,
     sessions: HashMap<u64, Arc<Session>, NumberHash>,
     extensions: HashMap<u32, Lineup, NumberHash>,
+    newest_extensions: Newest,
     ended: Ended,
     view: u64,
     remote: Option<Arc<RemoteReads>>,
@@ -72,6 +74,12 @@ impl Catalog {
         self.extensions.get(&id)
     }
 
+    /// Whether this server, as one of a cluster, may have still to hear of the extension `id` of `tenant`, or to build it.
+    #[must_use]
+    pub fn may_come(&self, tenant: TenantId, id: u32) -> bool {
+        self.remote.is_some() && self.newest_extensions.may_come(tenant, id)
+    }
+
     /// Applies what the control plane decided. What waits, requests and the stop are not the catalog's.
     pub fn apply(&mut self, change: Change) {
         match change {
@@ -97,6 +105,7 @@ impl Catalog {
                 self.tables.remove(id);
             }
             Change::ExtensionSettled(lineup) => {
+                self.newest_extensions.note(lineup.tenant, lineup.id);
                 // Each worker has its own, so that a lookup follows one pointer less.
                 self.extensions.insert(lineup.id, Lineup::clone(&lineup));
             }
@@ -108,6 +117,7 @@ impl Catalog {
                     self.ended.note(token);
                 }
                 self.extensions.retain(|_, lineup| lineup.tenant != tenant);
+                self.newest_extensions.forget(tenant);
                 self.tables.remove_tenant(tenant);
             }
             Change::Wake(_) | Change::Answers(_) | Change::Reads(_) | Change::Request(_) | Change::Stop => {}

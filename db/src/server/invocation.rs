@@ -17,7 +17,7 @@ use crate::extension::Mode;
 use crate::extension::allowance::Limit;
 use crate::extension::invocation::{Invocations, Offer, Refused};
 use crate::extension::measures::Spent;
-use crate::limits::{RETRY_BUSY_US, THROTTLED_AFTER_US_MIN};
+use crate::limits::{RETRY_BUSY_US, RETRY_UNHEARD_US, THROTTLED_AFTER_US_MIN};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
 use crate::session::{Answer, Claim, Origin, Route, Session};
@@ -38,6 +38,9 @@ pub fn start(
     let caller = Caller { session, sequence };
     let lineup = catalog.extension(extension).filter(|lineup| lineup.tenant == session.tenant);
     let Some(found) = lineup.and_then(|lineup| lineup.choose(version, session.client_id, sequence)) else {
+        if catalog.may_come(session.tenant, extension) {
+            return native::retry_after(metrics, RETRY_UNHEARD_US, place);
+        }
         return refuse_invocation(environment, caller, Status::UnknownExtension, place);
     };
     let Some(index) = found.function(function) else {
@@ -46,8 +49,10 @@ pub fn start(
     };
     let writes = found.functions()[index].mode == Mode::Write;
     if table != 0 && located.part.is_none() {
-        return match located.missing() {
+        return match located.missing(environment, session, table) {
             Status::NotOwned => native::refuse_unexecuted(metrics, caller, Status::NotOwned, place),
+            // No copy of it has been executed here.
+            Status::Retry => native::retry_after(metrics, RETRY_UNHEARD_US, place),
             status => refuse_invocation(environment, caller, status, place),
         };
     }

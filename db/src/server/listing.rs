@@ -23,22 +23,21 @@ const SCAN_OBJECTS_FEW: usize = 128;
 pub fn execute(
     environment: &WorkerEnvironment<'_>,
     request: &Request<'_>,
-    entry: Option<&TableEntry>,
+    entry: &TableEntry,
     place: &mut impl ReplyPlace,
 ) {
     let metrics = environment.metrics;
-    let answered = match (*request, entry) {
-        (_, None) => Err(Status::UnknownTable),
-        (Request::Enumerate { cursor, keys_only, objects_max, bytes_max, .. }, Some(entry)) => {
+    let answered = match *request {
+        Request::Enumerate { cursor, keys_only, objects_max, bytes_max, .. } => {
             metrics.count(Counter::Enumerates);
             let limits = PageLimits { objects: objects_max.into(), bytes: bytes_max as usize, keys_only };
             answer_page(environment, entry, cursor, limits, place)
         }
-        (Request::Verify { cursor, .. }, Some(entry)) => {
+        Request::Verify { cursor, .. } => {
             metrics.count(Counter::Verifies);
             answer_verification(environment, entry, cursor, place)
         }
-        (Request::Scan { range, cursor, keys_only, objects_max, bytes_max, .. }, Some(entry)) => {
+        Request::Scan { range, cursor, keys_only, objects_max, bytes_max, .. } => {
             metrics.count(Counter::Scans);
             let limits = PageLimits { objects: objects_max.into(), bytes: bytes_max as usize, keys_only };
             match limits.objects {

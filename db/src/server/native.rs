@@ -20,7 +20,8 @@ use self::unexecuted::reply_bare;
 use super::ahead::Located;
 use super::listing;
 use super::now;
-use crate::metrics::{Counter, WorkerMetrics};
+use crate::limits::RETRY_UNHEARD_US;
+use crate::metrics::Counter;
 use crate::ops::write::{Outcome, Target};
 use crate::ops::{WorkerEnvironment, read, write};
 use crate::session::{Claim, Route, Session};
@@ -75,75 +76,104 @@ pub fn execute<const IS_NEW: bool>(
     match *request {
         Request::Get { key, .. } => {
             count(Counter::Gets);
-            return get(environment, located, key, place);
+            if let Some(part) = located.part {
+                return get(environment, (part, located.hash), key, place);
+            }
         }
         Request::GetNow { key, .. } => {
             count(Counter::Gets);
-            return now::get(environment, caller.session, located, key, place);
+            if let Some(entry) = located.entry {
+                return now::get(environment, caller.session, (entry, located), key, place);
+            }
         }
         Request::Put { key, value, condition, .. } => {
             count(Counter::Puts);
-            return mutate(metrics, caller, located, place, |target| {
+            return mutate(environment, caller, (request, located), place, |target| {
                 write::put(pin, target, key, value, condition)
             });
         }
         Request::PutFor { key, value, condition, ttl_ms, .. } => {
             count(Counter::Puts);
-            return mutate(metrics, caller, located, place, |target| {
+            return mutate(environment, caller, (request, located), place, |target| {
                 write::put_for(environment, target, (key, value), condition, ttl_ms)
             });
         }
         Request::Delete { key, condition, .. } => {
             count(Counter::Deletes);
-            return mutate(metrics, caller, located, place, |target| {
+            return mutate(environment, caller, (request, located), place, |target| {
                 write::delete(pin, target, key, condition)
             });
         }
         Request::Increment { key, delta, .. } => {
             count(Counter::Increments);
-            return mutate(metrics, caller, located, place, |target| {
+            return mutate(environment, caller, (request, located), place, |target| {
                 write::increment(pin, target, key, delta)
             });
         }
         Request::IncrementFloat { key, delta_bits, .. } => {
             count(Counter::Increments);
             let delta = f64::from_bits(delta_bits);
-            return mutate(metrics, caller, located, place, |target| {
+            return mutate(environment, caller, (request, located), place, |target| {
                 write::increment_float(pin, target, key, delta)
             });
         }
         Request::Enumerate { .. } | Request::Scan { .. } | Request::Verify { .. } => {
-            listing::execute(environment, request, located.entry, place);
+            if let Some(entry) = located.entry {
+                listing::execute(environment, request, entry, place);
+                return Turn::Answered;
+            }
         }
         Request::MultiGet { keys, .. } => {
             count(Counter::MultiGets);
-            let Some(entry) = located.entry else { return unknown_table(metrics, place) };
-            return multi_get(environment, entry, keys, place);
+            if let Some(entry) = located.entry {
+                return multi_get(environment, entry, keys, place);
+            }
         }
-        Request::Tablets { .. } => tell_tablets(metrics, located.entry, place),
+        Request::Tablets { .. } => {
+            if let Some(map) = located.entry.map(TableEntry::map_bytes) {
+                place.reply(Status::Ok, map.len(), |body| body.copy_from_slice(map));
+                return Turn::Answered;
+            }
+        }
         Request::Ping => {
             count(Counter::Pings);
             reply_bare(place, Status::Ok);
+            return Turn::Answered;
         }
         Request::Invoke { .. } => unreachable!("the dispatcher takes invocations elsewhere"),
     }
+    let outcome = missing(environment, caller.session, request, located);
+    metrics.count(if outcome.status == Status::Retry { Counter::Retries } else { Counter::Refused });
+    place.reply(outcome.status, outcome.bytes, |body| outcome.write_body(body));
     Turn::Answered
+}
+
+/// The answer to a request that has no part to go to: it is to come again where the table may be one of which this server of
+/// a cluster has still to hear.
+#[cold]
+fn missing(
+    environment: &WorkerEnvironment<'_>,
+    session: &Session,
+    request: &Request<'_>,
+    located: Located<'_>,
+) -> Outcome {
+    match located.missing(environment, session, request.table().unwrap_or(0)) {
+        Status::Retry => Outcome::retry(RETRY_UNHEARD_US),
+        status => Outcome::bare(status),
+    }
 }
 
 #[inline(always)]
 fn get(
     environment: &WorkerEnvironment<'_>,
-    located: Located<'_>,
+    (part, hash): (&Table, u64),
     key: &[u8],
     place: &mut impl ReplyPlace,
 ) -> Turn {
-    match located.part.map(|part| (part, read::get(environment.pin, part, located.hash, key))) {
-        Some((_, Some(object))) => reply_object(environment, &object, place),
-        Some((part, None)) if part.is_arrival() => {
-            return get_arriving(environment, (part, located.hash), key, place);
-        }
-        Some((_, None)) => reply_bare(place, Status::NotFound),
-        None => refuse(environment.metrics, place, located.missing()),
+    match read::get(environment.pin, part, hash, key) {
+        Some(object) => reply_object(environment, &object, place),
+        None if part.is_arrival() => return get_arriving(environment, (part, hash), key, place),
+        None => reply_bare(place, Status::NotFound),
     }
     Turn::Answered
 }
@@ -181,16 +211,18 @@ pub(super) fn ttl_ms(environment: &WorkerEnvironment<'_>, object: &Object<'_>) -
 /// Runs a mutation once, and answers every copy of it alike.
 #[inline]
 fn mutate(
-    metrics: &WorkerMetrics,
+    environment: &WorkerEnvironment<'_>,
     caller: Caller<'_>,
-    located: Located<'_>,
+    (request, located): (&Request<'_>, Located<'_>),
     place: &mut impl ReplyPlace,
     change: impl FnOnce(Target<'_>) -> Outcome,
 ) -> Turn {
+    let metrics = environment.metrics;
     let (ring, sequence) = (&caller.session.ring, caller.sequence);
     match ring.claim(sequence) {
         Claim::Execute => {
-            let outcome = located.target().map_or_else(Outcome::bare, change);
+            let nowhere = || missing(environment, caller.session, request, located);
+            let outcome = located.target().map_or_else(nowhere, change);
             if outcome.status == Status::Retry {
                 if outcome.lacks() {
                     return Turn::Lacks;
@@ -209,18 +241,6 @@ fn mutate(
         claim => answer_copy(metrics, caller, claim, place),
     }
     Turn::Answered
-}
-
-fn unknown_table(metrics: &WorkerMetrics, place: &mut impl ReplyPlace) -> Turn {
-    refuse(metrics, place, Status::UnknownTable);
-    Turn::Answered
-}
-
-fn tell_tablets(metrics: &WorkerMetrics, entry: Option<&TableEntry>, place: &mut impl ReplyPlace) {
-    match entry.map(TableEntry::map_bytes) {
-        Some(map) => place.reply(Status::Ok, map.len(), |body| body.copy_from_slice(map)),
-        None => refuse(metrics, place, Status::UnknownTable),
-    }
 }
 
 fn multi_get(

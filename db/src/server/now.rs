@@ -18,21 +18,17 @@ use super::ahead::Located;
 use super::native::{ReplyPlace, Turn, refuse, ttl_ms};
 use crate::ops::{WorkerEnvironment, read};
 use crate::session::{Session, Told};
-use crate::tablet::Moving;
+use crate::tablet::{Moving, TableEntry};
 
 /// See the file's head.
 #[cold]
 pub fn get(
     environment: &WorkerEnvironment<'_>,
     session: &Session,
-    located: Located<'_>,
+    (entry, located): (&TableEntry, Located<'_>),
     key: &[u8],
     place: &mut impl ReplyPlace,
 ) -> Turn {
-    let Some(entry) = located.entry else {
-        refuse(environment.metrics, place, Status::UnknownTable);
-        return Turn::Answered;
-    };
     let (pin, hash) = (environment.pin, located.hash);
     let moving = entry.parts.moving(hash);
     let Some(part) = located.part else {
