@@ -67,7 +67,7 @@ pub fn execute<const IS_NEW: bool>(
     located: Located<'_>,
     place: &mut impl ReplyPlace,
 ) -> Turn {
-    let (pin, metrics) = (environment.pin, environment.metrics);
+    let metrics = environment.metrics;
     let count = |counter| {
         if IS_NEW {
             metrics.count(counter);
@@ -86,36 +86,12 @@ pub fn execute<const IS_NEW: bool>(
                 return now::get(environment, caller.session, (entry, located), key, place);
             }
         }
-        Request::Put { key, value, condition, .. } => {
-            count(Counter::Puts);
-            return mutate(environment, caller, (request, located), place, |target| {
-                write::put(pin, target, key, value, condition)
-            });
-        }
-        Request::PutFor { key, value, condition, ttl_ms, .. } => {
-            count(Counter::Puts);
-            return mutate(environment, caller, (request, located), place, |target| {
-                write::put_for(environment, target, (key, value), condition, ttl_ms)
-            });
-        }
-        Request::Delete { key, condition, .. } => {
-            count(Counter::Deletes);
-            return mutate(environment, caller, (request, located), place, |target| {
-                write::delete(pin, target, key, condition)
-            });
-        }
-        Request::Increment { key, delta, .. } => {
-            count(Counter::Increments);
-            return mutate(environment, caller, (request, located), place, |target| {
-                write::increment(pin, target, key, delta)
-            });
-        }
-        Request::IncrementFloat { key, delta_bits, .. } => {
-            count(Counter::Increments);
-            let delta = f64::from_bits(delta_bits);
-            return mutate(environment, caller, (request, located), place, |target| {
-                write::increment_float(pin, target, key, delta)
-            });
+        Request::Put { .. }
+        | Request::PutFor { .. }
+        | Request::Delete { .. }
+        | Request::Increment { .. }
+        | Request::IncrementFloat { .. } => {
+            return mutation::<IS_NEW>(environment, caller, request, located, place);
         }
         Request::Enumerate { .. } | Request::Scan { .. } | Request::Verify { .. } => {
             if let Some(entry) = located.entry {
@@ -146,6 +122,56 @@ pub fn execute<const IS_NEW: bool>(
     metrics.count(if outcome.status == Status::Retry { Counter::Retries } else { Counter::Refused });
     place.reply(outcome.status, outcome.bytes, |body| outcome.write_body(body));
     Turn::Answered
+}
+
+#[inline(always)]
+fn mutation<const IS_NEW: bool>(
+    environment: &WorkerEnvironment<'_>,
+    caller: Caller<'_>,
+    request: &Request<'_>,
+    located: Located<'_>,
+    place: &mut impl ReplyPlace,
+) -> Turn {
+    let (pin, metrics) = (environment.pin, environment.metrics);
+    let count = |counter| {
+        if IS_NEW {
+            metrics.count(counter);
+        }
+    };
+    match *request {
+        Request::Put { key, value, condition, .. } => {
+            count(Counter::Puts);
+            mutate(environment, caller, (request, located), place, |target| {
+                write::put(pin, target, key, value, condition)
+            })
+        }
+        Request::PutFor { key, value, condition, ttl_ms, .. } => {
+            count(Counter::Puts);
+            mutate(environment, caller, (request, located), place, |target| {
+                write::put_for(environment, target, (key, value), condition, ttl_ms)
+            })
+        }
+        Request::Delete { key, condition, .. } => {
+            count(Counter::Deletes);
+            mutate(environment, caller, (request, located), place, |target| {
+                write::delete(pin, target, key, condition)
+            })
+        }
+        Request::Increment { key, delta, .. } => {
+            count(Counter::Increments);
+            mutate(environment, caller, (request, located), place, |target| {
+                write::increment(pin, target, key, delta)
+            })
+        }
+        Request::IncrementFloat { key, delta_bits, .. } => {
+            count(Counter::Increments);
+            let delta = f64::from_bits(delta_bits);
+            mutate(environment, caller, (request, located), place, |target| {
+                write::increment_float(pin, target, key, delta)
+            })
+        }
+        _ => unreachable!("others are no mutations"),
+    }
 }
 
 /// The answer to a request that has no part to go to: it is to come again where the table may be one of which this server of
