@@ -150,6 +150,12 @@ impl Migrations {
         lock(&self.lately).iter().cloned().collect()
     }
 
+    /// Whether a migration of this number has begun here, and the records may not know yet that it is over.
+    #[must_use]
+    pub fn has_begun(&self, migration: u32) -> bool {
+        lock(&self.running).contains_key(&migration)
+    }
+
     /// What all of them came to on that side.
     #[must_use]
     pub fn totals(&self, side: Side) -> &Totals {

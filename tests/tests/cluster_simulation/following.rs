@@ -157,7 +157,11 @@ impl World {
             // A part of it may be here: of a tablet that it was joined with.
             for (first, last) in lacking(&node.owned, tablet.hashes) {
                 let range = HashRange::new(first, last).expect("a tablet that was");
-                let moves = migrations.iter().any(|row| overlap(row.hashes, range))
+                // A source that has not begun has cut nothing yet.
+                let has_begun = |row: &MigrationRow| {
+                    row.side_of(run) != Some(Side::Source) || place.movings.contains_key(&row.id)
+                };
+                let moves = migrations.iter().any(|row| has_begun(row) && overlap(row.hashes, range))
                     || place.movings.values().any(|moving| !moving.is_over() && overlap(moving.range, range));
                 if !moves {
                     let part = node.make_part(range);
@@ -226,8 +230,13 @@ impl World {
             }
         }
         self.own_by_rows(run, &row, &migrations);
+        let is_changing = self.places[&run.server].node.as_ref().is_some_and(|node| node.is_changing());
         for row in &migrations {
-            self.follow_migration(run, row);
+            // It owns what it is to give before it begins.
+            let is_new = !self.places[&run.server].movings.contains_key(&row.id);
+            if !(is_new && is_changing && row.side_of(run) == Some(Side::Source)) {
+                self.follow_migration(run, row);
+            }
         }
         self.end_what_is_forgotten(run, &row, &migrations);
         self.leave_what_is_over(run);

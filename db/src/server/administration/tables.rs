@@ -8,7 +8,7 @@ use wire::limits::TABLETS_PER_TABLE_MAX;
 use wire::{Body, MigrationMode, Status, Subject, TableEntry, TableId, TableOptions, TableStatistics};
 
 use super::{Tenants, grants};
-use crate::cluster::metadata::{Catalog, TableRow, TabletsRow};
+use crate::cluster::metadata::{Catalog, MigrationRow, ServerRun, Side, TableRow, TabletsRow};
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal, lock};
 use crate::server::ownership::{Alteration, Due, due, map_of};
@@ -88,12 +88,13 @@ pub(super) fn follow(
         // One that is placed in a moment.
         let Some(tablets) = tablets.get(&row.id) else { continue };
         let migrations = || catalog.migrations.iter().filter(|migration| migration.table == row.id);
+        let begun = migrations().filter(|row| is_begun(control, row, own));
         let known = control.table(row.tenant, &row.name);
         let entry = match &known {
             Some(entry) => Arc::clone(entry),
             None => Arc::new(control.make_table(row.id, row.tenant, &row.name, row.options)),
         };
-        let Due { leave, take, missing, go } = due(&entry.parts, tablets, migrations(), own);
+        let Due { leave, take, missing, go } = due(&entry.parts, tablets, begun, own);
         let come = missing.into_iter().map(|hashes| control.make_part(&entry, hashes, 0)).collect();
         let change = PartsChange { leave, take, come, go, moving: Vec::new() };
         let map = map_of(tablets, migrations(), &catalog.members, catalog.revision.0);
@@ -115,6 +116,12 @@ pub(super) fn follow(
         part.retire();
     }
     Ok(())
+}
+
+/// Whether a migration has begun, as far as that is this server's to do as its source: before, it has cut nothing.
+fn is_begun(control: &Control, row: &MigrationRow, own: ServerRun) -> bool {
+    let has_begun = || control.migrations.as_ref().is_some_and(|all| all.has_begun(row.id));
+    row.side_of(own) != Some(Side::Source) || has_begun()
 }
 
 /// Refuses a budget in which nothing fits, or that could never be filled.

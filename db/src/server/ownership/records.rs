@@ -28,7 +28,8 @@ pub struct Due {
     pub go: Vec<Arc<Table>>,
 }
 
-/// What is to change here of a table that has these parts, for its tablets and all that moves of it.
+/// What is to change here of a table that has these parts, for its tablets and all that moves of it. Those of which this
+/// server is the source and that have not begun here are left out: it is to own first what it is to give.
 #[must_use]
 pub fn due<'r>(
     parts: &Parts,
