@@ -1,5 +1,6 @@
 //! Tablets that move between two servers of one cluster over a real etcd.
 
+mod at_once;
 mod both;
 
 use std::collections::BTreeMap;
