@@ -55,11 +55,11 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// The target owns it first, and pulls.
-    #[default]
     Rocksteady,
     /// The source stands still until the target has it: to compare with.
     StopAndCopy,
     /// The target owns it first, and pulls; the source goes on answering reads of clients that ask both.
+    #[default]
     Cooperative,
     /// The source owns it while it sends all of it, then again and again what was written meanwhile, and stands still for
     /// the last of that: to compare with.

@@ -52,11 +52,11 @@ const NO_MODE: u8 = u8::MAX;
 #[repr(u8)]
 pub enum MigrationMode {
     /// The target owns it first, and pulls.
-    #[default]
     Rocksteady = 0,
     /// The source stands still until the target has it: to compare with.
     StopAndCopy = 1,
     /// The target owns it first, and pulls; clients read of both what may not have arrived.
+    #[default]
     Cooperative = 2,
     /// The source sends all of it while it serves it, and stands still for the last: to compare with.
     PreCopy = 3,

@@ -49,7 +49,7 @@ pub enum TableCommand {
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
         tablets: u16,
         /// How its tablets move to other servers, where nothing else is asked for.
-        #[arg(long, value_enum, default_value = "rocksteady")]
+        #[arg(long, value_enum, default_value = "cooperative")]
         migration: TableMigration,
     },
     /// List the tables with what they hold.
