@@ -109,7 +109,7 @@ fn creation(name: &str, options: TableOptions) -> String {
     let cache = options.cache_bytes.map_or_else(String::new, |bytes| format!(" --cache {bytes}"));
     let ordered = if options.ordered { " --ordered" } else { "" };
     let migration = match options.migration {
-        MigrationMode::Rocksteady => String::new(),
+        mode if mode == MigrationMode::default() => String::new(),
         mode => format!(" --migration {}", mode.name()),
     };
     format!("table create {name}{ordered}{cache}{migration}")
