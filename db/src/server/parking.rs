@@ -164,7 +164,9 @@ impl Parking {
             Some(hashes) => hashes.iter().for_each(|&hash| self.arrived((wake.part, hash))),
             None => {
                 let all = self.by_lacked.keys().copied().filter(|&(part, _)| part == wake.part);
-                let all: Vec<Lacked> = all.collect();
+                let mut all: Vec<Lacked> = all.collect();
+                // Who has waited longest goes on first.
+                all.sort_unstable_by_key(|lacked| self.by_lacked[lacked].first().copied());
                 all.into_iter().for_each(|lacked| self.arrived(lacked));
             }
         }
