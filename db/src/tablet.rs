@@ -97,8 +97,9 @@ pub struct Tables {
     newest: Newest,
 }
 
-/// The highest number of a table, or of an extension, of each tenant that was heard of here. Numbers only grow, and what a
-/// server of a cluster hears of a tenant it hears in their order: a number above may be of something new.
+/// The highest number of a table, or of an extension, of each tenant that was heard of here. Numbers only grow: one above may
+/// be of something new. One below it of which nothing was heard may be new too, where a tenant creates at several servers
+/// at a time; it is taken for one that is gone until it is heard of.
 #[derive(Debug, Default)]
 pub struct Newest(HashMap<TenantId, u32>);
 
