@@ -11,8 +11,9 @@ use super::requests::shuffled;
 use crate::dataset::Dataset;
 use crate::fleet::Fleet;
 use crate::machine::ServerThreads;
-use crate::options::{Access, TransportOption, secret};
-use crate::process::{Folder, Process, address_in, beside_this, free_address};
+use crate::options::{Access, TransportOption};
+use crate::process::{Folder, Process, free_address};
+use crate::server::{Launch, OurServer};
 
 /// Puts outstanding while loading.
 const OUTSTANDING: usize = 128;
@@ -21,42 +22,30 @@ const RECORD_OVERHEAD_BYTES: u64 = 150;
 
 /// Our server.
 pub(super) struct Ours {
-    process: Process,
-    folder: Folder,
-    address: SocketAddr,
+    server: OurServer,
+    _folder: Folder,
 }
 
 impl Ours {
     /// Starts it on free ports, with memory for the data.
     pub(super) fn start(settings: &ScanSettings, data: Dataset) -> Result<Self, String> {
-        let program = match &settings.server {
-            Some(program) => program.clone(),
-            None => beside_this("splinter-server")?,
-        };
-        let folder = Folder::make("scan")?;
-        let (data_folder, ready) = (folder.join("data"), folder.join("ready"));
         let object_bytes = (data.key_bytes() + data.value_bytes()) as u64 + RECORD_OVERHEAD_BYTES;
         let memory_mib = ((2 * data.keys() * object_bytes) >> 20).max(256);
-        let mut command = Command::new(&program);
-        command.args(["--listen", "127.0.0.1:0", "--cores", "1", "--log", "warn"]);
-        command.arg("--memory").arg(format!("{memory_mib}MiB"));
-        command.arg("--data").arg(&data_folder).arg("--ready-file").arg(&ready);
-        let process = Process::start("our server", command)?;
-        let mut process = process.ok_or_else(|| format!("there is no {}", program.display()))?;
-        let address = process.wait_for(|| address_in(&ready))?;
-        Ok(Self { process, folder, address })
+        let folder = Folder::make("scan")?;
+        let server =
+            OurServer::start(&folder, &Launch::new("server", settings.server.as_deref(), memory_mib))?;
+        Ok(Self { server, _folder: folder })
     }
 
     /// Its threads, to see how long they run.
     pub(super) fn threads(&self) -> Option<ServerThreads> {
-        ServerThreads::of(self.process.id())
+        ServerThreads::of(self.server.id())
     }
 
     /// Makes a tenant with an ordered table and loads the data; how to open sessions, and the table.
     pub(super) fn load(&self, mut data: Dataset) -> Result<(Access, u32), String> {
-        let path = self.folder.join("data/admin.secret");
-        let admin_secret = secret(&format!("@{}", path.display()))?;
-        let (name, address) = ("bench", self.address.to_string());
+        let admin_secret = self.server.admin_secret()?;
+        let (name, address) = ("bench", self.server.address().to_string());
         let failed = |what: &str, error: client::Error| format!("{what}: {error}");
         let secret = Admin::connect(&address, &admin_secret, ClientConfig::default())
             .and_then(|mut admin| admin.tenant_create(name))
@@ -66,7 +55,7 @@ impl Ours {
             .map_err(|error| failed("no ordered table", error))?;
         let (tenant, table_name) = (name.to_string(), "records".to_string());
         let access = Access {
-            address: self.address,
+            address: self.server.address(),
             tenant,
             secret,
             table: table_name,

@@ -1,7 +1,6 @@
 //! etcd, two servers, and a tenant with a table that begins at the first of them.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
@@ -13,8 +12,9 @@ use serde::Serialize;
 
 use super::Settings;
 use crate::fleet;
-use crate::options::{Access, TransportOption, secret};
-use crate::process::{Folder, Process, address_in, beside_this, free_address};
+use crate::options::{Access, TransportOption};
+use crate::process::{Folder, Process, free_address};
+use crate::server::{Launch, OurServer};
 
 /// Memory of a server for each object beyond key and value: header, index, and the room of a log at two thirds.
 const OBJECT_OVERHEAD_BYTES: u64 = 120;
@@ -71,7 +71,7 @@ pub(super) enum Move {
 
 /// A server.
 struct Server {
-    _process: Process,
+    _server: OurServer,
     address: SocketAddr,
     secret: String,
     /// In the cluster.
@@ -180,40 +180,23 @@ fn start_server(
     metadata: &str,
     (name, cpu): (&'static str, Option<usize>),
 ) -> Result<Server, String> {
-    let program = match &settings.timeline.server {
-        Some(program) => program.clone(),
-        None => beside_this("splinter-server")?,
-    };
-    let (data, ready) = (folder.join(name), folder.join(&format!("{name}.ready")));
-    let mut command = match cpu {
-        None => Command::new(&program),
-        Some(cpu) => {
-            // The whole server, so that its migration's thread shares the core too.
-            let mut command = Command::new("taskset");
-            command.arg("-c").arg(cpu.to_string()).arg(&program);
-            command
-        }
-    };
     let object_bytes = (settings.key_bytes + settings.timeline.value_bytes) as u64 + OBJECT_OVERHEAD_BYTES;
     let memory_mib = ((settings.objects() * object_bytes) >> 20).max(256);
-    command.args(["--listen", "127.0.0.1:0", "--cores", "1", "--log", "warn"]);
-    command.args(["--metadata", metadata, "--memory", &format!("{memory_mib}MiB")]);
-    command.arg("--data").arg(&data).arg("--ready-file").arg(&ready);
-    let process = Process::start(name, command)?;
-    let mut process = process.ok_or_else(|| format!("cannot start {}", program.display()))?;
-    let address = process.wait_for(|| address_in(&ready))?;
-    let secret = admin_secret(&data)?;
+    let launch = Launch {
+        // The whole server, so that its migration's thread shares the core too.
+        cpu,
+        arguments: ["--metadata", metadata].map(String::from).to_vec(),
+        ..Launch::new(name, settings.timeline.server.as_deref(), memory_mib)
+    };
+    let mut server = OurServer::start(folder, &launch)?;
+    let (address, secret) = (server.address(), server.admin_secret()?);
     let mut admin = Admin::connect(&address.to_string(), &secret, ClientConfig::default())
         .map_err(|error| format!("the administrator is not let in: {error}"))?;
-    let number = process.wait_for(|| {
+    let number = server.process().wait_for(|| {
         let servers = admin.server_list().ok()?;
         servers.iter().find(|server| server.is_asked).map(|server| server.id)
     })?;
-    Ok(Server { _process: process, address, secret, number })
-}
-
-fn admin_secret(data: &Path) -> Result<String, String> {
-    secret(&format!("@{}", data.join("admin.secret").display()))
+    Ok(Server { _server: server, address, secret, number })
 }
 
 /// A migration under way.
