@@ -12,6 +12,8 @@ use crate::migration::MigrationSettings;
 use crate::neighbour::NeighbourSettings;
 use crate::options::{Access, DataSettings, RunSettings};
 use crate::scan::ScanSettings;
+use crate::transports::TransportsSettings;
+use crate::transports::client::ClientSettings;
 use crate::workload::Workload;
 
 /// Generates load for a Splinter server and prints one line of JSON per run.
@@ -67,6 +69,11 @@ pub enum Command {
     /// Measure what clients see while half of a table moves from one server to another, and how fast it does; starts etcd
     /// and both servers.
     Migration(MigrationSettings),
+    /// Measure requests over every way that frames can travel, in turn; starts a server for each.
+    Transports(TransportsSettings),
+    /// The client of one of those ways, in a process of its own.
+    #[command(hide = true)]
+    TransportsClient(ClientSettings),
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use client::{Completion, Status, reply};
+use client::{Completion, SessionStatistics, Status, reply};
 use fastrand::Rng;
 
 use crate::arrival::Arrivals;
@@ -102,8 +102,14 @@ pub fn run(fleet: &mut Fleet, generator: Generator, settings: &RunSettings) -> R
 impl<'a, S: Source> Drive<'a, S> {
     /// A closed loop of `outstanding` requests in each session, whose times count from `start`.
     pub fn new(fleet: &'a mut Fleet, source: S, outstanding: usize, start: Instant) -> Self {
-        let places = fleet.len() * outstanding;
         let sessions = 0..fleet.len() as u32;
+        let idle = (0..outstanding).flat_map(|_| sessions.clone()).collect();
+        Self::over(fleet, source, idle, start)
+    }
+
+    /// A closed loop with a session for each request that is to be outstanding.
+    fn over(fleet: &'a mut Fleet, source: S, idle: Vec<u32>, start: Instant) -> Self {
+        let places = idle.len();
         Self {
             source,
             measure: Measure::new(),
@@ -112,9 +118,19 @@ impl<'a, S: Source> Drive<'a, S> {
             arrivals: None,
             pending: vec![Pending { due_ns: 0, expected: Expected::Anything }; places],
             free: (0..places as u32).rev().collect(),
-            idle: (0..outstanding).flat_map(|_| sessions.clone()).collect(),
+            idle,
             fleet,
         }
+    }
+
+    /// A closed loop of one request, in the first session.
+    pub fn alone(fleet: &'a mut Fleet, source: S, start: Instant) -> Self {
+        Self::over(fleet, source, vec![0], start)
+    }
+
+    /// What the sessions have moved so far.
+    pub fn statistics(&self) -> SessionStatistics {
+        self.fleet.statistics()
     }
 
     /// Makes it an open loop of `rate` requests a second from now on.

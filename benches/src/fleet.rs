@@ -8,7 +8,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use client::{Client, Completion, Error, Request, Session, SessionGroup};
+use client::{Client, ClientConfig, Completion, Error, Request, Session, SessionGroup, SessionStatistics};
+use net::Port;
 
 use crate::options::Access;
 
@@ -46,13 +47,7 @@ impl Fleet {
         let failed = |error: Error| format!("cannot open a session: {error}");
         let sessions = if apart {
             let open = |_| Session::open(&address, &access.tenant, &secret, access.config());
-            Sessions::Apart(Apart {
-                sessions: (0..count).map(open).collect::<Result<_, _>>().map_err(failed)?,
-                unsent: Vec::new(),
-                waiting: VecDeque::new(),
-                waits: vec![false; count],
-                scanned: Instant::now(),
-            })
+            Sessions::Apart(Apart::new((0..count).map(open).collect::<Result<_, _>>().map_err(failed)?))
         } else {
             let mut group = SessionGroup::new(access.config()).map_err(failed)?;
             for _ in 0..count {
@@ -61,6 +56,35 @@ impl Fleet {
             Sessions::Together(Box::new(group))
         };
         Ok(Self { sessions })
+    }
+
+    /// Opens `count` sessions over `port`: a single one has it to itself, several share it.
+    pub fn over(
+        port: Box<dyn Port>,
+        access: &Access,
+        config: ClientConfig,
+        count: usize,
+    ) -> Result<Self, String> {
+        let secret = access.secret()?;
+        let address = access.address.to_string();
+        let failed = |error: Error| format!("cannot open a session: {error}");
+        if count == 1 {
+            let session = Session::open_over(port, &address, &access.tenant, &secret, config);
+            return Ok(Self { sessions: Sessions::Apart(Apart::new(vec![session.map_err(failed)?])) });
+        }
+        let mut group = SessionGroup::over(port, config);
+        for _ in 0..count {
+            group.open(&address, &access.tenant, &secret).map_err(failed)?;
+        }
+        Ok(Self { sessions: Sessions::Together(Box::new(group)) })
+    }
+
+    /// What the sessions have moved; those that share a port together, else the first.
+    pub fn statistics(&self) -> SessionStatistics {
+        match &self.sessions {
+            Sessions::Together(group) => group.statistics(),
+            Sessions::Apart(apart) => apart.sessions.first().map(Session::statistics).unwrap_or_default(),
+        }
     }
 
     /// Number of sessions.
@@ -100,6 +124,16 @@ impl Fleet {
 }
 
 impl Apart {
+    fn new(sessions: Vec<Session>) -> Self {
+        Self {
+            unsent: Vec::new(),
+            waiting: VecDeque::new(),
+            waits: vec![false; sessions.len()],
+            scanned: Instant::now(),
+            sessions,
+        }
+    }
+
     fn submit(&mut self, session: usize, request: &Request<'_>, tag: u64) -> Result<(), Error> {
         self.sessions[session].submit(request, tag)?;
         if self.unsent.last() != Some(&session) {

@@ -9,7 +9,8 @@
 //! [`neighbour`], [`density`] and [`fairness`] are about several tenants at once: an [`operator`] makes them, they
 //! invoke [`spin`], and [`report`] and [`plot`] show what came out. [`in_process`] measures the store alone, without
 //! a server, beside maps of the Rust world; [`scan`] ordered tables beside Redis; [`migration`] what clients see
-//! while objects move from one server to another, and how fast they do.
+//! while objects move from one server to another, and how fast they do; [`transports`] a get over every way that frames travel. These start
+//! the servers that they need ([`server`]).
 
 pub mod arrival;
 pub mod command;
@@ -17,6 +18,7 @@ pub mod dataset;
 pub mod density;
 pub mod drive;
 pub mod echo;
+pub mod extension;
 pub mod fairness;
 pub mod fleet;
 pub mod graph;
@@ -37,4 +39,5 @@ pub mod report;
 pub mod scan;
 pub mod server;
 pub mod spin;
+pub mod transports;
 pub mod workload;

@@ -20,6 +20,7 @@ use benches::migration;
 use benches::neighbour;
 use benches::options::{Access, DataSettings, RunSettings};
 use benches::scan;
+use benches::transports;
 use benches::workload::{Generator, Target, Workload};
 use clap::Parser;
 use serde::Serialize;
@@ -45,6 +46,8 @@ fn main() -> ExitCode {
         Command::Store(settings) => in_process::run(&settings),
         Command::Scan(settings) => scan::run(&settings),
         Command::Migration(settings) => migration::run(&settings),
+        Command::Transports(settings) => transports::run(&settings),
+        Command::TransportsClient(settings) => transports::client::run(&settings),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

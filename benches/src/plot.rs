@@ -1,8 +1,10 @@
-//! Plots as SVG: latency by percentile, and bars with their targets; lines and groups of bars in [`series`].
+//! Plots as SVG: latency by percentile, and bars with their targets; lines and groups of bars in [`series`],
+//! bars that lie in [`rows`].
 //!
 //! Plain files without scripts, for a report or a browser. Latencies stand on a logarithmic axis, percentiles on
 //! one where each mark leaves a tenth of the requests of the mark before, so that the tail has its room.
 
+pub mod rows;
 pub mod series;
 
 use std::fmt::Display;

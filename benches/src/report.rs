@@ -84,7 +84,8 @@ impl Report {
     }
 }
 
-/// Prints rows under their heads: the first column to the left, the others to the right.
+/// Prints rows under their heads: the first column to the left, the others to the right. A row that is shorter than the
+/// heads says something instead of figures: its second cell goes on over all columns.
 pub fn print(title: &str, heads: &[&str], rows: &[Vec<String>]) {
     println!("{}", table(title, heads, rows));
 }
@@ -92,13 +93,15 @@ pub fn print(title: &str, heads: &[&str], rows: &[Vec<String>]) {
 fn table(title: &str, heads: &[&str], rows: &[Vec<String>]) -> String {
     let cell = |row: &[String], column: usize| row.get(column).map_or(0, |text| text.chars().count());
     let width = |column: usize| {
-        let most = rows.iter().map(|row| cell(row, column)).max().unwrap_or(0);
+        let counts = |row: &&Vec<String>| column == 0 || row.len() == heads.len();
+        let most = rows.iter().filter(counts).map(|row| cell(row, column)).max().unwrap_or(0);
         most.max(heads[column].chars().count())
     };
     let widths: Vec<usize> = (0..heads.len()).map(width).collect();
     let line = |cells: &[String]| {
         let padded = cells.iter().zip(&widths).enumerate().map(|(column, (text, &width))| match column {
             0 => format!("{text:<width$}"),
+            _ if cells.len() < heads.len() => text.clone(),
             _ => format!("{text:>width$}"),
         });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_string() + "\n"
@@ -129,5 +132,13 @@ mod tests {
             lines,
             ["", "Title", "", "case       p99", "--------------", "alone        7", "storm  1234567"]
         );
+    }
+
+    #[test]
+    fn a_row_without_figures_goes_on_over_all_columns() {
+        let rows = [vec!["a".to_string(), "1".into(), "2".into()], vec!["b".into(), "not here".into()]];
+        let text = table("Title", &["way", "p50", "p99"], &rows);
+        let lines: Vec<&str> = text.lines().skip(3).collect();
+        assert_eq!(lines, ["way  p50  p99", "-------------", "a      1    2", "b    not here"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The benches of isolation, with tiny sizes: they measure something, print it, and leave nothing behind.
+//! The benches of isolation and of transports, with tiny sizes: they measure something, print it, and leave nothing behind.
 //!
 //! What they measure is no claim of these tests: a loaded machine would break it.
 
@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use benches::command::{Command, Options};
 use clap::Parser;
 use serde_json::Value;
-use tests::server::Server;
+use tests::server::{Server, binary};
 
 /// One at a time: each bench keeps two cores busy.
 static TURN: Mutex<()> = Mutex::new(());
@@ -117,4 +117,42 @@ fn the_fairness_bench_accounts_for_all_shares() {
     assert_eq!(lines.len(), 2 + 6);
     check_plot(&folder.path().join("fairness.svg"));
     nobody_is_left(&server);
+}
+
+#[test]
+fn the_transports_bench_measures_each_way_or_says_why_not() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |path: &Path| path.to_str().expect("a path of letters").to_owned();
+    let (server, client) = (path(&binary("splinter-server")), path(&binary("splinter-bench")));
+    let words = ["splinter-bench", "transports", "--ways", "udp,udp-packed,shm,shm-packed,memif"];
+    let short = ["--runs", "1", "--seconds", "0.2", "--keys", "1000", "--outstanding", "300"];
+    let programs = ["--server", &server, "--client", &client, "--out", &path(folder.path())];
+    let words = words.iter().chain(&short).chain(&programs);
+    let Command::Transports(settings) = Options::try_parse_from(words).expect("a good command line").command
+    else {
+        panic!("another command");
+    };
+    benches::transports::run(&settings).expect("it is measured");
+    let lines = lines(folder.path(), "transports");
+    let of = |way: &str, run: Value| -> Value {
+        let found = lines.iter().find(|line| line["way"] == way && line["run"] == run);
+        found.unwrap_or_else(|| panic!("no line of {way}")).clone()
+    };
+    for way in ["udp", "udp-packed", "shm", "shm-packed"] {
+        let (seen, median) = (&of(way, 0.into())["seen"], of(way, Value::Null));
+        assert!(seen["latency_us_p50"].as_f64() > Some(0.0), "{way}: {seen}");
+        assert!(seen["requests_per_second"].as_f64() > Some(0.0), "{way}: {seen}");
+        assert_eq!(seen["moved"]["stream_requests"], 0, "{way}: all fit their frames");
+        // A few are sent again where the machine is loaded, so this is no equality.
+        let each = median["requests_per_frame_sent"]["median"].as_f64().expect("a figure");
+        assert_eq!(each > 2.0, way.ends_with("-packed"), "{way}: {each} requests in a frame");
+        assert!(each <= 1.0 || way.ends_with("-packed"), "{way}: {each} requests in a frame");
+    }
+    let without = of("memif", Value::Null);
+    assert!(
+        without["failure"].as_str().is_some_and(|why| why.contains("cargo build --release")),
+        "{without}"
+    );
+    check_plot(&folder.path().join("transports.svg"));
 }

@@ -1,0 +1,155 @@
+//! A request over every way that frames can travel, in one run: `splinter-bench transports`.
+//!
+//! ```text
+//!   run 1   udp   udp-packed   shm   ...   af-xdp-packed        each: a server, a client, both fresh
+//!   run 2   udp   udp-packed   shm   ...                        medians of all runs
+//! ```
+//! Server and client are processes of their own on a core each ([`stage`], [`client`]). The client measures one outstanding
+//! request, then many. A frame carries one request, or as many as fit (`-packed`); the server's answers are packed in both
+//! cases, as it sees fit. A way that cannot run here is a row that says why.
+
+pub mod client;
+mod device;
+mod narrow;
+mod seen;
+mod stage;
+mod table;
+mod veth;
+mod way;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::report::Report;
+use crate::workload::{RECORDS_MAX, Workload};
+use seen::Seen;
+pub use way::{Medium, Way};
+
+/// How the bench is run.
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct TransportsSettings {
+    /// Ways, measured in this order: udp, shm, memif, virtio-user, veth-udp, af-packet, af-xdp, each also with -packed
+    /// behind. All if nothing is said.
+    #[arg(long, value_delimiter = ',')]
+    pub ways: Vec<Way>,
+    /// What is asked; an extension that it invokes is installed.
+    #[arg(long, value_enum, default_value = "get")]
+    pub workload: Workload,
+    /// Objects of the data set, or of the graph.
+    #[arg(long, default_value_t = 100_000)]
+    pub keys: u64,
+    /// Bytes of a key.
+    #[arg(long, default_value_t = 30)]
+    pub key_bytes: usize,
+    /// Bytes of a value.
+    #[arg(long, default_value_t = 100)]
+    pub value_bytes: usize,
+    /// Objects of one multiget or aggregate.
+    #[arg(long, default_value_t = 64)]
+    pub records: usize,
+    /// Requests outstanding where throughput is measured.
+    #[arg(long, default_value_t = 256)]
+    pub outstanding: usize,
+    /// Seconds of each of the two measurements of a way in a run.
+    #[arg(long, default_value_t = 2.0)]
+    pub seconds: f64,
+    /// Runs; the ways are taken in turn, and the table shows medians.
+    #[arg(long, default_value_t = 5)]
+    pub runs: usize,
+    /// Seed of all choices.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// The core of the server.
+    #[arg(long, default_value_t = 0)]
+    pub server_cpu: usize,
+    /// The core of the client.
+    #[arg(long, default_value_t = 1)]
+    pub cpu: usize,
+    /// The server's program; the one beside this one if nothing is said.
+    #[arg(long)]
+    #[serde(skip)]
+    pub server: Option<PathBuf>,
+    /// The program of the client: `splinter-bench`; this one if nothing is said.
+    #[arg(long, hide = true)]
+    #[serde(skip)]
+    pub client: Option<PathBuf>,
+    /// Folder for lines of JSON and the plot.
+    #[arg(long)]
+    #[serde(skip)]
+    pub out: Option<PathBuf>,
+}
+
+/// A way in a run, as it is written.
+#[derive(Serialize)]
+struct Row<'a> {
+    way: Way,
+    seen: Option<&'a Seen>,
+    failure: Option<&'a str>,
+}
+
+/// What came of a way.
+pub(crate) struct Played {
+    way: Way,
+    /// Of the runs that were measured to their end.
+    seen: Vec<Seen>,
+    /// Why others were not, and how many of them.
+    failures: Vec<String>,
+}
+
+/// Measures, prints the table, draws the plot.
+///
+/// # Errors
+/// When the settings make no sense, or nothing at all could be measured.
+pub fn run(settings: &TransportsSettings) -> Result<(), String> {
+    settings.check()?;
+    let mut report = Report::open("transports", settings.out.as_deref())?;
+    let ways = if settings.ways.is_empty() { Way::all() } else { settings.ways.clone() };
+    let fresh = |way| Played { way, seen: Vec::new(), failures: Vec::new() };
+    let mut played: Vec<Played> = ways.into_iter().map(fresh).collect();
+    for run in 0..settings.runs {
+        for played in &mut played {
+            // What cannot be is not tried again.
+            if let Some(why) = stage::obstacle(played.way.medium) {
+                played.failures.push(why);
+                continue;
+            }
+            let outcome = stage::play(played.way, settings, run);
+            let (seen, failure) = (outcome.as_ref().ok(), outcome.as_ref().err().map(String::as_str));
+            report.line(Some(run), settings, &Row { way: played.way, seen, failure })?;
+            match outcome {
+                Ok(seen) => {
+                    eprintln!(
+                        "{}: p50 {:.2} us, {:.0} requests/s",
+                        played.way, seen.latency_us_p50, seen.requests_per_second
+                    );
+                    played.seen.push(seen);
+                }
+                Err(why) => {
+                    eprintln!("{}: {why}", played.way);
+                    played.failures.push(why);
+                }
+            }
+        }
+    }
+    table::show(settings, &played, &mut report)?;
+    match played.iter().any(|played| !played.seen.is_empty()) {
+        true => Ok(()),
+        false => Err("no way could be measured".into()),
+    }
+}
+
+impl TransportsSettings {
+    /// Refuses settings that make no sense.
+    fn check(&self) -> Result<(), String> {
+        let refuse = |text: &str| Err(text.to_string());
+        if self.runs == 0 || self.outstanding == 0 || self.seconds.is_nan() || self.seconds <= 0.0 {
+            return refuse("a measurement has runs, seconds, and requests outstanding");
+        }
+        if self.keys == 0 || !(1..=RECORDS_MAX).contains(&self.records) {
+            return Err(format!("there are objects, and a request touches 1 to {RECORDS_MAX}"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,217 @@
+//! The client of one way, in a process of its own: makes a tenant, loads the data, measures, prints one line of JSON.
+//!
+//! A process of its own, since DPDK begins once in one; all ways alike, so that they can be compared. First one request is
+//! outstanding, then many, over the same port. One session has the port to itself, as a client would; where more requests
+//! are to be outstanding than a session may have, several share it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Instant;
+
+use clap::Args;
+use client::{Admin, Client, ClientConfig, SessionStatistics, Transport};
+use net::{HostPort, Port};
+
+use super::device;
+use super::narrow::{Lent, Narrow, frame_bytes_of_one};
+use super::seen::{Moved, Seen};
+use crate::dataset::Dataset;
+use crate::drive::Drive;
+use crate::extension;
+use crate::fleet::Fleet;
+use crate::loading;
+use crate::machine;
+use crate::measure::Figures;
+use crate::options::{Access, DataSettings, TransportOption, secret};
+use crate::workload::{Generator, Target, Workload};
+
+/// Requests that a session may have outstanding at a server of ours.
+const SESSION_OUTSTANDING: usize = 256;
+/// Who asks.
+const TENANT: &str = "bench";
+/// The part of the seconds before each measurement that is not measured.
+const WARMUP: f64 = 0.2;
+
+/// What the process is told.
+#[derive(Args, Clone, Debug)]
+pub struct ClientSettings {
+    /// What is asked.
+    pub workload: Workload,
+    /// The server's stream port.
+    #[arg(long)]
+    pub address: SocketAddr,
+    /// The administrator's secret, or @FILE that holds it.
+    #[arg(long)]
+    pub admin_secret: String,
+    /// How requests travel, unless over DPDK.
+    #[arg(long, value_enum, default_value = "udp")]
+    pub transport: TransportOption,
+    /// Arguments of DPDK's environment.
+    #[arg(long, allow_hyphen_values = true, requires = "dpdk_server")]
+    pub dpdk: Option<String>,
+    /// The address of the server's device.
+    #[arg(long)]
+    pub dpdk_server: Option<Ipv4Addr>,
+    /// A frame for each request.
+    #[arg(long)]
+    pub single: bool,
+    /// The data.
+    #[command(flatten)]
+    pub data: DataSettings,
+    /// Seconds of each measurement.
+    #[arg(long)]
+    pub seconds: f64,
+    /// Requests outstanding in the second one.
+    #[arg(long)]
+    pub outstanding: usize,
+    /// Seed of all choices.
+    #[arg(long)]
+    pub seed: u64,
+    /// The core.
+    #[arg(long)]
+    pub cpu: usize,
+}
+
+/// Measures, and prints what was seen.
+///
+/// # Errors
+/// Whatever keeps it from being measured; wrong answers too.
+pub fn run(settings: &ClientSettings) -> Result<(), String> {
+    machine::pin(settings.cpu)?;
+    let (access, target) = set_up(settings)?;
+    let port = load(settings, &access, target)?;
+    let data = Dataset::new(settings.data.keys, settings.data.key_bytes, settings.data.value_bytes)?;
+    let generator = || Generator::new(settings.workload, target, data.clone(), 0.0);
+    let port = match settings.single {
+        true => Box::new(Narrow::new(port, frame_bytes_of_one(&mut generator()?))),
+        false => port,
+    };
+    let frame_bytes_max = port.frame_bytes_max();
+    let sessions = settings.outstanding.div_ceil(SESSION_OUTSTANDING);
+    let mut fleet = Fleet::over(port, &access, settings.config(), sessions)?;
+    let (alone, _) = measure(&mut fleet, generator()?, Outstanding::One, settings.seconds)?;
+    let each = Outstanding::Each(settings.outstanding.div_ceil(sessions));
+    let (figures, moved) = measure(&mut fleet, generator()?, each, settings.seconds)?;
+    let seen = Seen {
+        latency_us_p50: alone.latency_us_p50,
+        latency_us_p99: alone.latency_us_p99,
+        latency_us_p999: alone.latency_us_p999,
+        requests_per_second: figures.requests_per_second,
+        moved,
+        frame_bytes_max,
+        steering: settings.steering()?,
+    };
+    println!("{}", serde_json::to_string(&seen).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+/// Makes the tenant, its table, and the extension that the workload invokes.
+fn set_up(settings: &ClientSettings) -> Result<(Access, Target), String> {
+    let failed = |what: &str, error: client::Error| format!("{what}: {error}");
+    let secret =
+        settings.admin()?.tenant_create(TENANT).map_err(|error| failed("no tenant is made", error))?;
+    // What is administered goes over the stream.
+    let address = settings.address.to_string();
+    let mut client = Client::connect_with(&address, TENANT, &secret, settings.config())
+        .map_err(|error| failed("no session", error))?;
+    let table = "bench";
+    let number = client.table_create(table).map_err(|error| failed("no table is made", error))?;
+    let extension = match settings.workload.extension() {
+        Some(name) => extension::install(&mut client, name)?,
+        None => 0,
+    };
+    let access = Access {
+        address: settings.address,
+        tenant: TENANT.to_owned(),
+        secret,
+        table: table.to_owned(),
+        cpu: None,
+        transport: settings.transport,
+    };
+    let target = Target { table: number, extension, records: settings.data.records, seed: settings.seed };
+    Ok((access, target))
+}
+
+/// Loads the data; returns the port that is to be measured. A device is the one that was loaded over; a socket is fresh,
+/// so that no link is left from before.
+fn load(settings: &ClientSettings, access: &Access, target: Target) -> Result<Box<dyn Port>, String> {
+    let load = |fleet: &mut Fleet| loading::load(fleet, target.table, settings.workload, &settings.data);
+    let Some(environment) = &settings.dpdk else {
+        load(&mut Fleet::open(access, 1, false)?)?;
+        let any = match settings.address {
+            SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            SocketAddr::V6(_) => SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, 0)),
+        };
+        let port = HostPort::bind(any, settings.config().udp);
+        return Ok(Box::new(port.map_err(|error| format!("no port: {error}"))?));
+    };
+    let (lent, owner) = Lent::new(device::open(environment)?);
+    load(&mut Fleet::over(Box::new(lent), access, settings.config(), 1)?)?;
+    owner.take_back().ok_or_else(|| "the device is still in use".into())
+}
+
+/// How many requests are outstanding.
+#[derive(Clone, Copy)]
+enum Outstanding {
+    /// One, whatever the number of sessions.
+    One,
+    /// So many of each session.
+    Each(usize),
+}
+
+fn measure(
+    fleet: &mut Fleet,
+    generator: Generator,
+    outstanding: Outstanding,
+    seconds: f64,
+) -> Result<(Figures, Moved), String> {
+    let mut drive = match outstanding {
+        Outstanding::One => Drive::alone(fleet, generator, Instant::now()),
+        Outstanding::Each(count) => Drive::new(fleet, generator, count, Instant::now()),
+    };
+    drive.warm_up_and_measure(0.0, WARMUP * seconds)?;
+    let before = drive.statistics();
+    let measured = drive.warm_up_and_measure(0.0, seconds)?;
+    let figures = drive.measure.figures(measured);
+    let moved = moved(&before, &drive.statistics());
+    drive.drain()?;
+    if !figures.errors.is_empty() || figures.requests == 0 {
+        return Err(format!("{} right answers, and {:?}", figures.requests, figures.errors));
+    }
+    Ok((figures, moved))
+}
+
+fn moved(before: &SessionStatistics, after: &SessionStatistics) -> Moved {
+    let bytes = |statistics: &SessionStatistics| statistics.bytes_sent + statistics.bytes_received;
+    Moved {
+        requests: after.requests - before.requests,
+        stream_requests: after.stream_requests - before.stream_requests,
+        frames_sent: after.frames_sent - before.frames_sent,
+        frames_received: after.frames_received - before.frames_received,
+        frame_bytes: bytes(after) - bytes(before),
+    }
+}
+
+impl ClientSettings {
+    fn config(&self) -> ClientConfig {
+        let transport = match self.transport {
+            TransportOption::Udp => Transport::Udp,
+            TransportOption::Shm => Transport::Shm,
+        };
+        // A device has another address than the stream.
+        let device = self.dpdk_server.map(|server| SocketAddr::from((server, self.address.port())));
+        ClientConfig { transport, core_addresses: device.into_iter().collect(), ..ClientConfig::default() }
+    }
+
+    fn admin(&self) -> Result<Admin, String> {
+        let secret = secret(&self.admin_secret)?;
+        Admin::connect(&self.address.to_string(), &secret, ClientConfig::default())
+            .map_err(|error| format!("the administrator is not let in: {error}"))
+    }
+
+    /// As the server counts it.
+    fn steering(&self) -> Result<String, String> {
+        let statistics = self.admin()?.statistics().map_err(|error| format!("no statistics: {error}"))?;
+        let word = statistics.iter().find_map(|statistic| statistic.name.strip_prefix("steering_"));
+        Ok(word.unwrap_or("unknown").replace('_', " "))
+    }
+}

@@ -1,0 +1,171 @@
+//! What one client saw in one run, as it crosses from its process to the bench, and what comes of several runs.
+
+use serde::{Deserialize, Serialize};
+
+use super::way::Way;
+use crate::report::Spread;
+
+/// Bytes of the headers of Ethernet, IPv4 and UDP.
+const HEADER_BYTES: f64 = 42.0;
+
+/// What one client saw.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// With one request outstanding, in microseconds.
+    pub latency_us_p50: f64,
+    /// 99 of 100 were faster.
+    pub latency_us_p99: f64,
+    /// 999 of 1,000 were faster.
+    pub latency_us_p999: f64,
+    /// With many outstanding.
+    pub requests_per_second: f64,
+    /// What the sessions moved meanwhile.
+    pub moved: Moved,
+    /// Largest frame that the client sent.
+    pub frame_bytes_max: usize,
+    /// How the server's frames find their worker.
+    pub steering: String,
+}
+
+/// Frames of some requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Requests that were made.
+    pub requests: u64,
+    /// Those that went over the stream instead, being too large for a frame.
+    pub stream_requests: u64,
+    /// Frames sent.
+    pub frames_sent: u64,
+    /// Frames received.
+    pub frames_received: u64,
+    /// Bytes of both, without headers below ours.
+    pub frame_bytes: u64,
+}
+
+impl Moved {
+    /// Bytes of frames for each request.
+    pub fn bytes_per_request(&self) -> f64 {
+        self.frame_bytes as f64 / self.requests.max(1) as f64
+    }
+
+    /// The same with the headers that datagrams have on the wire.
+    pub fn wire_bytes_per_request(&self, way: Way) -> f64 {
+        let headers = if way.medium.has_headers() { HEADER_BYTES } else { 0.0 };
+        let frames = (self.frames_sent + self.frames_received) as f64;
+        self.bytes_per_request() + headers * frames / self.requests.max(1) as f64
+    }
+
+    /// Requests of each frame sent.
+    pub fn requests_per_frame_sent(&self) -> f64 {
+        self.requests as f64 / self.frames_sent.max(1) as f64
+    }
+
+    /// Answers of each frame received.
+    pub fn requests_per_frame_received(&self) -> f64 {
+        self.requests as f64 / self.frames_received.max(1) as f64
+    }
+}
+
+/// Medians of the runs of a way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The way.
+    pub way: Way,
+    /// Runs that were measured to their end.
+    pub runs: usize,
+    /// With one request outstanding.
+    pub latency_us_p50: Spread,
+    /// 99 of 100 were faster.
+    pub latency_us_p99: Spread,
+    /// 999 of 1,000 were faster.
+    pub latency_us_p999: Spread,
+    /// With many outstanding.
+    pub requests_per_second: Spread,
+    /// Bytes of frames for each request, both directions.
+    pub bytes_per_request: Spread,
+    /// The same with headers of Ethernet, IP and UDP where there are any.
+    pub wire_bytes_per_request: Spread,
+    /// Requests of each frame sent.
+    pub requests_per_frame_sent: Spread,
+    /// Answers of each frame received.
+    pub requests_per_frame_received: Spread,
+    /// How the server's frames find their worker.
+    pub steering: String,
+}
+
+impl Summary {
+    /// Of the runs that were measured; nothing where there are none.
+    pub fn of(way: Way, runs: &[Seen]) -> Option<Self> {
+        let spread = |figure: &dyn Fn(&Seen) -> f64| Spread::of(runs.iter().map(figure));
+        Some(Self {
+            way,
+            runs: runs.len(),
+            latency_us_p50: spread(&|seen| seen.latency_us_p50),
+            latency_us_p99: spread(&|seen| seen.latency_us_p99),
+            latency_us_p999: spread(&|seen| seen.latency_us_p999),
+            requests_per_second: spread(&|seen| seen.requests_per_second),
+            bytes_per_request: spread(&|seen| seen.moved.bytes_per_request()),
+            wire_bytes_per_request: spread(&|seen| seen.moved.wire_bytes_per_request(way)),
+            requests_per_frame_sent: spread(&|seen| seen.moved.requests_per_frame_sent()),
+            requests_per_frame_received: spread(&|seen| seen.moved.requests_per_frame_received()),
+            steering: runs.last()?.steering.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::{Moved, Seen, Summary};
+    use crate::report::Spread;
+    use crate::transports::way::Way;
+
+    pub fn way(name: &str) -> Way {
+        name.parse().expect("a way")
+    }
+
+    pub fn seen(latency_us_p50: f64, requests_per_second: f64) -> Seen {
+        Seen {
+            latency_us_p50,
+            latency_us_p99: 2.0 * latency_us_p50,
+            latency_us_p999: 3.0 * latency_us_p50,
+            requests_per_second,
+            moved: Moved {
+                requests: 1_000,
+                stream_requests: 0,
+                frames_sent: 1_000,
+                frames_received: 100,
+                frame_bytes: 200_000,
+            },
+            frame_bytes_max: 90,
+            steering: "kernel".into(),
+        }
+    }
+
+    #[test]
+    fn a_line_of_a_client_is_read_back() {
+        let seen = seen(1.5, 4e6);
+        let line = serde_json::to_string(&seen).expect("it is written");
+        assert!(!line.contains('\n'));
+        assert_eq!(serde_json::from_str::<Seen>(&line).expect("it is read"), seen);
+    }
+
+    #[test]
+    fn headers_count_on_the_wire_and_not_in_memory() {
+        let moved = seen(1.0, 1.0).moved;
+        assert_eq!(moved.bytes_per_request(), 200.0);
+        assert_eq!(moved.wire_bytes_per_request(way("shm")), 200.0);
+        assert_eq!(moved.wire_bytes_per_request(way("memif")), 200.0 + 1.1 * 42.0);
+        assert_eq!((moved.requests_per_frame_sent(), moved.requests_per_frame_received()), (1.0, 10.0));
+        assert_eq!(Moved::default().wire_bytes_per_request(way("udp")), 0.0);
+    }
+
+    #[test]
+    fn medians_are_of_the_runs_that_were_measured() {
+        let summary = Summary::of(way("udp"), &[seen(3.0, 1e6), seen(1.0, 3e6), seen(2.0, 2e6)]);
+        let summary = summary.expect("there are runs");
+        assert_eq!(summary.latency_us_p50, Spread { median: 2.0, least: 1.0, most: 3.0 });
+        assert_eq!(summary.requests_per_second, Spread { median: 2e6, least: 1e6, most: 3e6 });
+        assert_eq!(summary.runs, 3);
+        assert_eq!(Summary::of(way("udp"), &[]), None);
+    }
+}

@@ -1,0 +1,157 @@
+//! One way in one run: a fresh server, a fresh client, and what the client saw.
+
+use std::net::{SocketAddr, SocketAddrV4};
+use std::process::Command;
+use std::time::Duration;
+
+use super::seen::Seen;
+use super::veth::{self, End, Veth};
+use super::way::{Medium, Way};
+use super::{TransportsSettings, device};
+use crate::process::{Folder, free_address, output_of};
+use crate::server::{Launch, OurServer};
+
+/// How long a client may take beyond its measurements: to load, and to have an extension compiled.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Memory of the server for each object beyond key and value, twice over; a graph's objects have a list besides.
+const OBJECT_OVERHEAD_BYTES: u64 = 400;
+
+/// Why a medium cannot be measured by this program, whatever the machine.
+pub fn obstacle(medium: Medium) -> Option<String> {
+    let needs_dpdk = medium.client_needs_dpdk() && !device::IS_COMPILED;
+    needs_dpdk.then(|| format!("this was built without DPDK: {}", device::BUILD))
+}
+
+/// Measures a way once.
+///
+/// # Errors
+/// What kept it from being measured, in one line.
+pub fn play(way: Way, settings: &TransportsSettings, run: usize) -> Result<Seen, String> {
+    let folder = Folder::make("transports")?;
+    let veth = match way.medium.needs_namespaces() {
+        true => Some(Veth::up(&folder, way.medium == Medium::VethUdp)?),
+        false => None,
+    };
+    let within = |end| veth.as_ref().map_or(Vec::new(), |veth| veth.within(end));
+    let listen = listen(way.medium)?;
+    let object_bytes = (settings.key_bytes + settings.value_bytes) as u64 + OBJECT_OVERHEAD_BYTES;
+    let memory_mib = ((2 * settings.keys * object_bytes) >> 20).max(256);
+    let mut launch = Launch {
+        within: within(End::Serve),
+        cpu: Some(settings.server_cpu),
+        listen: &listen,
+        keeps_log: true,
+        ..Launch::new("server", settings.server.as_deref(), memory_mib)
+    };
+    if let Some(device) = device_of(way.medium, End::Serve, &folder) {
+        let environment = device::environment(&device, &prefix("serve"), settings.server_cpu);
+        let address = device::SERVER.to_string();
+        launch.arguments = ["--dpdk", &environment, "--dpdk-address", &address].map(String::from).to_vec();
+    }
+    launch.environment = runtime(&folder);
+    let mut server =
+        OurServer::start(&folder, &launch).map_err(|why| match way.medium.server_needs_dpdk() {
+            true if why.contains("built without") => format!("{why}: {}", device::BUILD),
+            _ => why,
+        })?;
+    let mut command = command(settings, within(End::Ask))?;
+    tell(&mut command, way, settings, &server, run);
+    command.envs(runtime(&folder));
+    if let Some(device) = device_of(way.medium, End::Ask, &folder) {
+        command.arg("--dpdk").arg(device::environment(&device, &prefix("ask"), settings.cpu));
+        command.arg("--dpdk-server").arg(device::SERVER.to_string());
+    }
+    let patience = PATIENCE + Duration::from_secs_f64(4.0 * settings.seconds);
+    let seen = output_of("the client", command, &folder.join("client.log"), patience);
+    // What happened to the server says more than that its client waited.
+    if let Some(ended) = server.has_ended() {
+        return Err(ended);
+    }
+    read(&seen?)
+}
+
+/// The client's line; what libraries wrote before it is not ours.
+fn read(output: &str) -> Result<Seen, String> {
+    let line = output.lines().next_back().unwrap_or_default();
+    serde_json::from_str(line).map_err(|error| format!("the client said {line:?}: {error}"))
+}
+
+/// Where the server listens. Over DPDK nobody else chooses its port.
+fn listen(medium: Medium) -> Result<String, String> {
+    match medium {
+        _ if medium.needs_namespaces() => Ok(veth::SERVER.to_owned()),
+        _ if medium.server_needs_dpdk() => free_address().map(|address| address.to_string()),
+        _ => Ok(SocketAddr::V4(SocketAddrV4::new([127, 0, 0, 1].into(), 0)).to_string()),
+    }
+}
+
+/// The device of one end, as DPDK is told; none where frames go over the kernel or shared memory.
+fn device_of(medium: Medium, end: End, folder: &Folder) -> Option<String> {
+    let socket = folder.join("ring").display().to_string();
+    Some(match (medium, end) {
+        (Medium::Memif, End::Serve) => {
+            format!("net_memif0,role=server,id=0,socket={socket},socket-abstract=no")
+        }
+        (Medium::Memif, End::Ask) => {
+            format!("net_memif0,role=client,id=0,socket={socket},socket-abstract=no")
+        }
+        (Medium::VirtioUser, End::Serve) => format!("net_vhost0,iface={socket},queues=1"),
+        (Medium::VirtioUser, End::Ask) => format!("net_virtio_user0,path={socket},queues=1"),
+        (Medium::AfPacket, End::Serve) => "net_af_packet0,iface=spl-serve0".to_owned(),
+        (Medium::AfXdp, End::Serve) => "net_af_xdp0,iface=spl-serve0".to_owned(),
+        _ => return None,
+    })
+}
+
+/// What the names of DPDK's files begin with.
+fn prefix(end: &str) -> String {
+    format!("splinter-bench-{}-{end}", std::process::id())
+}
+
+/// Where DPDK keeps its files: with those of the run.
+fn runtime(folder: &Folder) -> Vec<(String, String)> {
+    let path = folder.join("").display().to_string();
+    ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].map(|name| (name.to_owned(), path.clone())).to_vec()
+}
+
+fn command(settings: &TransportsSettings, within: Vec<String>) -> Result<Command, String> {
+    let program = match &settings.client {
+        Some(program) => program.clone(),
+        None => std::env::current_exe().map_err(|error| format!("which program is this? {error}"))?,
+    };
+    Ok(match within.split_first() {
+        None => Command::new(program),
+        Some((first, others)) => {
+            let mut command = Command::new(first);
+            command.args(others).arg(program);
+            command
+        }
+    })
+}
+
+/// What the client has to know.
+fn tell(command: &mut Command, way: Way, settings: &TransportsSettings, server: &OurServer, run: usize) {
+    use clap::ValueEnum;
+
+    let workload = settings.workload.to_possible_value().map(|value| value.get_name().to_owned());
+    command.arg("transports-client").args(workload);
+    command.arg("--admin-secret").arg(server.admin_secret_file());
+    let transport = if way.medium == Medium::Shm { "shm" } else { "udp" };
+    for (name, value) in [
+        ("--address", server.address().to_string()),
+        ("--transport", transport.to_owned()),
+        ("--keys", settings.keys.to_string()),
+        ("--key-bytes", settings.key_bytes.to_string()),
+        ("--value-bytes", settings.value_bytes.to_string()),
+        ("--records", settings.records.to_string()),
+        ("--seconds", settings.seconds.to_string()),
+        ("--outstanding", settings.outstanding.to_string()),
+        ("--seed", (settings.seed + run as u64).to_string()),
+        ("--cpu", settings.cpu.to_string()),
+    ] {
+        command.arg(name).arg(value);
+    }
+    if !way.is_packed {
+        command.arg("--single");
+    }
+}

@@ -1,0 +1,240 @@
+//! The table of all ways, what stands under it, and the plot.
+
+use super::seen::Summary;
+use super::way::{Medium, Way};
+use super::{Played, TransportsSettings};
+use crate::plot::rows::{self, Column, Row};
+use crate::plot::series::Scale;
+use crate::report::{self, Report, Spread};
+use crate::workload::Workload;
+use clap::ValueEnum;
+use serde::Serialize;
+
+const HEADS: [&str; 13] = [
+    "",
+    "p50 us",
+    "least-most",
+    "p99 us",
+    "p99.9 us",
+    "M/s",
+    "least-most",
+    "B/request",
+    "on wire",
+    "sent/frame",
+    "answers/frame",
+    "runs",
+    "steering",
+];
+
+/// What stands under the table.
+const NOTE: &str = "p50 to p99.9: one request outstanding. B/request: frames, both directions, without headers below ours; on wire: with the \
+                    42 bytes of Ethernet, IP and UDP of each frame, where there are any.\n\
+                    sent/frame, answers/frame: requests of a frame sent, answers of one received; servers pack answers as they see fit. The \
+                    client of veth-udp, af-packet and af-xdp is the kernel's, over a fresh pair of interfaces\nof the same kind: its end fills in \
+                    checksums and sends no packet above the MTU; so does the server's in veth-udp.";
+
+/// What a get over a medium should come to.
+struct Target {
+    medium: Medium,
+    us_p50: f64,
+    /// Requests a second: single, packed.
+    rates: (f64, f64),
+}
+
+const TARGETS: [Target; 3] = [
+    Target { medium: Medium::Shm, us_p50: 1.0, rates: (4e6, 4e6) },
+    Target { medium: Medium::Memif, us_p50: 2.5, rates: (2e6, 3.5e6) },
+    Target { medium: Medium::VirtioUser, us_p50: 2.5, rates: (2e6, 3.5e6) },
+];
+
+/// A way of which nothing was measured, as it is written.
+#[derive(Serialize)]
+struct Without<'a> {
+    way: Way,
+    runs: usize,
+    failure: &'a str,
+}
+
+/// Prints, writes the medians, draws.
+pub fn show(settings: &TransportsSettings, played: &[Played], report: &mut Report) -> Result<(), String> {
+    let summaries: Vec<Option<Summary>> = played.iter().map(Played::summary).collect();
+    let mut lines = Vec::new();
+    for (played, summary) in played.iter().zip(&summaries) {
+        match summary {
+            Some(summary) => {
+                report.line(None, settings, summary)?;
+                lines.push(cells(summary));
+            }
+            None => {
+                let failure = played.reason();
+                report.line(None, settings, &Without { way: played.way, runs: 0, failure })?;
+                lines.push(vec![played.way.to_string(), format!("not measured: {failure}")]);
+            }
+        }
+    }
+    report::print(&title(settings), &HEADS, &lines);
+    println!("{NOTE}");
+    let summaries: Vec<Summary> = summaries.into_iter().flatten().collect();
+    for played in played.iter().filter(|played| !played.seen.is_empty() && !played.failures.is_empty()) {
+        let (failed, way) = (played.failures.len(), played.way);
+        println!("{way}: {failed} of {} runs failed: {}", failed + played.seen.len(), played.reason());
+    }
+    verdicts(settings.workload, &summaries).iter().for_each(|verdict| println!("{verdict}"));
+    let Some(path) = report.plot("transports.svg") else { return Ok(()) };
+    let columns = [
+        Column { name: "p50 of one outstanding, us (logarithmic)", scale: Scale::Logarithmic },
+        Column { name: "M requests/s, many outstanding", scale: Scale::Linear },
+    ];
+    let rows: Vec<Row> = played.iter().map(Played::row).collect();
+    rows::rows(&path, &title(settings), &columns, &rows)
+}
+
+fn title(settings: &TransportsSettings) -> String {
+    let name = settings.workload.to_possible_value().map(|value| value.get_name().to_owned());
+    format!(
+        "{} ({} B key, {} B value, {} keys) by way, {} outstanding for M/s, {} runs in turn",
+        name.unwrap_or_default(),
+        settings.key_bytes,
+        settings.value_bytes,
+        settings.keys,
+        settings.outstanding,
+        settings.runs
+    )
+}
+
+fn millions(spread: &Spread) -> Spread {
+    Spread { median: spread.median / 1e6, least: spread.least / 1e6, most: spread.most / 1e6 }
+}
+
+fn cells(summary: &Summary) -> Vec<String> {
+    let rate = millions(&summary.requests_per_second);
+    vec![
+        summary.way.to_string(),
+        format!("{:.2}", summary.latency_us_p50.median),
+        format!("{:.2}-{:.2}", summary.latency_us_p50.least, summary.latency_us_p50.most),
+        format!("{:.1}", summary.latency_us_p99.median),
+        format!("{:.1}", summary.latency_us_p999.median),
+        format!("{:.3}", rate.median),
+        format!("{:.3}-{:.3}", rate.least, rate.most),
+        format!("{:.0}", summary.bytes_per_request.median),
+        format!("{:.0}", summary.wire_bytes_per_request.median),
+        format!("{:.1}", summary.requests_per_frame_sent.median),
+        format!("{:.1}", summary.requests_per_frame_received.median),
+        summary.runs.to_string(),
+        summary.steering.clone(),
+    ]
+}
+
+/// What was asked for, and whether it was reached. Ways that are compared with another one need that too.
+fn verdicts(workload: Workload, summaries: &[Summary]) -> Vec<String> {
+    let mut verdicts = Vec::new();
+    for summary in summaries {
+        let (way, rate) = (summary.way, &summary.requests_per_second);
+        let target = TARGETS.iter().find(|target| target.medium == way.medium);
+        if let Some(Target { us_p50, rates, .. }) = target.filter(|_| workload == Workload::Get) {
+            let least = if way.is_packed { rates.1 } else { rates.0 };
+            verdicts.push(format!(
+                "target of {way}: p50 at most {us_p50} us: {}; {:.1} M/s: {}",
+                word(summary.latency_us_p50.median <= *us_p50),
+                least / 1e6,
+                word(rate.median >= least)
+            ));
+        }
+        let kernel = way.medium.kernel_alike().map(|medium| Way { medium, ..way });
+        if let Some(kernel) = summaries.iter().find(|other| Some(other.way) == kernel) {
+            let rate_times = rate.median / kernel.requests_per_second.median;
+            let p50_times = summary.latency_us_p50.median / kernel.latency_us_p50.median;
+            verdicts.push(format!(
+                "target of {way}: not slower than {}: {rate_times:.2} x its requests/s: {}; {p50_times:.2} x its p50: {}",
+                kernel.way,
+                word(rate_times >= 1.0),
+                word(p50_times <= 1.0)
+            ));
+        }
+    }
+    verdicts
+}
+
+fn word(is_met: bool) -> &'static str {
+    if is_met { "met" } else { "missed" }
+}
+
+impl Played {
+    fn summary(&self) -> Option<Summary> {
+        Summary::of(self.way, &self.seen)
+    }
+
+    /// Why a run failed: the latest.
+    fn reason(&self) -> &str {
+        self.failures.last().map_or("nobody tried", String::as_str)
+    }
+
+    fn row(&self) -> Row {
+        let group = Medium::ALL.iter().position(|medium| *medium == self.way.medium).unwrap_or(0);
+        let figures = match self.summary() {
+            Some(summary) => Ok(vec![summary.latency_us_p50, millions(&summary.requests_per_second)]),
+            // What to do about it is in the table.
+            None => Err(format!("not measured: {}", shortened(self.reason()))),
+        };
+        Row { name: self.way.to_string(), group, figures }
+    }
+}
+
+/// As much of it as a row of the plot has room for.
+fn shortened(reason: &str) -> String {
+    const LETTERS: usize = 90;
+    match reason.char_indices().nth(LETTERS) {
+        Some((end, _)) => format!("{} ..", &reason[..end]),
+        None => reason.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HEADS, Played, cells, shortened, verdicts};
+    use crate::transports::seen::tests::{seen, way};
+    use crate::workload::Workload;
+
+    fn played(name: &str, us_p50: f64, rate: f64) -> Played {
+        Played { way: way(name), seen: vec![seen(us_p50, rate)], failures: Vec::new() }
+    }
+
+    #[test]
+    fn every_figure_has_a_column() {
+        let summary = played("udp", 12.5, 250_000.0).summary().expect("a run");
+        let cells = cells(&summary);
+        assert_eq!(cells.len(), HEADS.len());
+        assert_eq!((&*cells[1], &*cells[5], &*cells[12]), ("12.50", "0.250", "kernel"));
+    }
+
+    #[test]
+    fn targets_are_told_as_met_or_missed() {
+        let all = [
+            played("shm", 0.9, 3e6),
+            played("shm-packed", 1.1, 5e6),
+            played("veth-udp", 20.0, 2e5),
+            played("af-xdp", 10.0, 1e5),
+        ];
+        let summaries: Vec<_> = all.iter().filter_map(Played::summary).collect();
+        let verdicts = verdicts(Workload::Get, &summaries);
+        assert_eq!(verdicts.len(), 3, "{verdicts:?}");
+        assert!(verdicts[0].ends_with("1 us: met; 4.0 M/s: missed"), "{}", verdicts[0]);
+        assert!(verdicts[1].ends_with("1 us: missed; 4.0 M/s: met"), "{}", verdicts[1]);
+        assert!(
+            verdicts[2].contains("0.50 x its requests/s: missed; 0.50 x its p50: met"),
+            "{}",
+            verdicts[2]
+        );
+        // Targets are of gets; the comparison holds for whatever is asked.
+        assert_eq!(super::verdicts(Workload::Tao, &summaries).len(), 1);
+    }
+
+    #[test]
+    fn a_way_that_was_not_measured_says_why() {
+        let failures = vec!["this was built without DPDK: cargo build".to_owned()];
+        let played = Played { way: way("memif"), seen: Vec::new(), failures };
+        assert!(played.summary().is_none() && played.reason().contains("cargo build"));
+        assert!(played.row().figures.is_err_and(|why| why.starts_with("not measured: this was built")));
+        assert_eq!(shortened(&"x".repeat(200)).len(), 93);
+    }
+}
