@@ -73,19 +73,21 @@ impl Drop for Process {
     }
 }
 
-/// Runs a program to its end, and returns what it wrote to standard output; its standard error goes to `log`.
+/// Runs a program to its end, and returns what it wrote to standard output; its standard error goes to a file of `folder`.
 ///
 /// # Errors
 /// When it does not start, does not end well, or not within `patience`; then it is killed.
 pub fn output_of(
     name: &'static str,
     mut command: Command,
-    log: &Path,
+    folder: &Folder,
     patience: Duration,
 ) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("cannot start {name}: {error}");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(log).map_err(failed)?);
+    let log = folder.join(&format!("{name}.log"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log).map_err(failed)?);
     let mut process = Process { child: command.spawn().map_err(failed)?, name };
+    folder.outlives(&process)?;
     let mut output = process.child.stdout.take().ok_or("no standard output")?;
     let reader = thread::spawn(move || {
         let mut text = String::new();
@@ -102,7 +104,7 @@ pub fn output_of(
         }
     };
     if !status.success() {
-        let words = last_words(log).unwrap_or_else(|| format!("it ended: {status}"));
+        let words = last_words(&log).unwrap_or_else(|| format!("it ended: {status}"));
         return Err(format!("{name}: {words}"));
     }
     let text = reader.join().map_err(|_| "a thread panicked")?;
@@ -188,7 +190,7 @@ mod tests {
         let folder = Folder::make(&format!("process-{}", fastrand::u64(..)))?;
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        output_of("a shell", command, &folder.join("log"), patience)
+        output_of("shell", command, &folder, patience)
     }
 
     #[test]
@@ -197,7 +199,7 @@ mod tests {
         assert_eq!(shell("echo noise >&2; echo found", long), Ok("found\n".into()));
         assert_eq!(
             shell("echo first >&2; echo 'the reason' >&2; exit 1", long),
-            Err("a shell: the reason".into())
+            Err("shell: the reason".into())
         );
         assert!(shell("kill -9 $$", long).is_err_and(|why| why.contains("signal: 9")));
         let why = shell("sleep 60", Duration::from_millis(100)).expect_err("it takes too long");

@@ -62,7 +62,7 @@ pub fn play(way: Way, settings: &TransportsSettings, run: usize) -> Result<Seen,
         command.arg("--dpdk-server").arg(device::SERVER.to_string());
     }
     let patience = PATIENCE + Duration::from_secs_f64(4.0 * settings.seconds);
-    let seen = output_of("the client", command, &folder.join("client.log"), patience);
+    let seen = output_of("client", command, &folder, patience);
     // What happened to the server says more than that its client waited.
     if let Some(ended) = server.has_ended() {
         return Err(ended);

@@ -29,8 +29,8 @@ const HEADS: [&str; 13] = [
 /// What stands under the table.
 const NOTE: &str = "p50 to p99.9: one request outstanding. B/request: frames, both directions, without headers below ours; on wire: with the \
                     42 bytes of Ethernet, IP and UDP of each frame, where there are any.\n\
-                    sent/frame, answers/frame: requests of a frame sent, answers of one received; servers pack answers as they see fit. The \
-                    client of veth-udp, af-packet and af-xdp is the kernel's, over a fresh pair of interfaces\nof the same kind: its end fills in \
+                    sent/frame, answers/frame: requests of a frame sent (below 1 where some were sent again), answers of one received; servers pack \
+                    answers as they see fit.\nThe client of veth-udp, af-packet and af-xdp is the kernel's, over a fresh pair of interfaces of the same kind: its end fills in \
                     checksums and sends no packet above the MTU; so does the server's in veth-udp.";
 
 /// What a get over a medium should come to.

@@ -53,7 +53,7 @@ pub const CRATES: &[Crate] = &[
     },
     Crate {
         name: "benches",
-        ours: &["client", "store", "tao", "wire", "net", "sandstorm"],
+        ours: &["client", "store", "tao", "wire", "net", "sandstorm", "builder"],
         outside: &[
             "clap",
             "fastrand",
