@@ -182,7 +182,7 @@ impl Played {
 
 /// As much of it as a row of the plot has room for.
 fn shortened(reason: &str) -> String {
-    const LETTERS: usize = 90;
+    const LETTERS: usize = 50;
     match reason.char_indices().nth(LETTERS) {
         Some((end, _)) => format!("{} ..", &reason[..end]),
         None => reason.to_owned(),
@@ -235,6 +235,6 @@ mod tests {
         let played = Played { way: way("memif"), seen: Vec::new(), failures };
         assert!(played.summary().is_none() && played.reason().contains("cargo build"));
         assert!(played.row().figures.is_err_and(|why| why.starts_with("not measured: this was built")));
-        assert_eq!(shortened(&"x".repeat(200)).len(), 93);
+        assert_eq!(shortened(&"x".repeat(200)).len(), 53);
     }
 }
