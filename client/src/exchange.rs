@@ -12,6 +12,7 @@ mod second_step;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use net::{Port, Waker, shm};
 use wire::limits::LISTING_IN_PARTS_BYTES;
@@ -288,17 +289,24 @@ impl Exchange {
 
     /// Whether [`Exchange::find_way`] is to be called before anything is sent.
     #[inline]
-    pub(crate) fn wants_way(&self) -> bool {
-        self.way.is_open
+    pub(crate) fn wants_way(&self, now_us: u64) -> bool {
+        self.way.is_due(now_us)
     }
 
-    /// Looks for a link over shared memory to the home core; without one its address stays that of its UDP port.
+    /// Looks for a link over shared memory to the home core, and says whether there is one; without, its address stays that
+    /// of its UDP port. Waits for `patience` at most.
     #[cold]
-    pub(crate) fn find_way(&mut self, links: &mut Links, port: &mut dyn Port) -> Result<(), NoSharedMemory> {
+    pub(crate) fn find_way(
+        &mut self,
+        links: &mut Links,
+        port: &mut dyn Port,
+        (now_us, patience): (u64, Duration),
+    ) -> Result<bool, NoSharedMemory> {
         let knock = Knock { token: self.opened.token, core: self.home_core };
-        self.home = self.way.find(links, port, knock)?;
+        let Some(home) = self.way.find(links, port, knock, (now_us, patience))? else { return Ok(false) };
+        self.home = home;
         self.homes += 1;
-        Ok(())
+        Ok(true)
     }
 
     /// The port has lost links: where the home's is among them, that is reached over UDP until there is another.

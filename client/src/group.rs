@@ -15,7 +15,7 @@ use wire::{Completion, FrameError, FrameReader, FrameWriter, Request};
 use crate::config::{Identity, resolve};
 use crate::exchange::Exchange;
 use crate::router::{HOME, Router, Server};
-use crate::way::{Links, insist};
+use crate::way::{Links, insist, patience};
 use crate::{ClientConfig, Error, SessionStatistics};
 
 /// Frames that one poll sends at most before it looks at what has arrived.
@@ -97,7 +97,8 @@ impl SessionGroup {
         let (frame_bytes_max, waker) = (self.port.frame_bytes_max(), self.port.waker());
         let mut exchange =
             Exchange::open(identity.clone(), self.config.clone(), frame_bytes_max, waker.clone())?;
-        insist(exchange.find_way(&mut self.links, &mut *self.port), &self.config)?;
+        let now = (self.now_us, patience(&self.config));
+        insist(exchange.find_way(&mut self.links, &mut *self.port, now), &self.config)?;
         let (index, token) = (self.members.len(), exchange.token());
         self.by_token.insert(token, (index, HOME));
         let router = Router::new(exchange, identity, frame_bytes_max, waker);
@@ -293,9 +294,10 @@ impl SessionGroup {
                 next += 1;
                 continue;
             };
-            if exchange.wants_way() {
+            if exchange.wants_way(self.now_us) {
                 // Without one it stays with UDP.
-                let _ = exchange.find_way(&mut self.links, &mut *self.port);
+                let now = (self.now_us, Duration::ZERO);
+                let _ = exchange.find_way(&mut self.links, &mut *self.port, now);
             }
             let (peer, view) = (exchange.home(), exchange.view());
             let frame = match open.take_if(|frame| frame.peer == peer && frame.view == view) {

@@ -22,7 +22,7 @@ use self::waiting::{CALLERS_TAGS, Parked};
 use crate::config::{Identity, resolve};
 use crate::exchange::Exchange;
 use crate::router::{HOME, Router};
-use crate::way::{Links, insist};
+use crate::way::{Links, insist, patience};
 
 use crate::{ClientConfig, Error, SessionStatistics};
 
@@ -82,7 +82,8 @@ impl Session {
         let frame_bytes_max = port.frame_bytes_max();
         let mut exchange = Exchange::open(identity.clone(), config, frame_bytes_max, port.waker())?;
         let mut links = Links::default();
-        insist(exchange.find_way(&mut links, &mut *port), exchange.config())?;
+        let found = exchange.find_way(&mut links, &mut *port, (0, patience(exchange.config())));
+        insist(found, exchange.config())?;
         let peer = exchange.home();
         port.set_peer(peer).map_err(|error| Error::Port { error })?;
         Ok(Session {
@@ -282,9 +283,9 @@ impl Session {
                 continue;
             };
             while exchange.wants_transmit(*now_us) {
-                if exchange.wants_way() {
+                if exchange.wants_way(*now_us) {
                     // Without one it stays with UDP.
-                    let _ = exchange.find_way(links, &mut **port);
+                    let _ = exchange.find_way(links, &mut **port, (*now_us, Duration::ZERO));
                 }
                 fill_outbox(exchange, *now_us, outbox, statistics);
                 if outbox.is_empty() {

@@ -5,6 +5,9 @@ mod fake {
     pub mod server;
     pub mod world;
 }
+mod neighbour {
+    mod door;
+}
 
 use std::time::{Duration, Instant};
 

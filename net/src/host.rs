@@ -11,14 +11,14 @@
 //! a load and a branch more than that.
 //!
 //! Whose frames come over a link has an address that no datagram can have ([`shm::is_link`]); who answers such an address
-//! answers over the link. A server's port gets its links from a [`crate::Door`], a client's by [`Port::attach`].
+//! answers over the link. A server's port gets its links from a [`crate::Door`], a client's by [`Port::enter`].
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::port::{FRAME_BYTES_MAX_V4, FRAME_BYTES_MAX_V6, Port, SharedPort};
-use crate::shm::{self, DoorAddress, KnockError, LinkPoint, Links};
+use crate::shm::{self, DoorAddress, Entry, KnockError, Knocking, LinkPoint, Links};
 use crate::udp::UdpHandle;
 use crate::{Batch, Outbox, UdpConfig, UdpPort, Waker};
 
@@ -28,7 +28,7 @@ const LINK_FRAMES: usize = 128;
 const UDP_EACH_TURNS: u32 = 16;
 /// Bytes of frames that count as much as a turn does: some requests take as long as one without any.
 const TURN_BYTES: usize = 256;
-/// Turns without a frame after which a client looks whether its servers are still there; some 100 us.
+/// Turns without a frame after which a client looks whether its servers are still there, and at its socket; some 100 us.
 const LOOK_AFTER_TURNS: u32 = 4_096;
 
 const _: () =
@@ -44,8 +44,8 @@ pub struct HostPort {
     turns: u32,
     /// Turns since the last frame over a link, or the last look whether they are still there.
     idle_turns: u32,
-    /// It has slept since the last look at the socket.
-    has_slept: bool,
+    /// The socket may have something, whatever the links have: the port has slept, or nothing has come for a while.
+    looks_at_udp: bool,
 }
 
 impl HostPort {
@@ -56,7 +56,7 @@ impl HostPort {
     pub fn bind(address: SocketAddr, config: UdpConfig) -> io::Result<Self> {
         let udp = UdpPort::bind(address, config)?;
         let links = Links::new(udp.watcher(), udp.waker());
-        Ok(Self { udp, links, only: None, turns: 0, idle_turns: 0, has_slept: false })
+        Ok(Self { udp, links, only: None, turns: 0, idle_turns: 0, looks_at_udp: false })
     }
 
     /// What a [`crate::Door`] needs to let clients in here.
@@ -74,8 +74,8 @@ impl HostPort {
     #[inline(never)]
     fn receive_from_both(&mut self, batch: &mut Batch) -> io::Result<usize> {
         let is_due = self.only.is_none() && self.turns >= UDP_EACH_TURNS;
-        // What woke it may be at the socket, and would wake it again.
-        if is_due || std::mem::take(&mut self.has_slept) {
+        // What woke it may be at the socket, and would wake it again; or an answer of the time before the link.
+        if is_due || std::mem::take(&mut self.looks_at_udp) {
             let received = self.udp.receive(batch)?;
             self.turns = if received > 0 { UDP_EACH_TURNS - 1 } else { 0 };
             if received > 0 {
@@ -88,6 +88,7 @@ impl HostPort {
         self.idle_turns = if received.frames > 0 { 0 } else { self.idle_turns + 1 };
         if self.idle_turns >= LOOK_AFTER_TURNS {
             self.idle_turns = 0;
+            self.looks_at_udp = true;
             self.links.look_after();
         }
         if self.links.take_lost() {
@@ -124,7 +125,7 @@ impl Port for HostPort {
         }
         let slept = if self.links.fall_asleep() { self.udp.wait(timeout) } else { Ok(()) };
         self.links.wake_up();
-        self.has_slept = true;
+        self.looks_at_udp = true;
         slept
     }
 
@@ -142,8 +143,12 @@ impl Port for HostPort {
         self.udp.forget_peer()
     }
 
-    fn attach(&mut self, door: &DoorAddress, words: &[u8]) -> Result<SocketAddr, KnockError> {
-        shm::knock(&mut self.links, door, words)
+    fn knock(&mut self, door: &DoorAddress, words: &[u8]) -> Result<Knocking, KnockError> {
+        shm::knock(door, words)
+    }
+
+    fn enter(&mut self, knocking: Knocking, patience: Duration) -> Result<Entry, KnockError> {
+        shm::enter(&mut self.links, knocking, patience)
     }
 
     fn is_attached(&self, peer: SocketAddr) -> bool {

@@ -35,7 +35,7 @@ pub use listener::{Listener, StopHandle};
 pub use loopback::{Faults, LoopbackClock, LoopbackNetwork, LoopbackPort};
 pub use outbox::Outbox;
 pub use port::{Port, SharedPort};
-pub use shm::{Door, DoorAddress, DoorLimits, KnockError, LinkPoint};
+pub use shm::{Door, DoorAddress, DoorLimits, Entry, KnockError, Knocking, LinkPoint};
 pub use stream::{Stream, StreamCloser, StreamError};
 pub use udp::{UdpConfig, UdpPort};
 pub use wake::{Sleeper, Waker};

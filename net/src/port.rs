@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::shm::{DoorAddress, KnockError};
+use crate::shm::{DoorAddress, Entry, KnockError, Knocking};
 use crate::{Batch, Outbox, Waker};
 
 /// Bytes of a frame that cross an Ethernet in one piece over IPv4: 1,500 less 20 (IP) and 8 (UDP).
@@ -56,18 +56,27 @@ pub trait Port: Send {
         Ok(())
     }
 
-    /// Knocks at the door of a server on the same host, says `words` there, and returns the address under which the core
-    /// that lets it in is reached over shared memory. When a server ends that, the next [`Port::receive`] says so once with
-    /// [`io::ErrorKind::ConnectionReset`]; the port itself goes on. Waits for a second at most.
+    /// Knocks at the door of a server on the same host and says `words` there. Returns at once: [`Port::enter`] goes on.
     ///
     /// # Errors
     /// See [`KnockError`].
-    fn attach(&mut self, door: &DoorAddress, words: &[u8]) -> Result<SocketAddr, KnockError> {
+    fn knock(&mut self, door: &DoorAddress, words: &[u8]) -> Result<Knocking, KnockError> {
         let _ = (door, words);
         Err(KnockError::Unsupported)
     }
 
-    /// Whether `peer`, an address that [`Port::attach`] gave, is still reached there.
+    /// Takes what a door has answered, and gives the address under which the core that lets in is reached over shared memory.
+    /// Waits for the answer for `patience` at most. When a server ends such a link, the next [`Port::receive`] says so once
+    /// with [`io::ErrorKind::ConnectionReset`]; the port itself goes on.
+    ///
+    /// # Errors
+    /// See [`KnockError`].
+    fn enter(&mut self, knocking: Knocking, patience: Duration) -> Result<Entry, KnockError> {
+        let _ = (knocking, patience);
+        Err(KnockError::Unsupported)
+    }
+
+    /// Whether `peer`, an address that [`Port::enter`] gave, is still reached there.
     fn is_attached(&self, peer: SocketAddr) -> bool {
         let _ = peer;
         false

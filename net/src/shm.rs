@@ -28,8 +28,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 pub use descriptor::own_user;
 pub use door::{Admission, Door, DoorLimits, Knocker};
-pub(crate) use knock::knock;
-pub use knock::{DoorAddress, KNOCK_BYTES_MAX, KnockError};
+pub use knock::{DoorAddress, Entry, KNOCK_BYTES_MAX, KnockError, Knocking};
+pub(crate) use knock::{enter, knock};
 pub(crate) use layout::SLOT_FRAME_BYTES;
 #[cfg(test)]
 pub(crate) use link::Link;

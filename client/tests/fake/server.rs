@@ -177,7 +177,7 @@ impl Shared {
             credits: world.credits,
             view: world.view,
             next_sequence: 1,
-            door: None,
+            door: world.door.clone(),
         };
         (Status::Ok, opened.encode())
     }

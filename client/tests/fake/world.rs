@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::{
-    AdminRequest, Body, Condition, ExtensionResolved, FunctionEntry, FunctionMode, Request, ServerPlace,
-    SessionEntry, Statistic, Status, TableEntry, TableId, TableStatistics, TabletMap, TenantCreated,
-    TenantEntry, function_hash, reply,
+    AdminRequest, Body, Condition, ExtensionResolved, FunctionEntry, FunctionMode, HostDoor, Request,
+    ServerPlace, SessionEntry, Statistic, Status, TableEntry, TableId, TableStatistics, TabletMap,
+    TenantCreated, TenantEntry, function_hash, reply,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -23,6 +23,8 @@ pub struct World {
     pub credits: u16,
     /// The core that sessions are told to send to.
     pub home: u16,
+    /// Where clients of its host are let in, as new sessions are told.
+    pub door: Option<HostDoor>,
     /// Frames that came to each core.
     pub frames: BTreeMap<u16, u64>,
     /// What its answers name, and requests have to be sent under.
@@ -64,6 +66,7 @@ impl World {
             retries: 0,
             credits: 64,
             home: 0,
+            door: None,
             frames: BTreeMap::new(),
             view: 1,
             owned: vec![(0, u64::MAX)],

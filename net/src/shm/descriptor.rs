@@ -108,12 +108,10 @@ pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], passed: &[BorrowedFd<'_
     }
 }
 
-/// Takes what has arrived, with the descriptors that came; 0 bytes when the other end is gone. Waits only if it `may_wait`,
-/// and as long as the socket's timeout allows.
+/// Takes what has arrived, with the descriptors that came; 0 bytes when the other end is gone. Never waits.
 pub(super) fn receive(
     socket: BorrowedFd<'_>,
     to: &mut [u8],
-    may_wait: bool,
 ) -> io::Result<(usize, [Option<OwnedFd>; PASSED])> {
     let mut vector = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let mut control = Control([0; 24]);
@@ -123,7 +121,7 @@ pub(super) fn receive(
     header.msg_iovlen = 1;
     header.msg_control = (&raw mut control).cast();
     header.msg_controllen = size_of::<Control>();
-    let flags = libc::MSG_CMSG_CLOEXEC | if may_wait { 0 } else { libc::MSG_DONTWAIT };
+    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
     // SAFETY: the header points at a vector, bytes and control data that live across the call.
     let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
     let Ok(received) = usize::try_from(received) else { return Err(io::Error::last_os_error()) };

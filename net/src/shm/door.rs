@@ -30,7 +30,8 @@ pub(super) const ADMITTED: u8 = 0;
 /// The first byte of an answer that does not; the reason follows.
 const REFUSED: u8 = 1;
 
-/// Clients that have connected and not said what they want; those beyond are turned away.
+/// Clients that have connected and not said what they want. For one beyond, that of the user with most of them goes which has
+/// been silent for longest.
 const KNOCKING_MAX: usize = 32;
 /// How long one may take to say it.
 const KNOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -164,14 +165,16 @@ impl Door {
     }
 
     fn accept(&mut self) {
-        while let Ok((socket, _)) = self.listener.accept() {
+        // No more at once: who connects all the time keeps nobody waiting for the rest of the round.
+        for _ in 0..KNOCKING_MAX {
+            let Ok((socket, _)) = self.listener.accept() else { return };
             let Ok(user) = descriptor::peer_user(socket.as_fd()) else { continue };
             if socket.set_nonblocking(true).is_err() {
                 continue;
             }
             if self.knocking.len() == KNOCKING_MAX {
-                refuse(&socket, "too many knock at once");
-                continue;
+                let gone = self.knocking.remove(who_gives_way(&self.knocking, |one| one.user));
+                refuse(&gone.socket, "too many knock at once");
             }
             self.knocking.push(Knocking { socket, user, since: Instant::now() });
         }
@@ -181,7 +184,7 @@ impl Door {
     fn hear(&mut self, admission: &mut impl Admission) {
         for one in std::mem::take(&mut self.knocking) {
             let mut words = [0; KNOCK_BYTES_MAX];
-            match descriptor::receive(one.socket.as_fd(), &mut words, false) {
+            match descriptor::receive(one.socket.as_fd(), &mut words) {
                 Ok((0, _)) => {}
                 Ok((bytes, _)) => self.decide(one, &words[..bytes], admission),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -269,9 +272,30 @@ impl Drop for Door {
     }
 }
 
+/// The place of the first one of the user with most.
+fn who_gives_way<T>(all: &[T], user: impl Fn(&T) -> u32) -> usize {
+    let count = |of: u32| all.iter().filter(|one| user(one) == of).count();
+    let most = all.iter().map(|one| count(user(one))).max();
+    all.iter().position(|one| Some(count(user(one))) == most).unwrap_or(0)
+}
+
 fn refuse(socket: &UnixStream, reason: &str) {
     let mut answer = vec![REFUSED];
     answer.extend_from_slice(&reason.as_bytes()[..reason.floor_char_boundary(255)]);
     // Who has gone does not need to hear it.
     let _ = descriptor::send(socket.as_fd(), &answer, &[]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::who_gives_way;
+
+    #[test]
+    fn who_has_most_gives_way_and_of_those_the_first() {
+        for (users, place) in
+            [(&[7][..], 0), (&[1, 2, 2, 3], 1), (&[1, 2, 3, 3, 2, 3], 2), (&[5, 6, 6, 5], 0)]
+        {
+            assert_eq!(who_gives_way(users, |user| *user), place, "{users:?}");
+        }
+    }
 }

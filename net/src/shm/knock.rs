@@ -1,18 +1,18 @@
 //! The client's side of a door: it knocks, says what it has to say, and gets the memory of a link.
 //!
 //! Before it says anything it looks who listens: only the user that the server told over the stream may, so that nobody who
-//! has put a socket of his own in that place hears what the client says.
+//! has put a socket of his own in that place hears what the client says. A door that says nothing holds nobody up: who has
+//! knocked looks for the answer whenever he likes.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::descriptor;
+use super::descriptor::{self, PASSED};
 use super::door::ADMITTED;
 use super::link::Link;
 use super::links::Links;
@@ -22,8 +22,6 @@ use super::region::Region;
 pub const KNOCK_BYTES_MAX: usize = 64;
 /// Bytes of the longest reason for a refusal.
 const REASON_BYTES_MAX: usize = 256;
-/// How long a server may take to let somebody in.
-const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
 
 /// Serials of the links of this process.
 static SERIALS: AtomicU64 = AtomicU64::new(1);
@@ -35,6 +33,21 @@ pub struct DoorAddress {
     pub path: PathBuf,
     /// The user who listens there.
     pub user: u32,
+}
+
+/// A knock that has not been answered. The server lets go of who drops it.
+#[derive(Debug)]
+pub struct Knocking {
+    socket: OwnedFd,
+}
+
+/// What a knock has come to.
+#[derive(Debug)]
+pub enum Entry {
+    /// There is a link, and this is its address.
+    Attached(SocketAddr),
+    /// Nothing yet.
+    Waiting(Knocking),
 }
 
 /// Why there is no link.
@@ -77,30 +90,43 @@ impl From<io::Error> for KnockError {
     }
 }
 
-/// Knocks at `door`, says `words`, and adds the link to `links`. Waits for a second at most.
-pub(crate) fn knock(links: &mut Links, door: &DoorAddress, words: &[u8]) -> Result<SocketAddr, KnockError> {
-    Ok(links.add(link(&door.path, door.user, words)?)?)
-}
-
-fn link(path: &Path, user: u32, words: &[u8]) -> Result<Link, KnockError> {
-    let socket = UnixStream::from(descriptor::connect(path)?);
+/// Knocks at `door` and says `words`.
+pub(crate) fn knock(door: &DoorAddress, words: &[u8]) -> Result<Knocking, KnockError> {
+    let socket = descriptor::connect(&door.path)?;
     let listening = descriptor::peer_user(socket.as_fd())?;
-    if listening != user {
+    if listening != door.user {
         return Err(KnockError::OtherUser { user: listening });
     }
     descriptor::send(socket.as_fd(), words, &[])?;
-    socket.set_nonblocking(false)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    Ok(Knocking { socket })
+}
+
+/// Adds the link to `links` if the server has answered, or does within `patience`.
+pub(crate) fn enter(links: &mut Links, knocking: Knocking, patience: Duration) -> Result<Entry, KnockError> {
+    let Knocking { socket } = knocking;
+    if !patience.is_zero() {
+        let timeout_ms = patience.as_millis().clamp(1, i32::MAX as u128) as i32;
+        let mut watched = [libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+        descriptor::poll(&mut watched, timeout_ms)?;
+    }
     let mut answer = [0; 1 + REASON_BYTES_MAX];
-    let (bytes, passed) = descriptor::receive(socket.as_fd(), &mut answer, true)?;
-    match (&answer[..bytes], passed) {
+    match descriptor::receive(socket.as_fd(), &mut answer) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Entry::Waiting(Knocking { socket })),
+        Err(error) => Err(error.into()),
+        Ok((bytes, passed)) => Ok(Entry::Attached(links.add(link(socket, &answer[..bytes], passed)?)?)),
+    }
+}
+
+/// The link that an answer gives.
+fn link(socket: OwnedFd, answer: &[u8], passed: [Option<OwnedFd>; PASSED]) -> Result<Link, KnockError> {
+    match (answer, passed) {
         ([ADMITTED], [Some(memory), Some(bell)]) if descriptor::is_memory(memory.as_fd()) => {
             let region = Region::map(memory.as_fd())?;
             if !region.is_signed() {
                 return Err(KnockError::Unintelligible);
             }
             let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
-            Ok(Link::of_client(region, OwnedFd::from(socket), bell, serial))
+            Ok(Link::of_client(region, socket, bell, serial))
         }
         ([], _) => Err(KnockError::Unreachable(io::ErrorKind::UnexpectedEof.into())),
         ([ADMITTED, ..], _) => Err(KnockError::Unintelligible),

@@ -133,7 +133,7 @@ impl Link {
         if self.is_server {
             return;
         }
-        match descriptor::receive(self.socket.as_fd(), &mut [0; BELLS], false) {
+        match descriptor::receive(self.socket.as_fd(), &mut [0; BELLS]) {
             Ok((0, _)) => drop(self.end(End::Left)),
             Err(error) if !is_passing(&error) => drop(self.end(End::Left)),
             _ => {}

@@ -1,5 +1,6 @@
 //! Ports over links of this process: what passes, who is let in, and what clients can do that lie, stall or die.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -11,11 +12,15 @@ use std::time::{Duration, Instant};
 use super::layout::{SLOTS, Way};
 use super::region::Region;
 use super::ring::RingMemory;
-use super::{Admission, Door, DoorAddress, DoorLimits, KnockError, Knocker, LinkPoint, descriptor, is_link};
+use super::{
+    Admission, Door, DoorAddress, DoorLimits, Entry, KnockError, Knocker, LinkPoint, descriptor, is_link,
+};
 use crate::listener::StopHandle;
 use crate::{Batch, HostPort, Outbox, Port, SharedPort, UdpConfig, UdpPort};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than a door goes without a look at who is inside.
+const LOOK: Duration = Duration::from_millis(150);
 const FRAME_BYTES: usize = 1_472;
 
 /// Lets everybody in who names a core, until he is named.
@@ -66,15 +71,20 @@ impl House {
     }
 
     fn attach(&self, client: &mut HostPort, core: u8) -> SocketAddr {
-        client.attach(&self.address, &[core, 7]).expect("there is room")
+        attach(client, &self.address, &[core, 7]).expect("there is room")
     }
 
     /// A client that keeps to nothing: the memory, the socket and what is to ring the server.
     fn intrude(&self) -> (Region, UnixStream) {
         let socket = UnixStream::from(descriptor::connect(&self.address.path).expect("a door"));
         descriptor::send(socket.as_fd(), &[0, 9], &[]).expect("a door that listens");
+        let (bytes, passed) = loop {
+            match descriptor::receive(socket.as_fd(), &mut [0; 300]) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::yield_now(),
+                answer => break answer.expect("an answer"),
+            }
+        };
         socket.set_nonblocking(false).expect("a socket that works");
-        let (bytes, passed) = descriptor::receive(socket.as_fd(), &mut [0; 300], true).expect("an answer");
         let [Some(memory), Some(_)] = passed else { panic!("no memory in an answer of {bytes} bytes") };
         (Region::map(memory.as_fd()).expect("memory"), socket)
     }
@@ -114,6 +124,15 @@ fn echo(port: &mut HostPort, batch: &mut Batch, out: &mut Outbox) {
         assert!(out.push(frame, peer));
     }
     port.send(out).expect("nor here");
+}
+
+/// Knocks, and waits for what comes of it.
+fn attach(client: &mut HostPort, door: &DoorAddress, words: &[u8]) -> Result<SocketAddr, KnockError> {
+    let knocking = client.knock(door, words)?;
+    match client.enter(knocking, PATIENCE)? {
+        Entry::Attached(address) => Ok(address),
+        Entry::Waiting(_) => panic!("the door says nothing"),
+    }
 }
 
 /// One exchange of a client that behaves.
@@ -229,25 +248,25 @@ fn who_may_not_in_hears_why_and_a_place_comes_back_when_its_holder_leaves() {
     let mut clients: Vec<HostPort> = (0..2).map(|_| port()).collect();
     let addresses: Vec<SocketAddr> = clients.iter_mut().map(|client| house.attach(client, 0)).collect();
     let mut late = port();
-    let refused = late.attach(&house.address, &[0, 7]);
+    let refused = attach(&mut late, &house.address, &[0, 7]);
     assert!(
         matches!(&refused, Err(KnockError::Refused(reason)) if reason.contains("as many links")),
         "{refused:?}"
     );
-    let refused = late.attach(&house.address, &[5]);
+    let refused = attach(&mut late, &house.address, &[5]);
     assert!(
         matches!(&refused, Err(KnockError::Refused(reason)) if reason.contains("no such core")),
         "{refused:?}"
     );
     let other = DoorAddress { user: house.address.user + 1, ..house.address.clone() };
-    assert!(matches!(late.attach(&other, &[0]), Err(KnockError::OtherUser { .. })));
+    assert!(matches!(attach(&mut late, &other, &[0]), Err(KnockError::OtherUser { .. })));
     let absent = DoorAddress { path: "/nowhere/at/all".into(), ..house.address.clone() };
-    assert!(matches!(late.attach(&absent, &[0]), Err(KnockError::Unreachable(_))));
+    assert!(matches!(attach(&mut late, &absent, &[0]), Err(KnockError::Unreachable(_))));
     clients.remove(0);
     let address = house.address.clone();
     let mut attached = None;
     house.serve_until(|| {
-        attached = late.attach(&address, &[0, 7]).ok();
+        attached = attach(&mut late, &address, &[0, 7]).ok();
         attached.is_some()
     });
     is_served(&mut house, &mut late, attached.expect("it was let in"));
@@ -255,10 +274,34 @@ fn who_may_not_in_hears_why_and_a_place_comes_back_when_its_holder_leaves() {
 }
 
 #[test]
+fn a_door_that_says_nothing_holds_nobody_up_and_its_answer_counts_when_it_comes() {
+    let mut house = House::new("hushed", 8);
+    let over = Arc::clone(&house.admission.over);
+    let (mut inside, mut client) = (port(), port());
+    house.attach(&mut inside, 1);
+    // Where somebody is inside, the door wants to know whether his time is over: there it stays now.
+    let held = over.lock().expect("nobody panics with it");
+    thread::sleep(2 * LOOK);
+    let began = Instant::now();
+    let mut knocking = client.knock(&house.address, &[0, 7]).expect("the door is there");
+    for patience in [Duration::ZERO, LOOK, Duration::ZERO] {
+        let before = Instant::now();
+        let Ok(Entry::Waiting(still)) = client.enter(knocking, patience) else { panic!("who has answered?") };
+        assert!(before.elapsed() >= patience);
+        knocking = still;
+    }
+    // That of a machine that has much to do, and no more than was asked for on one that has not.
+    assert!(began.elapsed() < PATIENCE);
+    drop(held);
+    let Ok(Entry::Attached(server)) = client.enter(knocking, PATIENCE) else { panic!("it answers again") };
+    is_served(&mut house, &mut client, server);
+}
+
+#[test]
 fn a_client_hears_once_that_its_link_is_over() {
     let mut house = House::new("over", 8);
     let (mut ended, mut other) = (port(), port());
-    let gone = ended.attach(&house.address, &[0, 1]).expect("there is room");
+    let gone = attach(&mut ended, &house.address, &[0, 1]).expect("there is room");
     let server = house.attach(&mut other, 0);
     is_served(&mut house, &mut ended, gone);
     *house.admission.over.lock().expect("nobody panics with it") = vec![0, 1];
@@ -267,7 +310,7 @@ fn a_client_hears_once_that_its_link_is_over() {
         heard = ended.receive(&mut batch).err();
         heard.is_some()
     });
-    assert_eq!(heard.map(|error| error.kind()), Some(std::io::ErrorKind::ConnectionReset));
+    assert_eq!(heard.map(|error| error.kind()), Some(ErrorKind::ConnectionReset));
     assert!(!ended.is_attached(gone));
     assert_eq!(ended.receive(&mut batch).expect("it goes on"), 0);
     is_served(&mut house, &mut other, server);
@@ -297,7 +340,7 @@ fn a_client_that_sleeps_hears_of_a_server_that_died_without_a_word() {
         }
         waits += 1;
     };
-    assert_eq!((error.kind(), waits <= 3), (std::io::ErrorKind::ConnectionReset, true), "{waits} waits");
+    assert_eq!((error.kind(), waits <= 3), (ErrorKind::ConnectionReset, true), "{waits} waits");
 }
 
 #[test]
@@ -396,7 +439,8 @@ fn whatever_is_written_into_the_memory_others_are_served() {
 #[test]
 fn who_connects_and_says_nothing_keeps_nobody_out() {
     let mut house = House::new("silent", 8);
-    let silent: Vec<_> = (0..31).map(|_| descriptor::connect(&house.address.path)).collect();
+    // Three times as many as a door listens to.
+    let silent: Vec<_> = (0..100).map(|_| UnixStream::connect(&house.address.path)).collect();
     assert!(silent.iter().all(Result::is_ok));
     let mut client = port();
     let server = house.attach(&mut client, 0);
