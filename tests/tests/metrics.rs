@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use client::PackageFile;
 use serde_json::Value;
+use tests::patience::comes;
 use tests::server::{Server, Settings, Tenant, binary};
 
 const MANIFEST: &str = "[package]\nname = \"sample\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
@@ -27,8 +28,12 @@ async fn touch(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Err
 
 /// A server that shows metrics, and the address of their port.
 fn server() -> (Server, String) {
+    server_with(Settings::default())
+}
+
+fn server_with(settings: Settings) -> (Server, String) {
     let wrapper = vec!["env".to_owned(), "SPLINTER_METRICS=127.0.0.1:0".to_owned()];
-    let server = Server::start_with(Settings { wrapper, ..Settings::default() });
+    let server = Server::start_with(Settings { wrapper, ..settings });
     let ready = fs::read_to_string(server.directory().join("ready")).expect("a ready line");
     let metrics = ready.split_whitespace().find_map(|word| word.strip_prefix("metrics="));
     let metrics = metrics.expect("the port is in the ready line").to_owned();
@@ -86,6 +91,42 @@ fn metrics_and_stats_agree_on_what_a_tenant_did() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("`store`") && said.contains("administrator"), "{said}");
+}
+
+#[test]
+fn what_passes_shared_memory_is_counted_by_core_and_for_the_administrator() {
+    let [with, without] = ["udp,shm", "udp"]
+        .map(|transport| server_with(Settings { transport: transport.to_owned(), ..Settings::default() }));
+    let (server, metrics) = with;
+    let figure = |name: &str| {
+        let text = fetch(&metrics, "/metrics");
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("splinter_shm_{name} ")));
+        line.unwrap_or_else(|| panic!("no {name}")).parse::<u64>().expect("a number")
+    };
+    let ann = server.tenant("ann");
+    let mut client = server.client(&ann);
+    let table = client.table_create("t").expect("a fresh name");
+    for _ in 0..10 {
+        client.get(table, b"k").expect("an answer");
+    }
+    let of_core = |name: &str| figure(&format!("{name}{{core=\"0\"}}"));
+    assert_eq!(
+        (of_core("links"), of_core("links_made_total"), of_core("links_cut_total")),
+        (1, 1, 0),
+        "the client is on this host"
+    );
+    assert!(of_core("frames_received_total") >= 10 && of_core("frames_sent_total") >= 10);
+    assert_eq!((of_core("frames_lost_total"), figure("links_refused_total")), (0, 0));
+    let mut administrator = splinter(&server);
+    administrator.env("SPLINTER_ADMIN_SECRET", server.admin_secret()).args(["stats", "shm"]);
+    let output = administrator.output().expect("the command runs");
+    let counters: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((counters["shm_links"].as_u64(), counters["shm_links_made"].as_u64()), (Some(1), Some(1)));
+    assert!(counters["shm_frames_received"].as_u64() >= Some(10), "{counters}");
+    drop(client);
+    comes("the link is over with its client", || (of_core("links") == 0).then_some(()));
+    assert_eq!(of_core("links_made_total"), 1);
+    assert!(!fetch(&without.1, "/metrics").contains("splinter_shm"));
 }
 
 #[test]

@@ -28,6 +28,45 @@ pub struct Doorway {
     pub signs: Signs,
 }
 
+/// What is counted of the links of each core.
+#[derive(Debug)]
+pub struct LinkFigure {
+    /// As statistics name it.
+    pub name: &'static str,
+    /// One sentence for people.
+    pub text: &'static str,
+    of: fn(&LinkCounts) -> &AtomicU64,
+}
+
+/// How many links there are.
+pub const LINKS: LinkFigure =
+    LinkFigure { name: "shm_links", text: "Links over shared memory that there are.", of: |it| &it.links };
+
+/// What only grows.
+pub const LINK_COUNTERS: [LinkFigure; 5] = [
+    LinkFigure { name: "shm_links_made", text: "Links that were made.", of: |it| &it.links_made },
+    LinkFigure {
+        name: "shm_links_cut",
+        text: "Links that were cut off, since their client wrote what no honest one does.",
+        of: |it| &it.lies,
+    },
+    LinkFigure {
+        name: "shm_frames_received",
+        text: "Frames that arrived over links.",
+        of: |it| &it.frames_received,
+    },
+    LinkFigure {
+        name: "shm_frames_sent",
+        text: "Frames that were sent over links.",
+        of: |it| &it.frames_sent,
+    },
+    LinkFigure {
+        name: "shm_frames_lost",
+        text: "Frames for which a client's ring had no room, or that others held up.",
+        of: |it| &it.frames_lost,
+    },
+];
+
 /// What the control plane knows of a door.
 #[derive(Debug)]
 pub struct Signs {
@@ -76,24 +115,16 @@ impl Doorway {
 }
 
 impl Signs {
-    /// What is counted: name, one sentence for people, value.
+    /// A figure of each core.
+    pub fn of_cores(&self, figure: &LinkFigure) -> impl Iterator<Item = u64> {
+        let of = figure.of;
+        self.points.iter().map(move |point| of(point.counts()).load(Ordering::Relaxed))
+    }
+
+    /// Who knocked and was not let in.
     #[must_use]
-    pub fn counts(&self) -> [(&'static str, &'static str, u64); 6] {
-        let sum = |of: fn(&LinkCounts) -> &AtomicU64| {
-            self.points.iter().map(|point| of(point.counts()).load(Ordering::Relaxed)).sum()
-        };
-        [
-            ("shm_links", "Links over shared memory that were made.", sum(|counts| &counts.links_made)),
-            ("shm_links_refused", "Links that were refused.", self.refused.load(Ordering::Relaxed)),
-            (
-                "shm_links_cut",
-                "Links that were cut off, since their client wrote what no honest one does.",
-                sum(|counts| &counts.lies),
-            ),
-            ("shm_frames_received", "Frames that arrived over links.", sum(|counts| &counts.frames_received)),
-            ("shm_frames_sent", "Frames that were sent over links.", sum(|counts| &counts.frames_sent)),
-            ("shm_frames_lost", "Frames for which there was no room.", sum(|counts| &counts.frames_lost)),
-        ]
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 }
 

@@ -14,6 +14,7 @@ mod cluster;
 mod cores;
 mod extensions;
 mod http;
+mod links;
 mod store;
 mod streams;
 mod tables;
@@ -147,6 +148,7 @@ impl Snapshot {
         text.sample(&[("of", "versions")], self.versions.left_out)?;
         cluster::write(control, text)?;
         cores::write(control, text)?;
+        links::write(control, text)?;
         store::write(control, text)?;
         streams::write(control, text)?;
         self.tenants.write(text)?;

@@ -31,9 +31,11 @@ pub(super) enum End {
     Lied = 2,
 }
 
-/// What has passed the links of a port; they only grow.
+/// What has passed the links of a port; all but the first only grow.
 #[derive(Debug, Default)]
 pub struct LinkCounts {
+    /// Links that there are.
+    pub links: AtomicU64,
     /// Links that have joined.
     pub links_made: AtomicU64,
     /// Frames that arrived.

@@ -301,13 +301,14 @@ impl Links {
                 self.has_lost |= one.as_ref().is_some_and(|one| one.link.is_client());
                 (*one, *other) = (None, None);
             }
-            count += usize::from(one.is_some());
+            count += u64::from(one.is_some());
         }
         for (place, link) in joining.drain(..) {
             receiving[place] = Some(Receiving { link: Arc::clone(&link), consumer: Consumer::default() });
             sending[place] = Some(Sending { link, producer: Producer::default() });
             count += 1;
         }
+        shared.counts.links.store(count, Ordering::Relaxed);
         shared.is_used.store(count > 0, Ordering::Relaxed);
     }
 }

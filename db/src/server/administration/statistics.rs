@@ -8,7 +8,7 @@ use crate::cluster::metadata::Side;
 use crate::metrics::{Counter, total};
 use crate::sched::{cycles, watchdog};
 use crate::server::control::{Control, OpenSession, Refusal, lock};
-use crate::server::doorway::Signs;
+use crate::server::doorway::{LINK_COUNTERS, LINKS, Signs};
 use crate::server::migrations::{Figure, Migrations};
 use crate::server::opening::Role;
 use crate::tenant::TenantId;
@@ -73,11 +73,17 @@ fn of_server(control: &Control) -> Vec<Statistic> {
         .extend(Counter::ALL.iter().map(|counter| statistic(counter.name(), total(workers(), *counter))));
     let (nudges, stalls) = watchdog::counts();
     statistics.extend([statistic("watchdog_nudges", nudges), statistic("watchdog_stalls", stalls)]);
-    let links = control.door.iter().flat_map(Signs::counts);
-    statistics.extend(links.map(|(name, _, value)| statistic(name, value)));
+    statistics.extend(control.door.iter().flat_map(of_links));
     statistics.extend(store::of(control));
     statistics.extend(control.migrations.iter().flat_map(of_migrations));
     statistics
+}
+
+/// What passes shared memory.
+fn of_links(signs: &Signs) -> impl Iterator<Item = Statistic> {
+    let figures = [LINKS].into_iter().chain(LINK_COUNTERS);
+    let of_cores = figures.map(|figure| statistic(figure.name, signs.of_cores(&figure).sum()));
+    of_cores.chain([statistic("shm_links_refused", signs.refused())])
 }
 
 /// What moving tablets came to.
