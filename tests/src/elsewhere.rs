@@ -1,12 +1,33 @@
-//! Servers of the tests over another transport than the kernel's loopback, in another network namespace.
+//! Servers of the tests over another transport than the kernel's loopback.
 //!
+//! `SPLINTER_TEST_TRANSPORT` is what servers offer (`--transport`) unless a test is about that; with `shm` in it the clients
+//! of the tests insist on shared memory, so that no test passes over UDP unseen.
+//!
+//! In another network namespace:
 //! `SPLINTER_TEST_SERVE` is the command through which servers are started there, `SPLINTER_TEST_ADDRESS` the address under
 //! which they are reached from here, `SPLINTER_TEST_DPDK` the arguments of DPDK's environment, in which `%` stands for a
-//! word of each server's own. `scripts/test --dpdk` sets them and runs the ordinary tests so; without them nothing
-//! changes. Only tests that name no address of their own work there.
+//! word of each server's own. Only tests that name no address of their own work there.
+//!
+//! `scripts/test` sets these and runs the ordinary tests so; without them nothing changes.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
+
+use client::Transport;
+
+/// What servers offer where a test does not care, as the command line takes it.
+pub fn offered() -> String {
+    given("SPLINTER_TEST_TRANSPORT").unwrap_or_else(|| "udp".to_owned())
+}
+
+/// How clients speak with servers where a test does not care.
+pub fn wanted() -> Transport {
+    if offered().split(',').any(|way| way == "shm") { Transport::Shm } else { Transport::Auto }
+}
+
+fn given(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
 
 /// See the file's head.
 #[derive(Debug)]
@@ -25,7 +46,6 @@ impl Elsewhere {
     pub fn given() -> Option<&'static Elsewhere> {
         static GIVEN: OnceLock<Option<Elsewhere>> = OnceLock::new();
         let read = || {
-            let given = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
             let ip = given("SPLINTER_TEST_ADDRESS")?.parse().expect("SPLINTER_TEST_ADDRESS is an address");
             let serve = given("SPLINTER_TEST_SERVE").unwrap_or_default();
             let serve = serve.split_whitespace().map(str::to_owned).collect();

@@ -15,7 +15,7 @@ use std::time::Instant;
 use client::{Admin, Client, ClientConfig, Status};
 use tempfile::TempDir;
 
-use crate::elsewhere::Elsewhere;
+use crate::elsewhere::{self, Elsewhere};
 use crate::patience::answered;
 use crate::raw::PATIENCE;
 
@@ -43,7 +43,7 @@ pub struct Settings {
     pub segment: String,
     /// Where its metadata is, as the command line takes it.
     pub metadata: String,
-    /// What clients may come by, as the command line takes it; UDP alone unless a test is about another way.
+    /// What clients may come by, as the command line takes it; UDP alone unless a test or the environment says otherwise.
     pub transport: String,
     /// A command that the server is started through, such as `prlimit --fsize=...`; empty for none.
     pub wrapper: Vec<String>,
@@ -53,7 +53,8 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let [memory, segment, metadata, transport] = ["256MiB", "8MiB", "file", "udp"].map(String::from);
+        let [memory, segment, metadata] = ["256MiB", "8MiB", "file"].map(String::from);
+        let transport = elsewhere::offered();
         let (wrapper, arguments) = (Vec::new(), Vec::new());
         Self { cores: 1, memory, segment, metadata, transport, wrapper, arguments }
     }
@@ -295,6 +296,7 @@ fn ready_address(path: &Path) -> Option<SocketAddr> {
 /// Settings of a client that gives up after [`PATIENCE`] at the earliest, so that a loaded machine passes.
 pub fn patient() -> ClientConfig {
     ClientConfig {
+        transport: elsewhere::wanted(),
         call_timeout: PATIENCE,
         connect_timeout: PATIENCE,
         admin_timeout: PATIENCE,
