@@ -21,8 +21,6 @@ use crate::{ClientConfig, Error, NoSharedMemory, Transport};
 
 /// How long who opens a session waits for a door; a server that has nothing else to do answers in some 100 us.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// The same of who cannot do without.
-const PATIENCE_OF_INSISTING: Duration = Duration::from_secs(1);
 /// Between two looks whether a door has answered: at first, and at most.
 const LOOK_EVERY_US: (u64, u64) = (50, 100_000);
 
@@ -135,9 +133,9 @@ impl Way {
     }
 }
 
-/// How long who opens a session waits for a door.
+/// How long who opens a session waits for a door; who cannot do without, as long as for the server itself.
 pub(crate) fn patience(config: &ClientConfig) -> Duration {
-    if config.transport == Transport::Shm { PATIENCE_OF_INSISTING } else { PATIENCE }
+    if config.transport == Transport::Shm { config.connect_timeout } else { PATIENCE }
 }
 
 /// What is to be done about a session that has just been opened and has found no shared memory, or not yet.

@@ -149,7 +149,8 @@ fn sessions_of_a_group_knock_once_at_a_core() {
 fn who_insists_on_shared_memory_hears_that_the_door_says_nothing() {
     let house = House::new("insists");
     let silence = house.falls_silent();
-    let opened = Session::open(&house.server.address, TENANT, SECRET, config(Transport::Shm));
+    let config = ClientConfig { connect_timeout: Duration::from_millis(300), ..config(Transport::Shm) };
+    let opened = Session::open(&house.server.address, TENANT, SECRET, config);
     let Err(Error::NoSharedMemory { reason: NoSharedMemory::AtTheDoor(KnockError::Unreachable(error)) }) =
         opened
     else {
