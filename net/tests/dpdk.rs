@@ -1,16 +1,19 @@
 //! Ports over DPDK in two processes, without huge pages and without privileges: vhost with virtio-user, and memif.
 //!
-//! DPDK begins once in a process, so each end is a process of its own: this program, started anew for one of the tests
-//! below that are ignored otherwise, its role. Needs DPDK 22.11 and nothing else: no card, no network, no root.
+//! Each end is a process of its own, in a role. Needs DPDK 22.11 and nothing else: no card, no network, no root.
 
+mod ring {
+    pub mod process;
+}
+
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use std::{env, fs};
 
 use net::dpdk::{self, DpdkConfig, DpdkPort, Role, Steering};
 use net::{Batch, Outbox, Port, SharedPort};
+use ring::process::{Process, given, wait_for};
 
 const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 1), 7700);
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 2), 40_000);
@@ -47,56 +50,30 @@ impl Ring {
 
     /// Starts this program in a role at one end.
     fn start(&self, role: &str, serving: bool) -> Process {
-        let child = Command::new(env::current_exe().expect("this program"))
-            .args(["--exact", role, "--ignored", "--nocapture"])
-            .env("RING_DEVICE", self.device(serving))
-            .env("RING_QUEUES", self.queues.to_string())
-            .env("RING_PORTS", self.ports.to_string())
-            .env("RING_MTU", self.mtu_bytes.to_string())
-            .env("RING_DIRECTORY", &self.directory)
-            .env("XDG_RUNTIME_DIR", &self.directory)
-            .stdin(Stdio::null())
-            .spawn()
-            .expect("this program starts again");
-        Process(child)
-    }
-}
-
-/// A process that ends with the test.
-struct Process(Child);
-
-impl Process {
-    fn succeeds(&mut self) {
-        let begun = Instant::now();
-        while begun.elapsed() < 2 * PATIENCE {
-            if let Some(status) = self.0.try_wait().expect("it is a child of ours") {
-                assert!(status.success(), "it ended with {status}");
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("it does not end");
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let directory = self.directory.display().to_string();
+        let needs = [
+            ("RING_DEVICE", self.device(serving)),
+            ("RING_QUEUES", self.queues.to_string()),
+            ("RING_PORTS", self.ports.to_string()),
+            ("RING_MTU", self.mtu_bytes.to_string()),
+            ("RING_DIRECTORY", directory.clone()),
+            ("XDG_RUNTIME_DIR", directory),
+        ];
+        Process::start(role, needs)
     }
 }
 
 fn number(name: &str) -> usize {
-    env::var(name).ok().and_then(|text| text.parse().ok()).expect("the role is given what it needs")
+    given(name).parse().expect("a number")
 }
 
 fn directory() -> PathBuf {
-    env::var("RING_DIRECTORY").expect("the role is given what it needs").into()
+    given("RING_DIRECTORY").into()
 }
 
 /// The ports of this process's end.
 fn open(role: Role, address: SocketAddrV4, ports: usize) -> Vec<DpdkPort> {
-    let device = env::var("RING_DEVICE").expect("the role is given what it needs");
+    let device = given("RING_DEVICE");
     let prefix = format!("splinter-{}", std::process::id());
     let arguments = [
         "--no-pci",
@@ -129,14 +106,6 @@ fn converse(driver: &'static str, (queues, ports): (usize, usize), mtu_bytes: u1
     ring.start(client, false).succeeds();
     fs::write(ring.directory.join(END), "").expect("a file");
     echo.succeeds();
-}
-
-fn wait_for(path: &Path) {
-    let begun = Instant::now();
-    while !path.exists() {
-        assert!(begun.elapsed() < PATIENCE, "{} does not appear", path.display());
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -186,7 +155,7 @@ fn a_server_outlives_clients_that_vanish() {
         let heard = directory.path().join("heard");
         wait_for(&heard);
         fs::remove_file(&heard).expect("it has been written");
-        assert!(begun.elapsed() < PATIENCE && client.0.try_wait().is_ok_and(|status| status.is_none()));
+        assert!(begun.elapsed() < PATIENCE && client.is_running());
     }
     ring.start("role_asks_all_sizes", false).succeeds();
     fs::write(ring.directory.join(END), "").expect("a file");
