@@ -20,7 +20,7 @@ use crate::wake::Watcher;
 use crate::{Batch, Outbox, Waker};
 
 /// Links of one port.
-pub(super) const PLACES: usize = 64;
+pub(super) const PLACES: usize = u64::BITS as usize;
 /// Frames that one link brings in a turn, so that none of them holds up the others.
 const FRAMES_OF_LINK: usize = 32;
 /// How often who wants to send looks whether a neighbour is done; some microseconds.
@@ -39,9 +39,44 @@ struct Shared {
     is_used: AtomicBool,
     has_news: AtomicBool,
     joining: Mutex<Vec<(usize, Arc<Link>)>>,
-    receiving: Mutex<Vec<Option<Receiving>>>,
-    sending: Mutex<Vec<Option<Sending>>>,
+    receiving: Mutex<Places<Receiving>>,
+    sending: Mutex<Places<Sending>>,
     counts: LinkCounts,
+}
+
+/// What stands in which place. Most ports have few links, and are looked at all the time: so who looks goes by the bits.
+#[derive(Debug)]
+struct Places<T> {
+    all: Vec<Option<T>>,
+    /// A bit for each place that is taken.
+    taken: u64,
+}
+
+impl<T> Places<T> {
+    fn new() -> Self {
+        Self { all: (0..PLACES).map(|_| None).collect(), taken: 0 }
+    }
+
+    /// The places that are taken, in turn, with `first` or the one behind it first.
+    #[inline]
+    fn taken_from(&self, first: usize) -> impl Iterator<Item = usize> + use<T> {
+        let mut left = self.taken.rotate_right(first as u32);
+        std::iter::from_fn(move || {
+            let next = (left != 0).then(|| (first + left.trailing_zeros() as usize) % PLACES);
+            left &= left.wrapping_sub(1);
+            next
+        })
+    }
+
+    fn set(&mut self, place: usize, one: Option<T>) {
+        let bit = 1 << place;
+        self.taken = if one.is_some() { self.taken | bit } else { self.taken & !bit };
+        self.all[place] = one;
+    }
+
+    fn in_use(&self) -> impl Iterator<Item = &T> {
+        self.all.iter().flatten()
+    }
 }
 
 /// The links of one port, for those who have a handle of it.
@@ -92,8 +127,8 @@ impl Links {
             is_used: AtomicBool::new(false),
             has_news: AtomicBool::new(false),
             joining: Mutex::default(),
-            receiving: Mutex::new((0..PLACES).map(|_| None).collect()),
-            sending: Mutex::new((0..PLACES).map(|_| None).collect()),
+            receiving: Mutex::new(Places::new()),
+            sending: Mutex::new(Places::new()),
             counts: LinkCounts::default(),
         };
         Self { shared: Arc::new(shared), watcher, waker, first: 0, has_lost: false }
@@ -122,7 +157,7 @@ impl Links {
     pub(crate) fn add(&mut self, link: Link) -> std::io::Result<SocketAddr> {
         let place = {
             let receiving = lock(&self.shared.receiving);
-            receiving.iter().position(Option::is_none).ok_or(std::io::ErrorKind::QuotaExceeded)?
+            receiving.all.iter().position(Option::is_none).ok_or(std::io::ErrorKind::QuotaExceeded)?
         };
         let address = link_address(link.serial(), place);
         self.point().join(place, Arc::new(link))?;
@@ -163,9 +198,8 @@ impl Links {
     ) -> (Received, bool) {
         let (mut found, mut cut) = (Received::default(), false);
         let Some(mut receiving) = attempt(&self.shared.receiving) else { return (found, cut) };
-        let first = self.first;
-        for place in (first..PLACES).chain(0..first) {
-            let Some(Receiving { link, consumer }) = &mut receiving[place] else { continue };
+        for place in receiving.taken_from(self.first) {
+            let Some(Receiving { link, consumer }) = &mut receiving.all[place] else { continue };
             let peer = link_address(link.serial(), place);
             let (memory, share) = (link.arriving(), FRAMES_OF_LINK.min(frames_max - found.frames));
             let before = found.frames;
@@ -215,7 +249,7 @@ impl Links {
             if held.is_none() {
                 held = attempt_for_long(&self.shared.sending);
             }
-            match held.as_mut().and_then(|sending| sending.get_mut(place)) {
+            match held.as_mut().and_then(|sending| sending.all.get_mut(place)) {
                 Some(Some(Sending { link, producer })) if link.serial() == serial => {
                     match producer.push(&link.leaving(), frame) {
                         Ok(true) => (sent, to_ring) = (sent + 1, to_ring | 1 << place),
@@ -232,7 +266,7 @@ impl Links {
             while to_ring != 0 {
                 let place = to_ring.trailing_zeros() as usize;
                 to_ring &= to_ring - 1;
-                if let Some(Sending { link, producer }) = &mut sending[place]
+                if let Some(Sending { link, producer }) = &mut sending.all[place]
                     && producer.has_to_ring(&link.leaving())
                 {
                     link.ring_bell();
@@ -252,14 +286,14 @@ impl Links {
         let Some(receiving) = receiving.filter(|_| !self.shared.has_news.load(Ordering::Acquire)) else {
             return false;
         };
-        receiving.iter().flatten().all(|one| one.consumer.fall_asleep(&one.link.arriving()))
+        receiving.in_use().all(|one| one.consumer.fall_asleep(&one.link.arriving()))
     }
 
     /// Takes it back.
     pub(crate) fn wake_up(&mut self) {
         // Whoever has it instead receives here: then the links that still ring will ring once for nothing.
         let Some(receiving) = attempt(&self.shared.receiving) else { return };
-        for Receiving { link, consumer } in receiving.iter().flatten() {
+        for Receiving { link, consumer } in receiving.in_use() {
             consumer.wake_up(&link.arriving());
             // A server that died has rung no bell.
             link.take_bells();
@@ -273,7 +307,7 @@ impl Links {
     #[cold]
     pub(crate) fn look_after(&self) {
         let Some(receiving) = attempt(&self.shared.receiving) else { return };
-        for Receiving { link, .. } in receiving.iter().flatten() {
+        for Receiving { link, .. } in receiving.in_use() {
             link.take_bells();
             if link.has_ended() {
                 self.shared.has_news.store(true, Ordering::Release);
@@ -285,7 +319,7 @@ impl Links {
     pub(crate) fn has(&self, address: &SocketAddr) -> bool {
         let Some((serial, place)) = link_of(address) else { return false };
         let sending = lock(&self.shared.sending);
-        sending.get(place).is_some_and(|one| one.as_ref().is_some_and(|one| one.link.serial() == serial))
+        sending.all.get(place).is_some_and(|one| one.as_ref().is_some_and(|one| one.link.serial() == serial))
     }
 
     /// Lets those join that want to, and takes those off that have ended. Only the owner does.
@@ -295,21 +329,19 @@ impl Links {
         let lists = (attempt(&shared.receiving), attempt(&shared.sending), attempt(&shared.joining));
         let (Some(mut receiving), Some(mut sending), Some(mut joining)) = lists else { return };
         shared.has_news.store(false, Ordering::Relaxed);
-        let mut count = 0;
-        for (one, other) in receiving.iter_mut().zip(sending.iter_mut()) {
-            if one.as_ref().is_some_and(|one| one.link.has_ended()) {
-                self.has_lost |= one.as_ref().is_some_and(|one| one.link.is_client());
-                (*one, *other) = (None, None);
+        for place in receiving.taken_from(0) {
+            if let Some(one) = receiving.all[place].as_ref().filter(|one| one.link.has_ended()) {
+                self.has_lost |= one.link.is_client();
+                receiving.set(place, None);
+                sending.set(place, None);
             }
-            count += u64::from(one.is_some());
         }
         for (place, link) in joining.drain(..) {
-            receiving[place] = Some(Receiving { link: Arc::clone(&link), consumer: Consumer::default() });
-            sending[place] = Some(Sending { link, producer: Producer::default() });
-            count += 1;
+            receiving.set(place, Some(Receiving { link: Arc::clone(&link), consumer: Consumer::default() }));
+            sending.set(place, Some(Sending { link, producer: Producer::default() }));
         }
-        shared.counts.links.store(count, Ordering::Relaxed);
-        shared.is_used.store(count > 0, Ordering::Relaxed);
+        shared.counts.links.store(receiving.taken.count_ones().into(), Ordering::Relaxed);
+        shared.is_used.store(receiving.taken != 0, Ordering::Relaxed);
     }
 }
 
