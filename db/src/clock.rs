@@ -41,6 +41,25 @@ impl Clock {
     }
 }
 
+/// The time of day of a round that has looked at the clock anyway: it is read anew when a millisecond has passed.
+#[derive(Debug, Default)]
+pub struct WallTime {
+    wall_ms: u64,
+    /// When it was read.
+    read_us: u64,
+}
+
+impl WallTime {
+    /// [`Clock::wall_ms`] as it was at most 1 ms before `now_us` of `clock`.
+    #[inline]
+    pub fn at(&mut self, clock: &Clock, now_us: u64) -> u64 {
+        if self.wall_ms == 0 || now_us >= self.read_us + 1_000 {
+            (self.wall_ms, self.read_us) = (clock.wall_ms(), now_us);
+        }
+        self.wall_ms
+    }
+}
+
 fn wall_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
@@ -53,7 +72,17 @@ impl Default for Clock {
 
 #[cfg(test)]
 mod tests {
-    use super::Clock;
+    use super::{Clock, WallTime};
+
+    #[test]
+    fn the_time_of_day_is_read_anew_each_millisecond() {
+        let (clock, mut wall) = (Clock::new(), WallTime::default());
+        let first = wall.at(&clock, 10);
+        assert!(first > 0 && first <= clock.wall_ms());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        assert_eq!(wall.at(&clock, 1_009), first);
+        assert!(wall.at(&clock, 1_010) >= first + 5);
+    }
 
     #[test]
     fn time_never_goes_back() {

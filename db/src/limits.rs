@@ -229,6 +229,8 @@ pub const INVOCATIONS_PER_TURN: usize = 64;
 
 /// Steps of background work of the store between two looks at an idle port; one while frames keep coming.
 pub const BACKGROUND_STEPS_IDLE: usize = 4;
+/// Microseconds that a worker looks for no background work after it has found none.
+pub const BACKGROUND_EACH_US: u64 = 4;
 
 /// After how long a worker that spins takes it that somebody else had its CPU, in microseconds: a round takes two.
 pub const CPU_LOST_US: u64 = 50;

@@ -17,6 +17,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use net::Batch;
 use wire::limits::TAKES_PARTS;
 use wire::{FrameReader, Group, Message, Request, Status};
@@ -76,18 +77,17 @@ struct Pending<'b> {
     takes_parts: bool,
 }
 
-/// Requests that execute together.
+/// Requests that execute together. Places that are not taken hold nothing: to write `None` into all of them took longer than
+/// a get does.
 struct Chunk<'b> {
-    pending: [Option<Pending<'b>>; CHUNK_REQUESTS],
-    filled: usize,
+    pending: ArrayVec<Pending<'b>, CHUNK_REQUESTS>,
     tables: TablesAhead,
 }
 
 impl<'w, P: Exits> Dispatch<'w, P> {
     /// Serves all frames of a batch; the replies are in the outgoing frames afterwards.
     pub fn batch(&mut self, batch: &'w Batch) {
-        let (pending, tables) = ([const { None }; CHUNK_REQUESTS], TablesAhead::default());
-        let mut chunk = Chunk { pending, filled: 0, tables };
+        let mut chunk = Chunk { pending: ArrayVec::new(), tables: TablesAhead::default() };
         let metrics = self.environment.metrics;
         let mut bytes_received = 0;
         self.crowd.begin();
@@ -199,20 +199,18 @@ impl<'w, P: Exits> Dispatch<'w, P> {
     /// Puts a request into the chunk; executes the chunk when it is full.
     #[inline]
     fn admit(&mut self, chunk: &mut Chunk<'w>, pending: Pending<'w>) {
-        chunk.pending[chunk.filled] = Some(pending);
-        chunk.filled += 1;
-        if chunk.filled == CHUNK_REQUESTS {
+        chunk.pending.push(pending);
+        if chunk.pending.is_full() {
             self.execute(chunk);
         }
     }
 
     /// Executes what the chunk holds and empties it.
     fn execute(&mut self, chunk: &mut Chunk<'w>) {
-        // What is left in the places holds nothing; it is not taken out, since it is large.
-        let pending = &mut chunk.pending[..std::mem::take(&mut chunk.filled)];
-        let places = pending.iter_mut().flatten().map(|it| (&mut it.located, it.session, &it.request));
-        chunk.tables.locate_all(&self.environment, places);
-        for pending in pending.iter().flatten() {
+        let Chunk { pending: chunk, tables } = chunk;
+        let places = chunk.iter_mut().map(|it| (&mut it.located, it.session, &it.request));
+        tables.locate_all(&self.environment, places);
+        for pending in chunk.iter() {
             let Located { part, hash, .. } = pending.located;
             if let Some(part) = part {
                 match pending.request {
@@ -223,11 +221,12 @@ impl<'w, P: Exits> Dispatch<'w, P> {
                 }
             }
         }
-        let requests = pending.iter().flatten().map(|pending| &pending.request);
+        let requests = chunk.iter().map(|pending| &pending.request);
         prefetch_extensions(requests, self.catalog, self.environment.core.index());
-        for pending in pending.iter().flatten() {
+        for pending in chunk.iter() {
             self.run(pending);
         }
+        chunk.clear();
         if self.invocations.live() >= self.run_at {
             if self.invocations.expects_long_polls() {
                 self.outgoing.send_hurried(self.port, self.environment.metrics);

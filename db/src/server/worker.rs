@@ -35,11 +35,11 @@ use super::remote::{self, PeerReads};
 use super::sharing::Sharing;
 use super::stream_request;
 use super::view::{RoundView, Views};
-use crate::clock::Clock;
+use crate::clock::{Clock, WallTime};
 use crate::extension::invocation::Invocations;
 use crate::limits::{
-    BACKGROUND_STEPS_IDLE, CHANGES_PER_ROUND, CPU_LOST_US, CPU_SHARED_US, INVOCATIONS_PER_TURN,
-    REFUSALS_BURST, REFUSALS_PER_SECOND,
+    BACKGROUND_EACH_US, BACKGROUND_STEPS_IDLE, CHANGES_PER_ROUND, CPU_LOST_US, CPU_SHARED_US,
+    INVOCATIONS_PER_TURN, REFUSALS_BURST, REFUSALS_PER_SECOND,
 };
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
@@ -66,6 +66,9 @@ pub struct Worker<P: SharedPort> {
     requests: Vec<Arc<StreamRequest>>,
     reads: Vec<Arc<PeerReads>>,
     parking: Parking,
+    wall: WallTime,
+    /// When background work was looked for and there was none, in microseconds.
+    background_us: u64,
     /// Until when this worker takes its CPU for one that others want: then it does not spin.
     crowded_until_us: u64,
     stopping: bool,
@@ -127,6 +130,8 @@ impl<P: SharedPort> Worker<P> {
             requests: Vec::new(),
             reads: Vec::new(),
             parking: Parking::default(),
+            wall: WallTime::default(),
+            background_us: 0,
             crowded_until_us: 0,
             stopping: false,
         })
@@ -161,7 +166,7 @@ impl<P: SharedPort> Worker<P> {
             let more_follows = self.invocations.ready() > 0 && !self.stopping;
             self.outgoing.send_or_gather(&mut self.ports, &self.metrics, now_us, more_follows)?;
             self.metrics.set(Counter::FramesDropped, self.ports.own().drops());
-            let worked = self.background(served);
+            let worked = self.background(served, now_us);
             spun = false;
             if served || worked {
                 worked_us = now_us;
@@ -179,7 +184,8 @@ impl<P: SharedPort> Worker<P> {
             return false;
         }
         let pin = self.core.pin();
-        let environment = lend((&self.core, &pin), &self.catalog, &self.metrics, (now_us, self.clock));
+        let now = (now_us, self.wall.at(&self.clock, now_us));
+        let environment = lend((&self.core, &pin), &self.catalog, &self.metrics, now);
         if self.parking.requests() > 0 {
             let (outgoing, parking, view) = (&mut self.outgoing, &mut self.parking, self.view);
             let (catalog, port) = (&self.catalog, &mut self.ports);
@@ -258,7 +264,8 @@ impl<P: SharedPort> Worker<P> {
                     }
                     if ends_sessions && self.invocations.live() > 0 {
                         let pin = self.core.pin();
-                        let now = (self.clock.now_us(), self.clock);
+                        let now_us = self.clock.now_us();
+                        let now = (now_us, self.wall.at(&self.clock, now_us));
                         let environment = lend((&self.core, &pin), &self.catalog, &self.metrics, now);
                         let (port, outgoing) = (&mut self.ports, &mut self.outgoing);
                         invocation::end_of_closed(&environment, &mut self.invocations, port, outgoing);
@@ -271,10 +278,16 @@ impl<P: SharedPort> Worker<P> {
         }
     }
 
-    /// One step of the store's background work, more when there is nothing else to do.
-    fn background(&mut self, served: bool) -> bool {
+    /// One step of the store's background work, more when there is nothing else to do. Where there was none a moment ago
+    /// none is looked for: rounds are shorter than that, and a request that comes meanwhile waits.
+    fn background(&mut self, served: bool, now_us: u64) -> bool {
+        if now_us < self.background_us + BACKGROUND_EACH_US {
+            return false;
+        }
         let steps = if served { 1 } else { BACKGROUND_STEPS_IDLE };
-        (0..steps).take_while(|_| self.core.step()).count() > 0
+        let worked = (0..steps).take_while(|_| self.core.step()).count() > 0;
+        self.background_us = if worked { 0 } else { now_us };
+        worked
     }
 }
 
@@ -283,8 +296,8 @@ fn lend<'w>(
     (core, pin): (&'w Core, &'w Pinned<'w>),
     catalog: &'w Catalog,
     metrics: &'w WorkerMetrics,
-    (now_us, clock): (u64, Clock),
+    (now_us, wall_ms): (u64, u64),
 ) -> WorkerEnvironment<'w> {
-    let (tables, wall_ms) = (&catalog.tables, clock.wall_ms());
+    let tables = &catalog.tables;
     WorkerEnvironment { core, pin, tables, metrics, remote: catalog.remote(), now_us, wall_ms }
 }
