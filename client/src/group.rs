@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use net::{Batch, HostPort, Outbox, Port};
 use wire::{Completion, FrameError, FrameReader, FrameWriter, Request};
@@ -15,6 +15,7 @@ use wire::{Completion, FrameError, FrameReader, FrameWriter, Request};
 use crate::config::{Identity, resolve};
 use crate::exchange::Exchange;
 use crate::router::{HOME, Router, Server};
+use crate::watch::Watch;
 use crate::way::{Links, insist, patience};
 use crate::{ClientConfig, Error, SessionStatistics};
 
@@ -42,9 +43,7 @@ pub struct SessionGroup {
     batch: Batch,
     outbox: Outbox,
     statistics: SessionStatistics,
-    started: Instant,
-    now_us: u64,
-    clock_is_fresh: bool,
+    watch: Watch,
     timers_at_us: u64,
 }
 
@@ -81,9 +80,7 @@ impl SessionGroup {
             batch: Batch::new(),
             outbox: Outbox::with_frames(OUTBOX_FRAMES, frame_bytes_max),
             statistics: SessionStatistics::default(),
-            started: Instant::now(),
-            now_us: 0,
-            clock_is_fresh: false,
+            watch: Watch::start(),
             timers_at_us: 0,
         }
     }
@@ -97,7 +94,7 @@ impl SessionGroup {
         let (frame_bytes_max, waker) = (self.port.frame_bytes_max(), self.port.waker());
         let mut exchange =
             Exchange::open(identity.clone(), self.config.clone(), frame_bytes_max, waker.clone())?;
-        let now = (self.now_us, patience(&self.config));
+        let now = (self.watch.now_us(), patience(&self.config));
         insist(exchange.find_way(&mut self.links, &mut *self.port, now), &self.config)?;
         let (index, token) = (self.members.len(), exchange.token());
         self.by_token.insert(token, (index, HOME));
@@ -137,12 +134,9 @@ impl SessionGroup {
     /// When there is no such member.
     #[inline]
     pub fn submit(&mut self, member: usize, request: &Request<'_>, tag: u64) -> Result<(), Error> {
-        if !self.clock_is_fresh {
-            self.read_clock();
-            self.clock_is_fresh = true;
-        }
+        let now_us = self.watch.queue();
         let router = &mut self.members[member].router;
-        let Some(index) = router.submit(self.now_us, tag, request, &mut self.statistics)? else {
+        let Some(index) = router.submit(now_us, tag, request, &mut self.statistics)? else {
             self.note_ready(member);
             return Ok(());
         };
@@ -170,9 +164,10 @@ impl SessionGroup {
     /// # Errors
     /// The port failed, or a session is lost and cannot be opened again.
     pub fn poll(&mut self, complete: &mut impl FnMut(usize, Completion<'_>)) -> Result<usize, Error> {
-        self.read_clock();
-        self.clock_is_fresh = false;
-        self.transmit()?;
+        self.watch.begin_poll();
+        if !self.ready.is_empty() {
+            self.transmit()?;
+        }
         let mut completed = 0;
         let mut complete = |member: usize, completion: Completion<'_>| {
             completed += 1;
@@ -185,8 +180,8 @@ impl SessionGroup {
         if received > 0 {
             self.take_batch(&mut complete)?;
         }
-        if self.now_us >= self.timers_at_us {
-            self.timers_at_us = self.now_us + TIMERS_EVERY_US;
+        if self.watch.now_us() >= self.timers_at_us {
+            self.timers_at_us = self.watch.now_us() + TIMERS_EVERY_US;
             for member in 0..self.members.len() {
                 self.settle(member, &mut complete)?;
             }
@@ -222,17 +217,14 @@ impl SessionGroup {
         0
     }
 
-    fn read_clock(&mut self) {
-        self.now_us = self.started.elapsed().as_micros() as u64;
-    }
-
     fn take_batch(&mut self, complete: &mut impl FnMut(usize, Completion<'_>)) -> Result<(), Error> {
         self.statistics.frames_received += self.batch.len() as u64;
-        let SessionGroup { batch, members, by_token, statistics, now_us, .. } = self;
+        let SessionGroup { batch, members, by_token, statistics, watch, .. } = self;
+        let now_us = watch.receive();
         let mut troubled = Vec::new();
         for (frame, _) in batch.frames() {
             statistics.bytes_received += frame.len() as u64;
-            if take_frame(*now_us, frame, members, by_token, &mut troubled, complete).is_err() {
+            if take_frame(now_us, frame, members, by_token, &mut troubled, complete).is_err() {
                 statistics.frames_refused += 1;
             }
         }
@@ -249,7 +241,7 @@ impl SessionGroup {
         complete: &mut impl FnMut(usize, Completion<'_>),
     ) -> Result<(), Error> {
         let Member { router, tokens } = &mut self.members[member];
-        let settled = router.settle(self.now_us, &mut self.statistics, &mut |completion| {
+        let settled = router.settle(self.watch.now_us(), &mut self.statistics, &mut |completion| {
             complete(member, completion);
         });
         tokens.resize(router.servers(), 0);
@@ -273,7 +265,7 @@ impl SessionGroup {
         let router = &mut self.members[member].router;
         for index in 0..router.servers() {
             let Some(server) = router.server(index) else { continue };
-            let wants = |exchange: &Exchange| exchange.wants_transmit(self.now_us);
+            let wants = |exchange: &Exchange| exchange.wants_transmit(self.watch.now_us());
             if !server.is_ready && server.exchange.as_ref().is_some_and(wants) {
                 server.is_ready = true;
                 self.ready.push((member, index));
@@ -294,9 +286,9 @@ impl SessionGroup {
                 next += 1;
                 continue;
             };
-            if exchange.wants_way(self.now_us) {
+            if exchange.wants_way(self.watch.now_us()) {
                 // Without one it stays with UDP.
-                let now = (self.now_us, Duration::ZERO);
+                let now = (self.watch.now_us(), Duration::ZERO);
                 let _ = exchange.find_way(&mut self.links, &mut *self.port, now);
             }
             let (peer, view) = (exchange.home(), exchange.view());
@@ -312,7 +304,7 @@ impl SessionGroup {
                 continue;
             };
             let buffer = self.outbox.buffer(frame.index);
-            if exchange.poll_group(self.now_us, &mut frame.writer, buffer) {
+            if exchange.poll_group(self.watch.now_us(), &mut frame.writer, buffer) {
                 *is_ready = false;
                 next += 1;
                 open = Some(frame);

@@ -35,6 +35,7 @@ pub mod local;
 mod router;
 mod session;
 mod statistics;
+mod watch;
 mod way;
 
 pub use admin::Admin;

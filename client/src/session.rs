@@ -11,7 +11,7 @@ mod waiting;
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use net::{Batch, HostPort, Outbox, Port};
 use wire::{Completion, Request, SessionLimits};
@@ -22,6 +22,7 @@ use self::waiting::{CALLERS_TAGS, Parked};
 use crate::config::{Identity, resolve};
 use crate::exchange::Exchange;
 use crate::router::{HOME, Router};
+use crate::watch::Watch;
 use crate::way::{Links, insist, patience};
 
 use crate::{ClientConfig, Error, SessionStatistics};
@@ -42,10 +43,7 @@ pub struct Session {
     /// Requests of blocking calls without a completion.
     own_outstanding: usize,
     statistics: SessionStatistics,
-    started: Instant,
-    /// The time of the latest look at the clock; requests submitted between two polls share one look.
-    now_us: u64,
-    clock_is_fresh: bool,
+    watch: Watch,
     /// The port speaks with one peer alone: which of the homes of the session that one is; `None` with several servers.
     peer: Option<u32>,
 }
@@ -95,9 +93,7 @@ impl Session {
             own_tags: 0,
             own_outstanding: 0,
             statistics: SessionStatistics::default(),
-            started: Instant::now(),
-            now_us: 0,
-            clock_is_fresh: false,
+            watch: Watch::start(),
             peer: Some(0),
             port,
         })
@@ -110,11 +106,8 @@ impl Session {
     /// [`Error::Full`] when the window has no place: poll. [`Error::Refused`] for what no server takes.
     #[inline]
     pub fn submit(&mut self, request: &Request<'_>, tag: u64) -> Result<(), Error> {
-        if !self.clock_is_fresh {
-            self.read_clock();
-            self.clock_is_fresh = true;
-        }
-        self.router.submit(self.now_us, tag, request, &mut self.statistics).map(drop)
+        let now_us = self.watch.queue();
+        self.router.submit(now_us, tag, request, &mut self.statistics).map(drop)
     }
 
     /// Whether [`Session::submit`] would find a place.
@@ -152,8 +145,8 @@ impl Session {
     /// # Errors
     /// The port failed.
     pub fn flush(&mut self) -> Result<(), Error> {
-        self.read_clock();
-        self.transmit()
+        let now_us = self.watch.look();
+        self.transmit(now_us)
     }
 
     /// Sleeps until something arrives or is due, `timeout` at most. For a loop of its own around
@@ -162,9 +155,9 @@ impl Session {
     /// # Errors
     /// The port failed.
     pub fn wait(&mut self, timeout: Duration) -> Result<(), Error> {
-        self.read_clock();
-        let due = match self.router.next_deadline_us(self.now_us) {
-            Some(due_us) => Duration::from_micros(due_us.saturating_sub(self.now_us)),
+        let now_us = self.watch.look();
+        let due = match self.router.next_deadline_us(now_us) {
+            Some(due_us) => Duration::from_micros(due_us.saturating_sub(now_us)),
             None => timeout,
         };
         self.port.wait(timeout.min(due)).map_err(|error| Error::Port { error })
@@ -219,29 +212,25 @@ impl Session {
         self.port.drops()
     }
 
-    fn read_clock(&mut self) {
-        self.now_us = self.started.elapsed().as_micros() as u64;
-    }
-
     #[inline]
     fn advance(&mut self, complete: &mut impl FnMut(Completion<'_>)) -> Result<(), Error> {
-        self.read_clock();
-        self.clock_is_fresh = false;
-        self.transmit()?;
+        let now_us = self.watch.begin_poll();
+        self.transmit(now_us)?;
         let received = match self.port.receive(&mut self.batch) {
             Err(error) if error.kind() == ErrorKind::ConnectionReset => self.leave_lost_ways(),
             received => received.map_err(|error| Error::Port { error })?,
         };
         if received > 0 {
+            let now_us = self.watch.receive();
             self.statistics.frames_received += self.batch.len() as u64;
             for (frame, _) in self.batch.frames() {
                 self.statistics.bytes_received += frame.len() as u64;
-                if self.router.on_frame(self.now_us, frame, complete).is_err() {
+                if self.router.on_frame(now_us, frame, complete).is_err() {
                     self.statistics.frames_refused += 1;
                 }
             }
         }
-        let settled = self.router.settle(self.now_us, &mut self.statistics, complete);
+        let settled = self.router.settle(self.watch.now_us(), &mut self.statistics, complete);
         self.follow_home()?;
         settled
     }
@@ -276,18 +265,18 @@ impl Session {
     }
 
     #[inline]
-    fn transmit(&mut self) -> Result<(), Error> {
-        let Session { router, port, links, outbox, statistics, now_us, .. } = self;
+    fn transmit(&mut self, now_us: u64) -> Result<(), Error> {
+        let Session { router, port, links, outbox, statistics, .. } = self;
         for index in 0..router.servers() {
             let Some(exchange) = router.server(index).and_then(|server| server.exchange.as_mut()) else {
                 continue;
             };
-            while exchange.wants_transmit(*now_us) {
-                if exchange.wants_way(*now_us) {
+            while exchange.wants_transmit(now_us) {
+                if exchange.wants_way(now_us) {
                     // Without one it stays with UDP.
-                    let _ = exchange.find_way(links, &mut **port, (*now_us, Duration::ZERO));
+                    let _ = exchange.find_way(links, &mut **port, (now_us, Duration::ZERO));
                 }
-                fill_outbox(exchange, *now_us, outbox, statistics);
+                fill_outbox(exchange, now_us, outbox, statistics);
                 if outbox.is_empty() {
                     break;
                 }

@@ -102,7 +102,7 @@ impl Session {
         tag: u64,
         take: &mut impl FnMut(Completion<'_>),
     ) -> Result<(), Error> {
-        self.clock_is_fresh = false;
+        self.watch.forget_queued();
         let idle = Idle::new();
         loop {
             match self.submit(request, tag) {

@@ -1,0 +1,110 @@
+//! The time of a session, or of sessions that share a port: looked at only where it matters.
+//!
+//! A look at the clock costs as much as a look into memory that is shared with a server, and whoever waits for an answer
+//! polls all the time. So a poll looks when something is to be sent or has arrived, else only each fourth: timers are late
+//! by no more than that.
+
+use std::time::Instant;
+
+/// Polls without anything to do that share a look.
+const POLLS_PER_LOOK: u8 = 4;
+
+/// See the file's head.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    started: Instant,
+    now_us: u64,
+    /// A request was queued since the latest poll: those behind it share its look.
+    is_queued: bool,
+    /// This poll has looked.
+    has_looked: bool,
+    /// Polls since the latest look.
+    polls: u8,
+}
+
+impl Watch {
+    pub(crate) fn start() -> Watch {
+        Watch { started: Instant::now(), now_us: 0, is_queued: false, has_looked: false, polls: 0 }
+    }
+
+    /// Microseconds since the start, at the latest look.
+    #[inline]
+    pub(crate) fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
+    /// The time now.
+    #[inline]
+    pub(crate) fn look(&mut self) -> u64 {
+        self.now_us = self.started.elapsed().as_micros() as u64;
+        self.polls = 0;
+        self.now_us
+    }
+
+    /// The time for a request that is queued.
+    #[inline]
+    pub(crate) fn queue(&mut self) -> u64 {
+        if !self.is_queued {
+            self.is_queued = true;
+            self.look();
+        }
+        self.now_us
+    }
+
+    /// What is queued has been taken over by somebody who does not poll.
+    pub(crate) fn forget_queued(&mut self) {
+        self.is_queued = false;
+    }
+
+    /// The time for a poll that begins.
+    #[inline]
+    pub(crate) fn begin_poll(&mut self) -> u64 {
+        self.polls += 1;
+        self.has_looked = std::mem::take(&mut self.is_queued) || self.polls >= POLLS_PER_LOOK;
+        if self.has_looked { self.look() } else { self.now_us }
+    }
+
+    /// The time for what this poll has received.
+    #[inline]
+    pub(crate) fn receive(&mut self) -> u64 {
+        if self.has_looked { self.now_us } else { self.look() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    use super::{POLLS_PER_LOOK, Watch};
+
+    /// Lets time pass that a look sees.
+    fn pass() {
+        sleep(Duration::from_millis(1));
+    }
+
+    #[test]
+    fn an_idle_poll_looks_each_fourth_time() {
+        let mut watch = Watch::start();
+        let before_us = watch.look();
+        pass();
+        for _ in 1..POLLS_PER_LOOK {
+            assert_eq!(watch.begin_poll(), before_us);
+        }
+        assert!(watch.begin_poll() > before_us);
+    }
+
+    #[test]
+    fn a_poll_that_sends_or_receives_looks() {
+        let mut watch = Watch::start();
+        let queued_us = watch.queue();
+        pass();
+        assert_eq!(watch.queue(), queued_us, "requests of one poll share a look");
+        let sent_us = watch.begin_poll();
+        assert!(sent_us > queued_us);
+        pass();
+        assert_eq!(watch.receive(), sent_us, "one look is enough for a poll");
+        assert_eq!(watch.begin_poll(), sent_us);
+        assert!(watch.receive() > sent_us);
+    }
+}
