@@ -21,24 +21,47 @@ use crate::workload::{Expected, Generator, Source};
 /// Without an answer for so long the thread offers its core to others after each poll.
 const YIELD_AFTER: Duration = Duration::from_millis(1);
 
+/// Looks without an answer between two looks at the clock, which would be most of what a waiting thread does.
+const LOOKS_PER_CLOCK: u32 = 64;
+/// Turns of a closed loop without an answer between two looks at the clock.
+const TURNS_PER_CLOCK: u32 = 16;
+
 /// Offers the core to others when nothing has come for a while; else a load that shares its core with the server
 /// would wait for itself.
 pub struct Patience {
-    answered: Instant,
+    /// Since when nothing has come, looked at some time after that.
+    silent_since: Option<Instant>,
+    /// Looks since the last answer.
+    looks: u32,
 }
 
 impl Patience {
     /// Something has come just now.
     pub fn new() -> Self {
-        Self { answered: Instant::now() }
+        Self { silent_since: None, looks: 0 }
     }
 
     /// So many answers came with the latest look.
+    #[inline]
     pub fn saw(&mut self, answers: usize) {
         if answers > 0 {
-            self.answered = Instant::now();
-        } else if self.answered.elapsed() > YIELD_AFTER {
+            (self.silent_since, self.looks) = (None, 0);
+            return;
+        }
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(LOOKS_PER_CLOCK) {
+            self.consider();
+        }
+    }
+
+    /// Whether it has been silent for long.
+    #[cold]
+    fn consider(&mut self) {
+        let since = *self.silent_since.get_or_insert_with(Instant::now);
+        if since.elapsed() > YIELD_AFTER {
             std::thread::yield_now();
+            // The next look may be the one that finds something.
+            self.looks = LOOKS_PER_CLOCK - 1;
         }
     }
 }
@@ -77,6 +100,8 @@ pub struct Drive<'a, S: Source> {
     /// Of each request that succeeded since it was made some.
     pub times: Option<Vec<Times>>,
     start: Instant,
+    /// The latest look at the clock.
+    seen_ns: u64,
     arrivals: Option<(Arrivals, Rng)>,
     /// Requests under way by tag; a free place is named in `free`.
     pending: Vec<Pending>,
@@ -115,6 +140,7 @@ impl<'a, S: Source> Drive<'a, S> {
             measure: Measure::new(),
             times: None,
             start,
+            seen_ns: 0,
             arrivals: None,
             pending: vec![Pending { due_ns: 0, expected: Expected::Anything }; places],
             free: (0..places as u32).rev().collect(),
@@ -154,13 +180,19 @@ impl<'a, S: Source> Drive<'a, S> {
 
     /// Sends and receives until `end_ns`.
     fn until(&mut self, end_ns: u64) -> Result<(), String> {
-        let mut patience = Patience::new();
+        let (mut patience, mut turns) = (Patience::new(), 0_u32);
+        self.seen_ns = self.now_ns();
         loop {
-            let now_ns = self.now_ns();
-            if now_ns >= end_ns {
+            // What answers set free is sent at the time that they were taken at.
+            if self.arrivals.is_some() || turns.is_multiple_of(TURNS_PER_CLOCK) {
+                self.seen_ns = self.now_ns();
+            }
+            if self.seen_ns >= end_ns {
                 return Ok(());
             }
-            patience.saw(self.turn(now_ns)?);
+            let answers = self.turn(self.seen_ns)?;
+            turns = if answers > 0 { 1 } else { turns.wrapping_add(1) };
+            patience.saw(answers);
         }
     }
 
@@ -223,13 +255,14 @@ impl<'a, S: Source> Drive<'a, S> {
 
     /// Takes what has arrived; returns the number of answers.
     pub fn poll(&mut self) -> Result<usize, String> {
-        let Self { fleet, source, measure, times, start, pending, free, idle, .. } = self;
+        let Self { fleet, source, measure, times, start, seen_ns, pending, free, idle, .. } = self;
         let objects = source.objects();
         // One look at the clock serves all answers of a poll.
         let mut now_ns = 0;
         fleet.poll(&mut |session, completion| {
             if now_ns == 0 {
                 now_ns = start.elapsed().as_nanos() as u64;
+                *seen_ns = now_ns;
             }
             let request = pending[completion.tag as usize];
             free.push(completion.tag as u32);

@@ -1,11 +1,12 @@
-//! The floor under every latency: a bare polled UDP echo of the same sizes, on the same two cores.
+//! The floor under every latency: a bare polled echo of the same sizes, on the same two cores.
 //!
-//! One thread answers, one asks, one datagram at a time, both spinning on non-blocking sockets; nothing
-//! is decoded and nothing is looked up. What a get takes longer than this is what the server and the
-//! client library cost.
+//! One thread answers, one asks, one frame at a time, both spinning: over sockets of kernel UDP, or over the rings of
+//! shared memory that the server's port has. Nothing is decoded and nothing is looked up. What a get takes longer than
+//! this is what the server and the client library cost.
 
-use std::io::ErrorKind;
-use std::net::UdpSocket;
+mod shm;
+mod udp;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -18,6 +19,7 @@ use wire::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, MESSAGE_HEADER_BYTES}
 
 use crate::machine;
 use crate::measure::{Figures, Measure};
+use crate::options::TransportOption;
 
 /// What the echo does. The default sizes are those of the frames of one get of a 30-byte key and of its
 /// answer with a 100-byte value.
@@ -29,10 +31,13 @@ pub struct EchoSettings {
     /// Core of the asking thread.
     #[arg(long, default_value_t = 1)]
     pub cpu: usize,
-    /// Bytes of a datagram to the server.
+    /// How frames travel.
+    #[arg(long, value_enum, default_value = "udp")]
+    pub transport: TransportOption,
+    /// Bytes of a frame to the server.
     #[arg(long, default_value_t = GET_FRAME_BYTES + 30)]
     pub request_bytes: usize,
-    /// Bytes of a datagram back.
+    /// Bytes of a frame back.
     #[arg(long, default_value_t = OBJECT_FRAME_BYTES + 100)]
     pub reply_bytes: usize,
     /// Seconds before measuring.
@@ -52,69 +57,81 @@ const GET_FRAME_BYTES: usize = FRAME_BYTES + 4;
 /// Bytes of the frame of a get's answer, the value apart: the version.
 const OBJECT_FRAME_BYTES: usize = FRAME_BYTES + 8;
 
-/// Bytes of the largest datagram of an echo.
-const DATAGRAM_BYTES_MAX: usize = 65_507;
+/// An answer that does not come for so long never will.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The side that answers.
+trait Answering {
+    /// Answers what has arrived, if something has.
+    fn turn(&mut self, reply: &[u8]) -> Result<(), String>;
+}
+
+/// The side that asks.
+trait Asking {
+    /// Sends a request.
+    fn send(&mut self, request: &[u8]) -> Result<(), String>;
+
+    /// Whether the answer has arrived, which is taken then.
+    fn take(&mut self) -> Result<bool, String>;
+}
 
 /// Runs the echo to its end.
+///
+/// # Errors
+/// When frames of these sizes do not travel that way, or nothing answers.
 pub fn run(settings: &EchoSettings) -> Result<Figures, String> {
-    if settings.request_bytes > DATAGRAM_BYTES_MAX || settings.reply_bytes > DATAGRAM_BYTES_MAX {
-        return Err(format!("a datagram has at most {DATAGRAM_BYTES_MAX} bytes"));
+    let largest = settings.request_bytes.max(settings.reply_bytes);
+    match settings.transport {
+        TransportOption::Udp => {
+            let (answering, asking) = udp::pair(largest)?;
+            between(answering, asking, settings)
+        }
+        TransportOption::Shm => {
+            let (answering, asking) = shm::pair(largest)?;
+            between(answering, asking, settings)
+        }
     }
-    let server = socket().map_err(|error| format!("cannot open the echo's socket: {error}"))?;
-    let client = socket().map_err(|error| format!("cannot open the echo's socket: {error}"))?;
-    let address = server.local_addr().map_err(|error| error.to_string())?;
-    client.connect(address).map_err(|error| error.to_string())?;
+}
+
+fn between(
+    mut answering: impl Answering + Send + 'static,
+    asking: impl Asking,
+    settings: &EchoSettings,
+) -> Result<Figures, String> {
     let stop = Arc::new(AtomicBool::new(false));
-    let answering = thread::spawn({
+    let answers = thread::spawn({
         let (stop, settings) = (Arc::clone(&stop), settings.clone());
-        move || answer(&server, &settings, &stop)
+        move || {
+            machine::pin(settings.server_cpu)?;
+            let reply = vec![1; settings.reply_bytes];
+            while !stop.load(Ordering::Relaxed) {
+                answering.turn(&reply)?;
+            }
+            Ok::<(), String>(())
+        }
     });
-    let asked = machine::pin(settings.cpu).and_then(|()| ask(&client, settings));
+    let asked = machine::pin(settings.cpu).and_then(|()| ask(asking, settings));
     stop.store(true, Ordering::Relaxed);
-    answering.join().map_err(|_| "the answering thread panicked".to_string())??;
+    answers.join().map_err(|_| "the answering thread panicked".to_string())??;
     asked
 }
 
-fn socket() -> std::io::Result<UdpSocket> {
-    let socket = UdpSocket::bind("127.0.0.1:0")?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
-}
-
-fn answer(socket: &UdpSocket, settings: &EchoSettings, stop: &AtomicBool) -> Result<(), String> {
-    machine::pin(settings.server_cpu)?;
-    let mut request = vec![0; settings.request_bytes + 1];
-    let reply = vec![1; settings.reply_bytes];
-    while !stop.load(Ordering::Relaxed) {
-        match socket.recv_from(&mut request) {
-            Ok((_, peer)) => drop(socket.send_to(&reply, peer).map_err(|error| error.to_string())?),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
-            Err(error) => return Err(format!("the echo cannot receive: {error}")),
-        }
-    }
-    Ok(())
-}
-
-fn ask(socket: &UdpSocket, settings: &EchoSettings) -> Result<Figures, String> {
+fn ask(mut asking: impl Asking, settings: &EchoSettings) -> Result<Figures, String> {
     let mut measure = Measure::new();
     let request = vec![2; settings.request_bytes];
-    let mut reply = vec![0; settings.reply_bytes + 1];
     for seconds in [settings.warmup, settings.seconds] {
         measure.clear();
         let (start, span) = (Instant::now(), Duration::from_secs_f64(seconds));
         let mut sent = start;
         while sent - start < span {
-            socket.send(&request).map_err(|error| error.to_string())?;
-            loop {
-                match socket.recv(&mut reply) {
-                    Ok(_) => break,
-                    Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error.to_string()),
-                    // Loopback loses nothing that small; a second of silence means the other side is gone.
-                    Err(_) if sent.elapsed() > Duration::from_secs(1) => {
-                        return Err("the answering thread is silent".into());
-                    }
-                    Err(_) => std::hint::spin_loop(),
+            asking.send(&request)?;
+            let mut looks = 0_u32;
+            while !asking.take()? {
+                looks = looks.wrapping_add(1);
+                if looks.is_multiple_of(1 << 16) && sent.elapsed() > PATIENCE {
+                    return Err("the answering thread is silent".into());
                 }
+                std::hint::spin_loop();
             }
             let now = Instant::now();
             measure.answered((now - sent).as_nanos() as u64, 1);
@@ -127,17 +144,22 @@ fn ask(socket: &UdpSocket, settings: &EchoSettings) -> Result<Figures, String> {
 #[cfg(test)]
 mod tests {
     use super::{EchoSettings, FRAME_BYTES, GET_FRAME_BYTES, OBJECT_FRAME_BYTES, run};
+    use crate::options::TransportOption;
     use wire::{Request, reply};
 
-    fn settings(request_bytes: usize) -> EchoSettings {
-        EchoSettings { server_cpu: 0, cpu: 0, request_bytes, reply_bytes: 164, warmup: 0.0, seconds: 0.05 }
+    fn settings(transport: TransportOption, request_bytes: usize) -> EchoSettings {
+        let (warmup, seconds) = (0.0, 0.05);
+        EchoSettings { server_cpu: 0, cpu: 0, transport, request_bytes, reply_bytes: 164, warmup, seconds }
     }
 
     #[test]
     fn an_echo_answers_and_is_timed() {
-        let figures = std::thread::spawn(|| run(&settings(92))).join().unwrap().unwrap();
-        assert!(figures.requests > 0);
-        assert!(figures.latency_us_p50 > 0.0);
+        for transport in [TransportOption::Udp, TransportOption::Shm] {
+            let settings = settings(transport, 92);
+            let figures = std::thread::spawn(move || run(&settings)).join().unwrap().unwrap();
+            assert!(figures.requests > 0);
+            assert!(figures.latency_us_p50 > 0.0);
+        }
     }
 
     #[test]
@@ -149,7 +171,8 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_of_more_than_a_datagram_is_refused() {
-        assert!(run(&settings(70_000)).is_err());
+    fn an_echo_of_more_than_a_frame_is_refused() {
+        assert!(run(&settings(TransportOption::Udp, 70_000)).is_err());
+        assert!(run(&settings(TransportOption::Shm, 1_473)).is_err());
     }
 }

@@ -33,7 +33,8 @@ pub struct Access {
 }
 
 /// How requests travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum TransportOption {
     /// Kernel UDP.
     Udp,

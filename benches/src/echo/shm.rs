@@ -1,0 +1,113 @@
+//! The echo over the rings of shared memory, through the ports that server and client have.
+
+use std::net::SocketAddr;
+use std::thread::{self, JoinHandle};
+
+use net::{Batch, Door, DoorAddress, DoorLimits, HostPort, Outbox, Port, UdpConfig, shm};
+
+use super::{Answering, Asking};
+use crate::process::Folder;
+
+/// A port, and room for what arrives and leaves.
+struct End {
+    port: HostPort,
+    batch: Batch,
+    outbox: Outbox,
+}
+
+/// The end at whose door the other has knocked; both end together.
+pub(super) struct Host {
+    end: End,
+    stop: net::StopHandle,
+    door: Option<JoinHandle<()>>,
+    /// Where the door is.
+    _folder: Folder,
+}
+
+/// The end that has knocked.
+pub(super) struct Guest {
+    end: End,
+    host: SocketAddr,
+}
+
+/// Lets everybody in, to the only core.
+struct Everybody;
+
+impl shm::Admission for Everybody {
+    fn admit(&mut self, _: shm::Knocker<'_>) -> Result<usize, String> {
+        Ok(0)
+    }
+
+    fn is_over(&mut self, _: &[u8]) -> bool {
+        false
+    }
+
+    fn note(&mut self, text: &str) {
+        eprintln!("{text}");
+    }
+}
+
+/// Two ports and a link between them, for frames of up to `largest` bytes.
+pub(super) fn pair(largest: usize) -> Result<(Host, Guest), String> {
+    let failed = |error: std::io::Error| format!("cannot open the echo's ports: {error}");
+    let (host, mut guest) = (End::open().map_err(failed)?, End::open().map_err(failed)?);
+    if largest > host.port.frame_bytes_max() {
+        return Err(format!("a frame has at most {} bytes", host.port.frame_bytes_max()));
+    }
+    let folder = Folder::make("echo")?;
+    let address = DoorAddress { path: folder.join("door"), user: shm::own_user() };
+    let limits = DoorLimits { of_core: 1, of_user: 1 };
+    let door = Door::open(&address.path, vec![host.port.link_point()], limits).map_err(failed)?;
+    let stop = door.stop_handle();
+    // A door that breaks lets nobody in, which the guest notices.
+    let door = thread::spawn(move || drop(door.run(&mut Everybody)));
+    let host = Host { end: host, stop, door: Some(door), _folder: folder };
+    let link = guest.port.attach(&address, b"echo").map_err(|error| format!("no shared memory: {error}"))?;
+    guest.port.set_peer(link).map_err(failed)?;
+    Ok((host, Guest { end: guest, host: link }))
+}
+
+impl End {
+    fn open() -> std::io::Result<Self> {
+        let port = HostPort::bind(SocketAddr::from(([127, 0, 0, 1], 0)), UdpConfig::default())?;
+        let outbox = Outbox::new(port.frame_bytes_max());
+        Ok(Self { port, batch: Batch::new(), outbox })
+    }
+
+    fn send(&mut self, frame: &[u8], peer: SocketAddr) -> Result<(), String> {
+        self.outbox.push(frame, peer);
+        self.port.send(&mut self.outbox).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn receive(&mut self) -> Result<usize, String> {
+        self.port.receive(&mut self.batch).map_err(|error| error.to_string())
+    }
+}
+
+impl Answering for Host {
+    fn turn(&mut self, reply: &[u8]) -> Result<(), String> {
+        for frame in 0..self.end.receive()? {
+            let (_, peer) = self.end.batch.frame(frame);
+            self.end.send(reply, peer)?;
+        }
+        Ok(())
+    }
+}
+
+impl Asking for Guest {
+    fn send(&mut self, request: &[u8]) -> Result<(), String> {
+        self.end.send(request, self.host)
+    }
+
+    fn take(&mut self) -> Result<bool, String> {
+        Ok(self.end.receive()? > 0)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.stop.stop();
+        // One that panicked has said so.
+        let _ = self.door.take().map(JoinHandle::join);
+    }
+}
