@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::thread::{self, JoinHandle};
 
-use net::{Batch, Door, DoorAddress, DoorLimits, HostPort, Outbox, Port, UdpConfig, shm};
+use net::{Batch, Door, DoorAddress, DoorLimits, Entry, HostPort, Outbox, Port, UdpConfig, shm};
 
-use super::{Answering, Asking};
+use super::{Answering, Asking, PATIENCE};
 use crate::process::Folder;
 
 /// A port, and room for what arrives and leaves.
@@ -62,7 +62,12 @@ pub(super) fn pair(largest: usize) -> Result<(Host, Guest), String> {
     // A door that breaks lets nobody in, which the guest notices.
     let door = thread::spawn(move || drop(door.run(&mut Everybody)));
     let host = Host { end: host, stop, door: Some(door), _folder: folder };
-    let link = guest.port.attach(&address, b"echo").map_err(|error| format!("no shared memory: {error}"))?;
+    let knocking = guest.port.knock(&address, b"echo");
+    let link = match knocking.and_then(|knocking| guest.port.enter(knocking, PATIENCE)) {
+        Ok(Entry::Attached(link)) => link,
+        Ok(Entry::Waiting(_)) => return Err("no shared memory: the door says nothing".into()),
+        Err(error) => return Err(format!("no shared memory: {error}")),
+    };
     guest.port.set_peer(link).map_err(failed)?;
     Ok((host, Guest { end: guest, host: link }))
 }

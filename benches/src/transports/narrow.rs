@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use net::shm::KnockError;
+use net::shm::{Entry, KnockError, Knocking};
 use net::{Batch, DoorAddress, Outbox, Port, Waker};
 use wire::FrameWriter;
 use wire::limits::FRAME_BYTES_MAX;
@@ -103,8 +103,12 @@ macro_rules! passes_on {
             $port.forget_peer()
         }
 
-        fn attach(&mut $self, door: &DoorAddress, words: &[u8]) -> Result<SocketAddr, KnockError> {
-            $port.attach(door, words)
+        fn knock(&mut $self, door: &DoorAddress, words: &[u8]) -> Result<Knocking, KnockError> {
+            $port.knock(door, words)
+        }
+
+        fn enter(&mut $self, knocking: Knocking, patience: Duration) -> Result<Entry, KnockError> {
+            $port.enter(knocking, patience)
         }
 
         fn is_attached(&$self, peer: SocketAddr) -> bool {

@@ -35,6 +35,7 @@ pub const CRATES: &[Crate] = &[
         name: "db",
         ours: &["wire", "net", "store", "sandstorm", "builder"],
         outside: &[
+            "arrayvec",
             "clap",
             "etcd-client",
             "getrandom",
