@@ -236,8 +236,11 @@ impl<'a, S: Source> Drive<'a, S> {
     /// Draws a request that was due at `due_ns` and queues it; false when no session takes one more.
     fn send(&mut self, due_ns: u64) -> Result<bool, String> {
         let (Some(session), Some(tag)) = (self.idle.pop(), self.free.pop()) else { return Ok(false) };
-        let Self { fleet, source, pending, .. } = self;
+        let Self { fleet, source, pending, arrivals, start, .. } = self;
+        // What it takes to draw a request is the load's own; among many outstanding it is hidden behind the others.
+        let is_alone = pending.len() == 1 && arrivals.is_none();
         let sent = source.next(|request, expected| {
+            let due_ns = if is_alone { start.elapsed().as_nanos() as u64 } else { due_ns };
             pending[tag as usize] = Pending { due_ns, expected };
             fleet.submit(session as usize, request, u64::from(tag))
         })?;

@@ -5,7 +5,7 @@
 //!   run 2   udp   udp-packed   shm   ...                        medians of all runs
 //! ```
 //! Server and client are processes of their own on a core each ([`stage`], [`client`]). The client measures one outstanding
-//! request, then many. A frame carries one request, or as many as fit (`-packed`); the server's answers are packed in both
+//! request, then as many as it is told, for each number anew. A frame carries one request, or as many as fit (`-packed`); the server's answers are packed in both
 //! cases, as it sees fit. A way that cannot run here is a row that says why.
 
 pub mod client;
@@ -49,10 +49,10 @@ pub struct TransportsSettings {
     /// Objects of one multiget or aggregate.
     #[arg(long, default_value_t = 64)]
     pub records: usize,
-    /// Requests outstanding where throughput is measured.
-    #[arg(long, default_value_t = 256)]
-    pub outstanding: usize,
-    /// Seconds of each of the two measurements of a way in a run.
+    /// Requests outstanding where throughput is measured; of several numbers the one with the highest is shown.
+    #[arg(long, value_delimiter = ',', default_values_t = [256, 1_024])]
+    pub outstanding: Vec<usize>,
+    /// Seconds of each measurement of a way in a run.
     #[arg(long, default_value_t = 2.0)]
     pub seconds: f64,
     /// Runs; the ways are taken in turn, and the table shows medians.
@@ -122,7 +122,9 @@ pub fn run(settings: &TransportsSettings) -> Result<(), String> {
                 Ok(seen) => {
                     eprintln!(
                         "{}: p50 {:.2} us, {:.0} requests/s",
-                        played.way, seen.latency_us_p50, seen.requests_per_second
+                        played.way,
+                        seen.latency_us_p50,
+                        seen.most()
                     );
                     played.seen.push(seen);
                 }
@@ -144,8 +146,11 @@ impl TransportsSettings {
     /// Refuses settings that make no sense.
     fn check(&self) -> Result<(), String> {
         let refuse = |text: &str| Err(text.to_string());
-        if self.runs == 0 || self.outstanding == 0 || self.seconds.is_nan() || self.seconds <= 0.0 {
-            return refuse("a measurement has runs, seconds, and requests outstanding");
+        if self.runs == 0 || self.seconds.is_nan() || self.seconds <= 0.0 {
+            return refuse("a measurement has runs and seconds");
+        }
+        if self.outstanding.is_empty() || self.outstanding.contains(&0) {
+            return refuse("a measurement has requests outstanding");
         }
         if self.keys == 0 || !(1..=RECORDS_MAX).contains(&self.records) {
             return Err(format!("there are objects, and a request touches 1 to {RECORDS_MAX}"));

@@ -126,7 +126,7 @@ fn the_transports_bench_measures_each_way_or_says_why_not() {
     let path = |path: &Path| path.to_str().expect("a path of letters").to_owned();
     let (server, client) = (path(&binary("splinter-server")), path(&binary("splinter-bench")));
     let words = ["splinter-bench", "transports", "--ways", "udp,udp-packed,shm,shm-packed,memif"];
-    let short = ["--runs", "1", "--seconds", "0.2", "--keys", "1000", "--outstanding", "300"];
+    let short = ["--runs", "1", "--seconds", "0.2", "--keys", "1000", "--outstanding", "100,300"];
     let programs = ["--server", &server, "--client", &client, "--out", &path(folder.path())];
     let words = words.iter().chain(&short).chain(&programs);
     let Command::Transports(settings) = Options::try_parse_from(words).expect("a good command line").command
@@ -142,8 +142,14 @@ fn the_transports_bench_measures_each_way_or_says_why_not() {
     for way in ["udp", "udp-packed", "shm", "shm-packed"] {
         let (seen, median) = (&of(way, 0.into())["seen"], of(way, Value::Null));
         assert!(seen["latency_us_p50"].as_f64() > Some(0.0), "{way}: {seen}");
-        assert!(seen["requests_per_second"].as_f64() > Some(0.0), "{way}: {seen}");
-        assert_eq!(seen["moved"]["stream_requests"], 0, "{way}: all fit their frames");
+        let loads = seen["loads"].as_array().expect("several loads");
+        // Of as many sessions as the largest needs.
+        assert_eq!(loads.iter().map(|load| &load["outstanding"]).collect::<Vec<_>>(), [100, 300], "{way}");
+        for load in loads {
+            assert!(load["requests_per_second"].as_f64() > Some(0.0), "{way}: {load}");
+            assert!(load["server_busy"].as_f64() > Some(0.0), "{way}: {load}");
+            assert_eq!(load["moved"]["stream_requests"], 0, "{way}: all fit their frames");
+        }
         // A few are sent again where the machine is loaded, so this is no equality.
         let each = median["requests_per_frame_sent"]["median"].as_f64().expect("a figure");
         assert_eq!(each > 2.0, way.ends_with("-packed"), "{way}: {each} requests in a frame");

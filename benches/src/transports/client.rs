@@ -1,19 +1,19 @@
 //! The client of one way, in a process of its own: makes a tenant, loads the data, measures, prints one line of JSON.
 //!
 //! A process of its own, since DPDK begins once in one; all ways alike, so that they can be compared. First one request is
-//! outstanding, then many, over the same port. One session has the port to itself, as a client would; where more requests
+//! outstanding, then so many as it is told, all over the same port. One session has the port to itself, as a client would; where more requests
 //! are to be outstanding than a session may have, several share it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
 use clap::Args;
-use client::{Admin, Client, ClientConfig, SessionStatistics, Transport};
+use client::{Admin, Client, ClientConfig, SessionStatistics, Statistic, Transport};
 use net::{HostPort, Port};
 
 use super::device;
 use super::narrow::{Lent, Narrow, frame_bytes_of_one};
-use super::seen::{Moved, Seen};
+use super::seen::{Load, Moved, Seen};
 use crate::dataset::Dataset;
 use crate::drive::Drive;
 use crate::extension;
@@ -60,9 +60,9 @@ pub struct ClientSettings {
     /// Seconds of each measurement.
     #[arg(long)]
     pub seconds: f64,
-    /// Requests outstanding in the second one.
-    #[arg(long)]
-    pub outstanding: usize,
+    /// Requests outstanding in those behind the first.
+    #[arg(long, value_delimiter = ',')]
+    pub outstanding: Vec<usize>,
     /// Seed of all choices.
     #[arg(long)]
     pub seed: u64,
@@ -86,17 +86,28 @@ pub fn run(settings: &ClientSettings) -> Result<(), String> {
         false => port,
     };
     let frame_bytes_max = port.frame_bytes_max();
-    let sessions = settings.outstanding.div_ceil(SESSION_OUTSTANDING);
+    let most = settings.outstanding.iter().max().copied().unwrap_or(1);
+    let sessions = most.div_ceil(SESSION_OUTSTANDING);
     let mut fleet = Fleet::over(port, &access, settings.config(), sessions)?;
     let (alone, _) = measure(&mut fleet, generator()?, Outstanding::One, settings.seconds)?;
-    let each = Outstanding::Each(settings.outstanding.div_ceil(sessions));
-    let (figures, moved) = measure(&mut fleet, generator()?, each, settings.seconds)?;
+    let mut loads = Vec::new();
+    for &outstanding in &settings.outstanding {
+        let each = Outstanding::Each(outstanding.div_ceil(sessions));
+        let (busy_us, began) = (settings.busy_us()?, Instant::now());
+        let (figures, moved) = measure(&mut fleet, generator()?, each, settings.seconds)?;
+        let busy_us = settings.busy_us()?.saturating_sub(busy_us);
+        loads.push(Load {
+            outstanding: each.of(sessions),
+            requests_per_second: figures.requests_per_second,
+            server_busy: busy_us as f64 / began.elapsed().as_micros().max(1) as f64,
+            moved,
+        });
+    }
     let seen = Seen {
         latency_us_p50: alone.latency_us_p50,
         latency_us_p99: alone.latency_us_p99,
         latency_us_p999: alone.latency_us_p999,
-        requests_per_second: figures.requests_per_second,
-        moved,
+        loads,
         frame_bytes_max,
         steering: settings.steering()?,
     };
@@ -158,6 +169,16 @@ enum Outstanding {
     Each(usize),
 }
 
+impl Outstanding {
+    /// Of so many sessions together.
+    fn of(self, sessions: usize) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Each(count) => count * sessions,
+        }
+    }
+}
+
 fn measure(
     fleet: &mut Fleet,
     generator: Generator,
@@ -208,9 +229,20 @@ impl ClientSettings {
             .map_err(|error| format!("the administrator is not let in: {error}"))
     }
 
+    fn statistics(&self) -> Result<Vec<Statistic>, String> {
+        self.admin()?.statistics().map_err(|error| format!("no statistics: {error}"))
+    }
+
+    /// Time in which the server's workers served something.
+    fn busy_us(&self) -> Result<u64, String> {
+        let statistics = self.statistics()?;
+        let busy = statistics.iter().find(|statistic| statistic.name == "busy_us");
+        busy.map(|statistic| statistic.value).ok_or_else(|| "the server does not say how busy it is".into())
+    }
+
     /// As the server counts it.
     fn steering(&self) -> Result<String, String> {
-        let statistics = self.admin()?.statistics().map_err(|error| format!("no statistics: {error}"))?;
+        let statistics = self.statistics()?;
         let word = statistics.iter().find_map(|statistic| statistic.name.strip_prefix("steering_"));
         Ok(word.unwrap_or("unknown").replace('_', " "))
     }

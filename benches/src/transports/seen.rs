@@ -17,14 +17,32 @@ pub struct Seen {
     pub latency_us_p99: f64,
     /// 999 of 1,000 were faster.
     pub latency_us_p999: f64,
-    /// With many outstanding.
-    pub requests_per_second: f64,
-    /// What the sessions moved meanwhile.
-    pub moved: Moved,
+    /// With many outstanding, in the order in which they were asked for.
+    pub loads: Vec<Load>,
     /// Largest frame that the client sent.
     pub frame_bytes_max: usize,
     /// How the server's frames find their worker.
     pub steering: String,
+}
+
+impl Seen {
+    /// The most requests a second.
+    pub fn most(&self) -> f64 {
+        self.loads.iter().map(|load| load.requests_per_second).fold(0.0, f64::max)
+    }
+}
+
+/// A closed loop of many requests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// Requests outstanding.
+    pub outstanding: usize,
+    /// Those answered a second.
+    pub requests_per_second: f64,
+    /// The part of the time in which the server's worker served something: 1 where it is what limits.
+    pub server_busy: f64,
+    /// What the sessions moved meanwhile.
+    pub moved: Moved,
 }
 
 /// Frames of some requests.
@@ -79,8 +97,12 @@ pub struct Summary {
     pub latency_us_p99: Spread,
     /// 999 of 1,000 were faster.
     pub latency_us_p999: Spread,
-    /// With many outstanding.
+    /// Requests outstanding where most were answered.
+    pub outstanding: usize,
+    /// So many a second.
     pub requests_per_second: Spread,
+    /// The part of the time in which the server served something then.
+    pub server_busy: Spread,
     /// Bytes of frames for each request, both directions.
     pub bytes_per_request: Spread,
     /// The same with headers of Ethernet, IP and UDP where there are any.
@@ -97,25 +119,33 @@ impl Summary {
     /// Of the runs that were measured; nothing where there are none.
     pub fn of(way: Way, runs: &[Seen]) -> Option<Self> {
         let spread = |figure: &dyn Fn(&Seen) -> f64| Spread::of(runs.iter().map(figure));
+        let at = |index: usize, figure: &dyn Fn(&Load) -> f64| {
+            Spread::of(runs.iter().filter_map(|seen| seen.loads.get(index)).map(figure))
+        };
+        let rate = |index: &usize| at(*index, &|load| load.requests_per_second).median;
+        let latest = runs.last()?;
+        let best = (0..latest.loads.len()).max_by(|one, other| rate(one).total_cmp(&rate(other)))?;
         Some(Self {
             way,
             runs: runs.len(),
             latency_us_p50: spread(&|seen| seen.latency_us_p50),
             latency_us_p99: spread(&|seen| seen.latency_us_p99),
             latency_us_p999: spread(&|seen| seen.latency_us_p999),
-            requests_per_second: spread(&|seen| seen.requests_per_second),
-            bytes_per_request: spread(&|seen| seen.moved.bytes_per_request()),
-            wire_bytes_per_request: spread(&|seen| seen.moved.wire_bytes_per_request(way)),
-            requests_per_frame_sent: spread(&|seen| seen.moved.requests_per_frame_sent()),
-            requests_per_frame_received: spread(&|seen| seen.moved.requests_per_frame_received()),
-            steering: runs.last()?.steering.clone(),
+            outstanding: latest.loads[best].outstanding,
+            requests_per_second: at(best, &|load| load.requests_per_second),
+            server_busy: at(best, &|load| load.server_busy),
+            bytes_per_request: at(best, &|load| load.moved.bytes_per_request()),
+            wire_bytes_per_request: at(best, &|load| load.moved.wire_bytes_per_request(way)),
+            requests_per_frame_sent: at(best, &|load| load.moved.requests_per_frame_sent()),
+            requests_per_frame_received: at(best, &|load| load.moved.requests_per_frame_received()),
+            steering: latest.steering.clone(),
         })
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{Moved, Seen, Summary};
+    use super::{Load, Moved, Seen, Summary};
     use crate::report::Spread;
     use crate::transports::way::Way;
 
@@ -128,17 +158,21 @@ pub(super) mod tests {
             latency_us_p50,
             latency_us_p99: 2.0 * latency_us_p50,
             latency_us_p999: 3.0 * latency_us_p50,
-            requests_per_second,
-            moved: Moved {
-                requests: 1_000,
-                stream_requests: 0,
-                frames_sent: 1_000,
-                frames_received: 100,
-                frame_bytes: 200_000,
-            },
+            loads: vec![load(256, requests_per_second / 2.0), load(1_024, requests_per_second)],
             frame_bytes_max: 90,
             steering: "kernel".into(),
         }
+    }
+
+    fn load(outstanding: usize, requests_per_second: f64) -> Load {
+        let moved = Moved {
+            requests: 1_000,
+            stream_requests: 0,
+            frames_sent: 1_000,
+            frames_received: 100,
+            frame_bytes: 200_000,
+        };
+        Load { outstanding, requests_per_second, server_busy: 0.5, moved }
     }
 
     #[test]
@@ -151,7 +185,7 @@ pub(super) mod tests {
 
     #[test]
     fn headers_count_on_the_wire_and_not_in_memory() {
-        let moved = seen(1.0, 1.0).moved;
+        let moved = seen(1.0, 1.0).loads[0].moved;
         assert_eq!(moved.bytes_per_request(), 200.0);
         assert_eq!(moved.wire_bytes_per_request(way("shm")), 200.0);
         assert_eq!(moved.wire_bytes_per_request(way("memif")), 200.0 + 1.1 * 42.0);
@@ -165,7 +199,7 @@ pub(super) mod tests {
         let summary = summary.expect("there are runs");
         assert_eq!(summary.latency_us_p50, Spread { median: 2.0, least: 1.0, most: 3.0 });
         assert_eq!(summary.requests_per_second, Spread { median: 2e6, least: 1e6, most: 3e6 });
-        assert_eq!(summary.runs, 3);
+        assert_eq!((summary.runs, summary.outstanding), (3, 1_024), "where most were answered");
         assert_eq!(Summary::of(way("udp"), &[]), None);
     }
 }

@@ -136,6 +136,7 @@ fn tell(command: &mut Command, way: Way, settings: &TransportsSettings, server: 
     let workload = settings.workload.to_possible_value().map(|value| value.get_name().to_owned());
     command.arg("transports-client").args(workload);
     command.arg("--admin-secret").arg(server.admin_secret_file());
+    let outstanding: Vec<String> = settings.outstanding.iter().map(ToString::to_string).collect();
     let transport = if way.medium == Medium::Shm { "shm" } else { "udp" };
     for (name, value) in [
         ("--address", server.address().to_string()),
@@ -145,7 +146,7 @@ fn tell(command: &mut Command, way: Way, settings: &TransportsSettings, server: 
         ("--value-bytes", settings.value_bytes.to_string()),
         ("--records", settings.records.to_string()),
         ("--seconds", settings.seconds.to_string()),
-        ("--outstanding", settings.outstanding.to_string()),
+        ("--outstanding", outstanding.join(",")),
         ("--seed", (settings.seed + run as u64).to_string()),
         ("--cpu", settings.cpu.to_string()),
     ] {

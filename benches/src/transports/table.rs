@@ -10,7 +10,7 @@ use crate::workload::Workload;
 use clap::ValueEnum;
 use serde::Serialize;
 
-const HEADS: [&str; 13] = [
+const HEADS: [&str; 15] = [
     "",
     "p50 us",
     "least-most",
@@ -18,6 +18,8 @@ const HEADS: [&str; 13] = [
     "p99.9 us",
     "M/s",
     "least-most",
+    "at",
+    "busy",
     "B/request",
     "on wire",
     "sent/frame",
@@ -27,7 +29,8 @@ const HEADS: [&str; 13] = [
 ];
 
 /// What stands under the table.
-const NOTE: &str = "p50 to p99.9: one request outstanding. B/request: frames, both directions, without headers below ours; on wire: with the \
+const NOTE: &str = "p50 to p99.9: one request outstanding. M/s: with so many outstanding (at) that it is most; busy: part of that time in \
+                    which the server's core served something, however little at once.\nB/request: frames, both directions, without headers below ours; on wire: with the \
                     42 bytes of Ethernet, IP and UDP of each frame, where there are any.\n\
                     sent/frame, answers/frame: requests of a frame sent (below 1 where some were sent again), answers of one received; servers pack \
                     answers as they see fit.\nThe client of veth-udp, af-packet and af-xdp is the kernel's, over a fresh pair of interfaces of the same kind: its end fills in \
@@ -92,12 +95,11 @@ pub fn show(settings: &TransportsSettings, played: &[Played], report: &mut Repor
 fn title(settings: &TransportsSettings) -> String {
     let name = settings.workload.to_possible_value().map(|value| value.get_name().to_owned());
     format!(
-        "{} ({} B key, {} B value, {} keys) by way, {} outstanding for M/s, {} runs in turn",
+        "{} ({} B key, {} B value, {} keys) by way, {} runs in turn",
         name.unwrap_or_default(),
         settings.key_bytes,
         settings.value_bytes,
         settings.keys,
-        settings.outstanding,
         settings.runs
     )
 }
@@ -116,6 +118,8 @@ fn cells(summary: &Summary) -> Vec<String> {
         format!("{:.1}", summary.latency_us_p999.median),
         format!("{:.3}", rate.median),
         format!("{:.3}-{:.3}", rate.least, rate.most),
+        summary.outstanding.to_string(),
+        format!("{:.0} %", 100.0 * summary.server_busy.median),
         format!("{:.0}", summary.bytes_per_request.median),
         format!("{:.0}", summary.wire_bytes_per_request.median),
         format!("{:.1}", summary.requests_per_frame_sent.median),
@@ -204,7 +208,8 @@ mod tests {
         let summary = played("udp", 12.5, 250_000.0).summary().expect("a run");
         let cells = cells(&summary);
         assert_eq!(cells.len(), HEADS.len());
-        assert_eq!((&*cells[1], &*cells[5], &*cells[12]), ("12.50", "0.250", "kernel"));
+        assert_eq!((&*cells[1], &*cells[5], &*cells[6]), ("12.50", "0.250", "0.250-0.250"));
+        assert_eq!((&*cells[7], &*cells[8], &*cells[14]), ("1024", "50 %", "kernel"));
     }
 
     #[test]
