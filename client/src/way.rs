@@ -11,7 +11,6 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-
 use std::time::Duration;
 
 use net::{DoorAddress, Entry, KnockError, Knocking, Port, shm};
