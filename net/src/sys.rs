@@ -95,6 +95,14 @@ pub(crate) fn epoll_add(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>, flags: i32) -
     .map(drop)
 }
 
+/// Watches `fd` no more. Who closes one that others have as well does this first: the kernel would go on watching.
+pub(crate) fn epoll_remove(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>) {
+    // SAFETY: null is allowed here since Linux 2.6.9. One that is not watched is refused, which is as well.
+    let _ = unsafe {
+        libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, fd.as_raw_fd(), std::ptr::null_mut())
+    };
+}
+
 /// Sleeps until a watched descriptor is readable or `timeout` has passed; a signal ends it early.
 pub(crate) fn epoll_sleep(epoll: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
     let timeout = libc::timespec {

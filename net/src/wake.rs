@@ -50,9 +50,14 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// From now on the sleeper wakes each time that `bell` is raised, and when its other end goes, until it is closed.
+    /// From now on the sleeper wakes each time that `bell` is raised, and when its other end goes.
     pub(crate) fn watch(&self, bell: BorrowedFd<'_>) -> io::Result<()> {
         sys::epoll_add(self.epoll.as_fd(), bell, libc::EPOLLET)
+    }
+
+    /// And no more. Closing does as much only where nobody else has the bell.
+    pub(crate) fn forget(&self, bell: BorrowedFd<'_>) {
+        sys::epoll_remove(self.epoll.as_fd(), bell);
     }
 }
 

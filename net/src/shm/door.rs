@@ -256,7 +256,14 @@ impl Door {
                 self.points[one.core].tell();
             }
         }
-        self.inside.retain(|one| Arc::strong_count(&one.link) > 1);
+        let points = &self.points;
+        self.inside.retain(|one| {
+            let is_used = Arc::strong_count(&one.link) > 1;
+            if !is_used {
+                points[one.core].forget(&one.link);
+            }
+            is_used
+        });
     }
 }
 

@@ -113,6 +113,11 @@ impl LinkPoint {
         Ok(())
     }
 
+    /// A link that was let go of wakes the owner no more, though its client keeps the bell.
+    pub(super) fn forget(&self, link: &Link) {
+        self.links.watcher.forget(link.own_bell());
+    }
+
     /// The owner has to look at its links.
     pub(super) fn tell(&self) {
         self.links.shared.has_news.store(true, Ordering::Release);

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -75,7 +75,7 @@ impl House {
     }
 
     /// A client that keeps to nothing: the memory, the socket and what is to ring the server.
-    fn intrude(&self) -> (Region, UnixStream) {
+    fn intrude(&self) -> (Region, UnixStream, OwnedFd) {
         let socket = UnixStream::from(descriptor::connect(&self.address.path).expect("a door"));
         descriptor::send(socket.as_fd(), &[0, 9], &[]).expect("a door that listens");
         let (bytes, passed) = loop {
@@ -85,8 +85,8 @@ impl House {
             }
         };
         socket.set_nonblocking(false).expect("a socket that works");
-        let [Some(memory), Some(_)] = passed else { panic!("no memory in an answer of {bytes} bytes") };
-        (Region::map(memory.as_fd()).expect("memory"), socket)
+        let [Some(memory), Some(bell)] = passed else { panic!("no memory in an answer of {bytes} bytes") };
+        (Region::map(memory.as_fd()).expect("memory"), socket, bell)
     }
 
     /// Echoes at core 0 until `is_done`.
@@ -349,7 +349,7 @@ fn a_length_that_is_a_lie_ends_the_link_of_the_liar_alone() {
     let mut client = port();
     let server = house.attach(&mut client, 0);
     for bytes in [0u64, FRAME_BYTES as u64 + 1, 1_528, u64::from(u32::MAX)] {
-        let (memory, _socket) = house.intrude();
+        let (memory, _socket, _) = house.intrude();
         let before = house.lies();
         memory.ring(Way::Requests).publish(0, 1 << 32 | bytes);
         let points = house.points.clone();
@@ -364,7 +364,7 @@ fn who_says_that_it_took_answers_which_nobody_sent_is_cut_off() {
     let mut house = House::new("taken", 8);
     let mut client = port();
     let server = house.attach(&mut client, 0);
-    let (memory, _socket) = house.intrude();
+    let (memory, _socket, _) = house.intrude();
     memory.ring(Way::Replies).set_taken(u32::MAX / 2);
     // The server looks there when it has filled the ring.
     let (requests, points) = (memory.ring(Way::Requests), house.points.clone());
@@ -386,7 +386,7 @@ fn a_client_that_never_takes_its_answers_loses_them_and_no_one_else_does() {
     let mut house = House::new("stall", 8);
     let mut client = port();
     let server = house.attach(&mut client, 0);
-    let (memory, _socket) = house.intrude();
+    let (memory, _socket, _) = house.intrude();
     let (requests, points) = (memory.ring(Way::Requests), house.points.clone());
     let mut sent = 0u64;
     house.serve_until(|| {
@@ -413,7 +413,7 @@ fn whatever_is_written_into_the_memory_others_are_served() {
     let mut client = port();
     let server = house.attach(&mut client, 0);
     for _ in 0..20 {
-        let (memory, socket) = house.intrude();
+        let (memory, socket, _) = house.intrude();
         for round in 0..100u32 {
             for way in [Way::Requests, Way::Replies] {
                 let ring = memory.ring(way);
@@ -434,6 +434,28 @@ fn whatever_is_written_into_the_memory_others_are_served() {
         drop((memory, socket));
     }
     is_served(&mut house, &mut client, server);
+}
+
+#[test]
+fn a_bell_that_is_kept_rings_nobody_when_its_link_is_over() {
+    let mut house = House::new("kept", 1);
+    let (_, _, bell) = house.intrude();
+    // There is a place for the next one when the first one's is forgotten.
+    let (mut client, mut attached, address) = (port(), None, house.address.clone());
+    house.serve_until(|| {
+        attached = attach(&mut client, &address, &[0, 7]).ok();
+        attached.is_some()
+    });
+    is_served(&mut house, &mut client, attached.expect("it was let in"));
+    let server = &mut house.ports[0];
+    // What has woken it until now.
+    for _ in 0..4 {
+        server.wait(Duration::from_millis(1)).expect("a port that works");
+    }
+    crate::sys::eventfd_raise(bell.as_fd());
+    let began = Instant::now();
+    server.wait(Duration::from_millis(20)).expect("a port that works");
+    assert!(began.elapsed() >= Duration::from_millis(19));
 }
 
 #[test]
