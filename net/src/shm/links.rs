@@ -333,7 +333,8 @@ impl Links {
         let shared = Arc::clone(&self.shared);
         let lists = (attempt(&shared.receiving), attempt(&shared.sending), attempt(&shared.joining));
         let (Some(mut receiving), Some(mut sending), Some(mut joining)) = lists else { return };
-        shared.has_news.store(false, Ordering::Relaxed);
+        // Not only a store: what the news are is looked at behind it.
+        shared.has_news.swap(false, Ordering::AcqRel);
         for place in receiving.taken_from(0) {
             if let Some(one) = receiving.all[place].as_ref().filter(|one| one.link.has_ended()) {
                 self.has_lost |= one.link.is_client();
