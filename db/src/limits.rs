@@ -232,6 +232,10 @@ pub const BACKGROUND_STEPS_IDLE: usize = 4;
 /// Microseconds that a worker looks for no background work after it has found none.
 pub const BACKGROUND_EACH_US: u64 = 4;
 
+/// How often a worker's port looks at its socket at least where clients of this host have links to it, in microseconds, if no
+/// turn is longer: a look costs a fiftieth of that, and who comes by UDP waits for it.
+pub const EVERYWHERE_EACH_US: u64 = 20;
+
 /// After how long a worker that spins takes it that somebody else had its CPU, in microseconds: a round takes two.
 pub const CPU_LOST_US: u64 = 50;
 /// How long it takes its CPU for shared then, in microseconds: long beside the turn that it takes to see it again.

@@ -5,14 +5,15 @@
 //!            UDP: each 16th such turn  ├─▶ one batch, of one of the two
 //!                 or behind 4 KiB,     │
 //!                 up to 128 or 32 KiB  │
-//!                 where nothing comes  ┘
+//!                 where nothing comes; │
+//!                 when its owner says  ┘
 //!   sleep:   one epoll over the socket, the waker and the bells of all links
 //! ```
 //! A look at a link costs nanoseconds, one at an empty socket 0.3 us: so beside links the socket has its turn now and then,
 //! half as often after each look that brought nothing, at once after a sleep, and at every other turn while it brings
-//! something. Who comes over the socket after a silence waits about as long as the silence was, 10 us at most where there is
-//! nothing else to do. A port without links is a [`UdpPort`] and costs
-//! a load and a branch more than that.
+//! something. How long a turn takes, its owner alone knows: it says each 20 us or so that a look is due
+//! ([`Port::look_everywhere`]), and whoever comes over the socket waits for no longer than that and two turns. A port without
+//! links is a [`UdpPort`] and costs a load and a branch more than that.
 //!
 //! Whose frames come over a link has an address that no datagram can have ([`shm::is_link`]); who answers such an address
 //! answers over the link. A server's port gets its links from a [`crate::Door`], a client's by [`Port::enter`].
@@ -54,6 +55,10 @@ pub struct HostPort {
     idle_turns: u32,
     /// The socket may have something, whatever the links have: the port has slept, or nothing has come for a while.
     looks_at_udp: bool,
+    /// The last turn was the socket's, and brought something.
+    links_are_next: bool,
+    /// The next look at a neighbour's port begins with its socket.
+    helps_at_udp: bool,
 }
 
 impl HostPort {
@@ -64,8 +69,17 @@ impl HostPort {
     pub fn bind(address: SocketAddr, config: UdpConfig) -> io::Result<Self> {
         let udp = UdpPort::bind(address, config)?;
         let links = Links::new(udp.watcher(), udp.waker());
-        let (turns_left, udp_each) = (UDP_EACH_TURNS, UDP_EACH_TURNS);
-        Ok(Self { udp, links, only: None, turns_left, udp_each, idle_turns: 0, looks_at_udp: false })
+        Ok(Self {
+            udp,
+            links,
+            only: None,
+            turns_left: UDP_EACH_TURNS,
+            udp_each: UDP_EACH_TURNS,
+            idle_turns: 0,
+            looks_at_udp: false,
+            links_are_next: false,
+            helps_at_udp: false,
+        })
     }
 
     /// What a [`crate::Door`] needs to let clients in here.
@@ -83,11 +97,13 @@ impl HostPort {
     #[inline(never)]
     fn receive_from_both(&mut self, batch: &mut Batch) -> io::Result<usize> {
         let is_due = self.only.is_none() && self.turns_left == 0;
+        let links_are_next = std::mem::take(&mut self.links_are_next);
         // What woke it may be at the socket, and would wake it again; or an answer of the time before the link.
-        if is_due || std::mem::take(&mut self.looks_at_udp) {
+        if !links_are_next && (std::mem::take(&mut self.looks_at_udp) || is_due) {
             let received = self.udp.receive(batch)?;
             if received > 0 {
-                (self.turns_left, self.udp_each) = (1, UDP_EACH_TURNS);
+                (self.turns_left, self.udp_each) = (0, UDP_EACH_TURNS);
+                self.links_are_next = true;
                 return Ok(received);
             }
             self.turns_left = self.udp_each;
@@ -138,6 +154,11 @@ impl Port for HostPort {
         self.links.wake_up();
         self.looks_at_udp = true;
         slept
+    }
+
+    #[inline]
+    fn look_everywhere(&mut self) {
+        self.turns_left = 0;
     }
 
     fn set_peer(&mut self, peer: SocketAddr) -> io::Result<()> {
@@ -204,9 +225,17 @@ impl SharedPort for HostPort {
         messages_max: usize,
     ) -> io::Result<usize> {
         if handle.links.are_used() {
+            // In turn: who fills a ring all the time does not keep datagrams there for as long as their owner is away.
+            self.helps_at_udp = !self.helps_at_udp;
+            if self.helps_at_udp {
+                let received = self.udp.receive_at(&handle.udp, batch, messages_max)?;
+                if received > 0 {
+                    return Ok(received);
+                }
+            }
             batch.clear();
             let received = handle.links.receive_beside(batch, self.udp.frame_bytes_max(), messages_max);
-            if received.frames > 0 {
+            if received.frames > 0 || self.helps_at_udp {
                 return Ok(received.frames);
             }
         }

@@ -38,6 +38,10 @@ pub trait Port: Send {
     /// Only when the port itself is broken.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 
+    /// Tells the port that it has been a while: the next [`Port::receive`] but one at the latest looks wherever frames may be,
+    /// also where it looks less often than elsewhere.
+    fn look_everywhere(&mut self) {}
+
     /// Tells the port that from now on it speaks with `peer` alone. A port that can makes use of it: sends
     /// get cheaper, frames of others are not received.
     ///

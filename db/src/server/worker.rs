@@ -39,7 +39,7 @@ use crate::clock::{Clock, WallTime};
 use crate::extension::invocation::Invocations;
 use crate::limits::{
     BACKGROUND_EACH_US, BACKGROUND_STEPS_IDLE, CHANGES_PER_ROUND, CPU_LOST_US, CPU_SHARED_US,
-    INVOCATIONS_PER_TURN, REFUSALS_BURST, REFUSALS_PER_SECOND,
+    EVERYWHERE_EACH_US, INVOCATIONS_PER_TURN, REFUSALS_BURST, REFUSALS_PER_SECOND,
 };
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
@@ -67,6 +67,8 @@ pub struct Worker<P: SharedPort> {
     reads: Vec<Arc<PeerReads>>,
     parking: Parking,
     wall: WallTime,
+    /// When the port was last told to look wherever frames may be, in microseconds.
+    everywhere_us: u64,
     /// When background work was looked for and there was none, in microseconds.
     background_us: u64,
     /// Until when this worker takes its CPU for one that others want: then it does not spin.
@@ -131,6 +133,7 @@ impl<P: SharedPort> Worker<P> {
             reads: Vec::new(),
             parking: Parking::default(),
             wall: WallTime::default(),
+            everywhere_us: 0,
             background_us: 0,
             crowded_until_us: 0,
             stopping: false,
@@ -160,6 +163,10 @@ impl<P: SharedPort> Worker<P> {
             }
             if spun && now_us.saturating_sub(before_us) >= CPU_LOST_US && self.neighbours.have_company() {
                 self.crowded_until_us = now_us + CPU_SHARED_US;
+            }
+            if now_us >= self.everywhere_us + EVERYWHERE_EACH_US {
+                self.everywhere_us = now_us;
+                self.ports.own().look_everywhere();
             }
             let found = self.look_around(&mut batch, now_us)?;
             served = self.round(&batch, found, now_us);

@@ -1,5 +1,7 @@
 //! Ports over links of this process: what passes, who is let in, and what clients can do that lie, stall or die.
 
+mod turns;
+
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
