@@ -166,7 +166,12 @@ impl SessionGroup {
     pub fn poll(&mut self, complete: &mut impl FnMut(usize, Completion<'_>)) -> Result<usize, Error> {
         self.watch.begin_poll();
         if !self.ready.is_empty() {
+            // What was put off or is made again was queued by nobody.
+            self.watch.exact();
             self.transmit()?;
+        }
+        if self.watch.is_everywhere_due() {
+            self.port.look_everywhere();
         }
         let mut completed = 0;
         let mut complete = |member: usize, completion: Completion<'_>| {
@@ -196,6 +201,7 @@ impl SessionGroup {
     pub fn wait(&mut self, timeout: Duration) -> Result<(), Error> {
         let busy = self.members.iter().any(|member| member.router.outstanding() > 0);
         let timeout = if busy { timeout.min(Duration::from_micros(TIMERS_EVERY_US)) } else { timeout };
+        self.watch.sleep();
         self.port.wait(timeout).map_err(|error| Error::Port { error })
     }
 
@@ -220,7 +226,7 @@ impl SessionGroup {
     fn take_batch(&mut self, complete: &mut impl FnMut(usize, Completion<'_>)) -> Result<(), Error> {
         self.statistics.frames_received += self.batch.len() as u64;
         let SessionGroup { batch, members, by_token, statistics, watch, .. } = self;
-        let now_us = watch.receive();
+        let now_us = watch.exact();
         let mut troubled = Vec::new();
         for (frame, _) in batch.frames() {
             statistics.bytes_received += frame.len() as u64;

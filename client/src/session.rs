@@ -160,6 +160,7 @@ impl Session {
             Some(due_us) => Duration::from_micros(due_us.saturating_sub(now_us)),
             None => timeout,
         };
+        self.watch.sleep();
         self.port.wait(timeout.min(due)).map_err(|error| Error::Port { error })
     }
 
@@ -216,12 +217,15 @@ impl Session {
     fn advance(&mut self, complete: &mut impl FnMut(Completion<'_>)) -> Result<(), Error> {
         let now_us = self.watch.begin_poll();
         self.transmit(now_us)?;
+        if self.watch.is_everywhere_due() {
+            self.port.look_everywhere();
+        }
         let received = match self.port.receive(&mut self.batch) {
             Err(error) if error.kind() == ErrorKind::ConnectionReset => self.leave_lost_ways(),
             received => received.map_err(|error| Error::Port { error })?,
         };
         if received > 0 {
-            let now_us = self.watch.receive();
+            let now_us = self.watch.exact();
             self.statistics.frames_received += self.batch.len() as u64;
             for (frame, _) in self.batch.frames() {
                 self.statistics.bytes_received += frame.len() as u64;
@@ -265,13 +269,15 @@ impl Session {
     }
 
     #[inline]
-    fn transmit(&mut self, now_us: u64) -> Result<(), Error> {
-        let Session { router, port, links, outbox, statistics, .. } = self;
+    fn transmit(&mut self, mut now_us: u64) -> Result<(), Error> {
+        let Session { router, port, links, outbox, statistics, watch, .. } = self;
         for index in 0..router.servers() {
             let Some(exchange) = router.server(index).and_then(|server| server.exchange.as_mut()) else {
                 continue;
             };
             while exchange.wants_transmit(now_us) {
+                // What was put off or is made again was queued by nobody.
+                now_us = watch.exact();
                 if exchange.wants_way(now_us) {
                     // Without one it stays with UDP.
                     let _ = exchange.find_way(links, &mut **port, (now_us, Duration::ZERO));

@@ -1,13 +1,15 @@
 //! The time of a session, or of sessions that share a port: looked at only where it matters.
 //!
 //! A look at the clock costs as much as a look into memory that is shared with a server, and whoever waits for an answer
-//! polls all the time. So a poll looks when something is to be sent or has arrived, else only each fourth: timers are late
-//! by no more than that.
+//! polls all the time. So a poll looks when something is to be sent or has arrived, and after a sleep, else only each fourth:
+//! timers are late by no more than three polls, of whoever polls seldom too.
 
 use std::time::Instant;
 
 /// Polls without anything to do that share a look.
 const POLLS_PER_LOOK: u8 = 4;
+/// How often a port is to look wherever answers may come from.
+const EVERYWHERE_EACH_US: u64 = 20;
 
 /// See the file's head.
 #[derive(Debug)]
@@ -20,11 +22,14 @@ pub(crate) struct Watch {
     has_looked: bool,
     /// Polls since the latest look.
     polls: u8,
+    /// When the port was last told to look everywhere.
+    everywhere_us: u64,
 }
 
 impl Watch {
     pub(crate) fn start() -> Watch {
-        Watch { started: Instant::now(), now_us: 0, is_queued: false, has_looked: false, polls: 0 }
+        let started = Instant::now();
+        Watch { started, now_us: 0, is_queued: false, has_looked: false, polls: 0, everywhere_us: 0 }
     }
 
     /// Microseconds since the start, at the latest look.
@@ -64,10 +69,29 @@ impl Watch {
         if self.has_looked { self.look() } else { self.now_us }
     }
 
-    /// The time for what this poll has received.
+    /// The time for what this poll sends or has received.
     #[inline]
-    pub(crate) fn receive(&mut self) -> u64 {
-        if self.has_looked { self.now_us } else { self.look() }
+    pub(crate) fn exact(&mut self) -> u64 {
+        if self.has_looked {
+            return self.now_us;
+        }
+        self.has_looked = true;
+        self.look()
+    }
+
+    /// Whoever polls is about to sleep: the next poll looks.
+    pub(crate) fn sleep(&mut self) {
+        self.polls = POLLS_PER_LOOK - 1;
+    }
+
+    /// Whether the port is to look wherever answers may come from, which it is then told.
+    #[inline]
+    pub(crate) fn is_everywhere_due(&mut self) -> bool {
+        let is_due = self.now_us >= self.everywhere_us + EVERYWHERE_EACH_US;
+        if is_due {
+            self.everywhere_us = self.now_us;
+        }
+        is_due
     }
 }
 
@@ -103,8 +127,30 @@ mod tests {
         let sent_us = watch.begin_poll();
         assert!(sent_us > queued_us);
         pass();
-        assert_eq!(watch.receive(), sent_us, "one look is enough for a poll");
+        assert_eq!(watch.exact(), sent_us, "one look is enough for a poll");
         assert_eq!(watch.begin_poll(), sent_us);
-        assert!(watch.receive() > sent_us);
+        assert!(watch.exact() > sent_us);
+    }
+
+    #[test]
+    fn the_first_poll_after_a_sleep_looks() {
+        let mut watch = Watch::start();
+        let before_us = watch.look();
+        watch.sleep();
+        pass();
+        assert!(watch.begin_poll() > before_us);
+    }
+
+    #[test]
+    fn a_port_looks_everywhere_by_the_time_not_by_the_polls() {
+        let mut watch = Watch::start();
+        pass();
+        watch.look();
+        assert!(watch.is_everywhere_due() && !watch.is_everywhere_due());
+        pass();
+        assert!((0..POLLS_PER_LOOK).any(|_| {
+            watch.begin_poll();
+            watch.is_everywhere_due()
+        }));
     }
 }
