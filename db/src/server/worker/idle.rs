@@ -70,6 +70,10 @@ impl<P: SharedPort> Worker<P> {
             IdleAction::Spin => std::hint::spin_loop(),
             IdleAction::Yield => std::thread::yield_now(),
             IdleAction::Sleep => {
+                // A sleep is long, and this round may have been too close to the one before for a look.
+                if self.background_us != now_us && self.core.step() {
+                    return Ok(false);
+                }
                 self.metrics.count(Counter::Sleeps);
                 let own = self.core.index();
                 let timeout = match self.neighbours.loaded(own, self.clock.now_us()) {
