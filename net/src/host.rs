@@ -110,7 +110,7 @@ impl HostPort {
             self.udp_each = (2 * self.udp_each).min(UDP_EACH_TURNS_MAX);
         }
         batch.clear();
-        let received = self.links.receive(batch, self.udp.frame_bytes_max(), LINK_FRAMES);
+        let received = self.links.receive(batch, FRAME_BYTES_MAX_V4, LINK_FRAMES);
         self.turns_left = self.turns_left.saturating_sub(1 + (received.bytes / TURN_BYTES) as u32);
         self.idle_turns = if received.frames > 0 { 0 } else { self.idle_turns + 1 };
         if self.idle_turns >= LOOK_AFTER_TURNS {
@@ -234,7 +234,7 @@ impl SharedPort for HostPort {
                 }
             }
             batch.clear();
-            let received = handle.links.receive_beside(batch, self.udp.frame_bytes_max(), messages_max);
+            let received = handle.links.receive_beside(batch, FRAME_BYTES_MAX_V4, messages_max);
             if received.frames > 0 || self.helps_at_udp {
                 return Ok(received.frames);
             }

@@ -120,7 +120,8 @@ impl UdpPort {
         Ok(Self {
             sleeper: Sleeper::new(Some(fd))?,
             local,
-            receive: ReceiveMessages::new(frame_bytes_max, merged),
+            // Whoever speaks IPv4 with a socket of both families sends frames of that size.
+            receive: ReceiveMessages::new(FRAME_BYTES_MAX_V4, merged),
             send: SendMessages::new(frame_bytes_max, config.segmentation),
             socket: Arc::new(socket),
         })

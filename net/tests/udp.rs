@@ -237,6 +237,23 @@ fn ports_speak_ipv6_with_its_own_frame_size() {
 }
 
 #[test]
+fn a_port_of_both_families_takes_the_largest_frames_of_either() {
+    let Ok(mut receiver) = UdpPort::bind("[::]:0".parse().unwrap(), config(true)) else {
+        eprintln!("no IPv6 on this machine: nothing to show");
+        return;
+    };
+    let at = ([127, 0, 0, 1], receiver.local().port()).into();
+    let mut sender = UdpPort::connect(at, config(true)).unwrap();
+    let mut out = Outbox::new(sender.frame_bytes_max());
+    assert!(out.push(&[4; 1472], at));
+    assert_eq!(sender.send(&mut out).unwrap(), 1);
+    let frames = gather(&mut receiver, 1);
+    assert_eq!((frames[0].0.len(), receiver.drops()), (1472, 0));
+    // What is sent fits both.
+    assert_eq!(receiver.frame_bytes_max(), 1452);
+}
+
+#[test]
 fn two_threads_that_share_a_port_take_each_frame_once_and_answer_a_connected_client() {
     let mut owner = UdpPort::bind(any(), config(true)).unwrap();
     let mut other = UdpPort::bind(any(), config(true)).unwrap();

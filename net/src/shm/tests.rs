@@ -58,7 +58,10 @@ struct House {
 
 impl House {
     fn new(name: &str, of_user: usize) -> House {
-        let ports: Vec<HostPort> = (0..2).map(|_| port()).collect();
+        House::over(name, of_user, (0..2).map(|_| port()).collect())
+    }
+
+    fn over(name: &str, of_user: usize, ports: Vec<HostPort>) -> House {
         let points: Vec<LinkPoint> = ports.iter().map(HostPort::link_point).collect();
         let path = std::env::temp_dir().join(format!("splinter-{}-{name}", std::process::id()));
         let limits = DoorLimits { of_core: 8, of_user };

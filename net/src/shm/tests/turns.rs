@@ -62,6 +62,21 @@ fn who_comes_by_udp_waits_for_a_turn_where_turns_are_long() {
 }
 
 #[test]
+fn a_client_of_ipv4_may_fill_its_frames_at_a_server_of_both_families() {
+    let Ok(server) = HostPort::bind("[::]:0".parse().expect("an address"), UdpConfig::default()) else {
+        eprintln!("no IPv6 on this machine: nothing to show");
+        return;
+    };
+    let mut house = House::over("families", 8, vec![server]);
+    let (mut near, mut batch, mut out) = (port(), Batch::new(), Outbox::new(FRAME_BYTES));
+    let link = house.attach(&mut near, 0);
+    assert!(out.push(&[1; FRAME_BYTES], link));
+    near.send(&mut out).expect("a port that works");
+    house.ports[0].receive(&mut batch).expect("a port that works");
+    assert_eq!((batch.len(), house.lies()), (1, 0));
+}
+
+#[test]
 fn links_have_each_other_turn_whatever_comes_by_udp_and_whatever_is_said() {
     let mut crowd = Crowd::new("each other");
     let mut turns = Vec::new();
