@@ -221,6 +221,9 @@ fn storm(thread: libc::pid_t, stop: &AtomicBool) {
     }
 }
 
+/// Results, and invocations without one, that make a test.
+const WANTED: u64 = 100;
+
 /// Runs a changing mix until there were so many preemptions, and checks every result. Few may be parked, so
 /// that many are killed at their first preemption.
 fn stress(extension: &Arc<Extension>, seed: u64, preemptions: u64) -> (u64, u64, u64) {
@@ -231,7 +234,9 @@ fn stress(extension: &Arc<Extension>, seed: u64, preemptions: u64) -> (u64, u64,
         .map(|name| extension.function(wire::function_hash(name)).expect("a function"));
     let Worker { lent, invocations, .. } = &mut worker;
     let (mut right, mut abandoned) = (0, 0);
-    while lent.metrics.value(Counter::Preemptions) < preemptions {
+    let preempted = || lent.metrics.value(Counter::Preemptions);
+    // On a machine that others keep busy most use up their time, and few get to a result.
+    while preempted() < preemptions || (right <= WANTED && preempted() < 20 * preemptions) {
         while lent.core.step() {}
         let pin = lent.core.pin();
         let environment = lent.environment(&pin);
@@ -302,7 +307,7 @@ fn thousands_of_preemptions_and_abandonments_disturb_no_result() {
         for thread in threads {
             let (preemptions, abandoned, right) = thread.join().expect("every result is right");
             println!("{preemptions} preemptions, {abandoned} abandoned, {right} results, all of them right");
-            assert!(abandoned > 100 && right > 100);
+            assert!(abandoned > WANTED && right > WANTED);
         }
     });
 }
