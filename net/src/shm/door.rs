@@ -15,6 +15,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::descriptor;
@@ -35,6 +36,8 @@ const REFUSED: u8 = 1;
 const KNOCKING_MAX: usize = 32;
 /// How long one may take to say it.
 const KNOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// Before the next try to take in somebody, where one failed.
+const BREATH: Duration = Duration::from_millis(20);
 /// How often links are looked after, in milliseconds.
 const LOOK_MS: i32 = 100;
 
@@ -167,7 +170,12 @@ impl Door {
     fn accept(&mut self) {
         // No more at once: who connects all the time keeps nobody waiting for the rest of the round.
         for _ in 0..KNOCKING_MAX {
-            let Ok((socket, _)) = self.listener.accept() else { return };
+            let socket = match self.listener.accept() {
+                Ok((socket, _)) => socket,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // Out of descriptors, mostly: who waits goes on waiting, and would be noticed at once again.
+                Err(_) => return thread::sleep(BREATH),
+            };
             let Ok(user) = descriptor::peer_user(socket.as_fd()) else { continue };
             if socket.set_nonblocking(true).is_err() {
                 continue;
