@@ -16,8 +16,9 @@ use std::path::PathBuf;
 use net::IdleStrategy;
 
 use crate::limits::{
-    CORES_MAX, DESCRIPTORS_BESIDE_STREAMS, DESCRIPTORS_PER_CORE, DESCRIPTORS_PER_STREAM, MEMORY_BYTES_MIN,
-    STREAMS_LEAVING_MAX, STREAMS_MAX, STREAMS_RESERVE, TENANT_STREAMS_MAX, THREADS_BESIDE_STREAMS,
+    CORES_MAX, DESCRIPTORS_BESIDE_STREAMS, DESCRIPTORS_OF_LINKS, DESCRIPTORS_PER_CORE,
+    DESCRIPTORS_PER_STREAM, MEMORY_BYTES_MIN, STREAMS_LEAVING_MAX, STREAMS_MAX, STREAMS_RESERVE,
+    TENANT_STREAMS_MAX, THREADS_BESIDE_STREAMS,
 };
 
 /// What a server is started with.
@@ -79,6 +80,14 @@ pub struct StreamLimits {
     pub of_tenant: usize,
     /// What tenants together leave to operators.
     pub reserve: usize,
+}
+
+impl SharedMemory {
+    /// Descriptors that a server of so many cores needs for it.
+    #[must_use]
+    pub fn descriptors(&self, cores: usize) -> usize {
+        if *self == Self::Off { 0 } else { cores * DESCRIPTORS_OF_LINKS }
+    }
 }
 
 impl Default for StreamLimits {

@@ -44,7 +44,10 @@ pub const GATHER_US: u64 = 100;
 /// Clients on this host that a core takes over shared memory: it looks at each in every round, for some nanoseconds.
 pub const LINKS_OF_CORE: usize = 64;
 
-/// Links over shared memory of one user of this host, all cores together: 800 KiB each, and a place for others beside him at
+/// Descriptors of a core's links, a socket and a bell each, with room for those that knock.
+pub const DESCRIPTORS_OF_LINKS: usize = (LINKS_OF_CORE + 32) * 2;
+
+/// Links over shared memory of one user of this host, all cores together: 772 KiB each, and a place for others beside him at
 /// each core.
 pub const LINKS_OF_USER: usize = 48;
 
@@ -229,7 +232,7 @@ pub const INVOCATIONS_PER_TURN: usize = 64;
 
 /// Steps of background work of the store between two looks at an idle port; one while frames keep coming.
 pub const BACKGROUND_STEPS_IDLE: usize = 4;
-/// Microseconds that a worker looks for no background work after it has found none.
+/// Microseconds that a worker looks for no background work after it has found none, unless it is to sleep.
 pub const BACKGROUND_EACH_US: u64 = 4;
 
 /// How often a worker's port looks at its socket at least where clients of this host have links to it, in microseconds, if no

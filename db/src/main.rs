@@ -241,9 +241,11 @@ fn shm(transports: &[Transport], socket: Option<PathBuf>) -> SharedMemory {
     }
 }
 
-/// Asks for the descriptors of all streams; the server has fewer streams without them, and says so.
+/// Asks for the descriptors of all streams, and of links over shared memory; the server has fewer streams without the
+/// first, and says so.
 fn raise_descriptors(config: &Config) {
-    let (before, wanted) = (process::descriptors(), config.streams.descriptors(config.cores));
+    let wanted = config.streams.descriptors(config.cores) + config.shm.descriptors(config.cores);
+    let before = process::descriptors();
     match (before, process::raise_descriptors(wanted)) {
         (Ok(before), Ok(now)) if now > before => {
             tracing::info!(before, now, "the limit of open files was raised");
