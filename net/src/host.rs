@@ -35,7 +35,8 @@ const UDP_EACH_TURNS: u32 = 16;
 const UDP_EACH_TURNS_MAX: u32 = 128;
 /// Bytes of frames that count as much as a turn does: some requests take as long as one without any.
 const TURN_BYTES: usize = 256;
-/// Turns without a frame after which a client looks whether its servers are still there, and at its socket; some 100 us.
+/// Turns without a frame over a link after which a port looks whether the other ends are still there, and at its socket; some
+/// hundred us.
 const LOOK_AFTER_TURNS: u32 = 4_096;
 
 const _: () =

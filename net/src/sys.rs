@@ -1,6 +1,6 @@
 //! The kernel calls that the standard library does not offer, each behind a safe signature.
 //!
-//! With files of `udp/` and `shm/` the only one of this crate that contains `unsafe`. Every function takes
+//! With files of `udp/`, `shm/` and `dpdk/` the only one of this crate that contains `unsafe`. Every function takes
 //! borrowed descriptors, so a closed one cannot be named.
 
 use std::io;

@@ -1,8 +1,8 @@
 //! Ends another thread's sleep, for the price of two atomic operations when it does not sleep.
 //!
-//! A [`Sleeper`] belongs to a port and sleeps in `epoll` over an eventfd and, if there is one, the port's
-//! socket; or to a thread without a port, which sleeps over whatever streams it has. A [`Waker`] raises a flag and writes the eventfd only when the sleeper has announced that it
-//! goes to sleep. Both flags are sequentially consistent: either the waker sees the announcement, or the
+//! A [`Sleeper`] belongs to a port and sleeps in `epoll` over an eventfd and, if there are any, the port's
+//! socket and the bells of its links; or to a thread without a port, which sleeps over whatever streams it has. A [`Waker`]
+//! raises a flag and writes the eventfd only when the sleeper has announced that it goes to sleep. Both flags are sequentially consistent: either the waker sees the announcement, or the
 //! sleeper sees the flag and does not sleep; a wake-up is never lost, a spare one may happen.
 
 use std::io;

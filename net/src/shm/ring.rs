@@ -137,7 +137,8 @@ impl Producer {
         if self.position.wrapping_sub(taken) > memory.slots() { Err(Lie::Taken) } else { Ok(taken) }
     }
 
-    /// Whether the consumer is to be rung: it sleeps and nobody has rung yet. Called behind what was pushed.
+    /// Whether the consumer is to be rung: it sleeps and nobody has rung yet. Who asks rings: it counts as rung from then on.
+    /// Called behind what was pushed.
     #[inline]
     pub(super) fn has_to_ring(&self, memory: &impl RingMemory) -> bool {
         memory.fence();
