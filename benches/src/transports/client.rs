@@ -1,10 +1,10 @@
 //! The client of one way, in a process of its own: makes a tenant, loads the data, measures, prints one line of JSON.
 //!
 //! A process of its own, since DPDK begins once in one; all ways alike, so that they can be compared. First one request is
-//! outstanding, then so many as it is told, all over the same port. One session has the port to itself, as a client would; where more requests
+//! outstanding, then so many as it is told, all over the same device. One session has the port to itself, as a client would; where more requests
 //! are to be outstanding than a session may have, several share it.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 
 use clap::Args;
@@ -81,15 +81,28 @@ pub fn run(settings: &ClientSettings) -> Result<(), String> {
     let port = load(settings, &access, target)?;
     let data = Dataset::new(settings.data.keys, settings.data.key_bytes, settings.data.value_bytes)?;
     let generator = || Generator::new(settings.workload, target, data.clone(), 0.0);
-    let port = match settings.single {
-        true => Box::new(Narrow::new(port, frame_bytes_of_one(&mut generator()?))),
-        false => port,
+    let of_one = frame_bytes_of_one(&mut generator()?);
+    let narrowed = |port: Box<dyn Port>| -> Box<dyn Port> {
+        if settings.single { Box::new(Narrow::new(port, of_one)) } else { port }
     };
-    let frame_bytes_max = port.frame_bytes_max();
     let most = settings.outstanding.iter().max().copied().unwrap_or(1);
     let sessions = most.div_ceil(SESSION_OUTSTANDING);
+    let alone = |fleet: &mut Fleet| measure(fleet, generator()?, Outstanding::One, settings.seconds);
+    // One request is one session's, which has a port to itself where there can be a second.
+    let apart = match &settings.dpdk {
+        Some(_) => None,
+        None => {
+            let port = narrowed(settings.socket()?);
+            Some(alone(&mut Fleet::over(port, &access, settings.config(), 1)?)?)
+        }
+    };
+    let port = narrowed(port);
+    let frame_bytes_max = port.frame_bytes_max();
     let mut fleet = Fleet::over(port, &access, settings.config(), sessions)?;
-    let (alone, _) = measure(&mut fleet, generator()?, Outstanding::One, settings.seconds)?;
+    let (alone, _) = match apart {
+        Some(measured) => measured,
+        None => alone(&mut fleet)?,
+    };
     let mut loads = Vec::new();
     for &outstanding in &settings.outstanding {
         let each = Outstanding::Each(outstanding.div_ceil(sessions));
@@ -148,12 +161,7 @@ fn load(settings: &ClientSettings, access: &Access, target: Target) -> Result<Bo
     let load = |fleet: &mut Fleet| loading::load(fleet, target.table, settings.workload, &settings.data);
     let Some(environment) = &settings.dpdk else {
         load(&mut Fleet::open(access, 1, false)?)?;
-        let any = match settings.address {
-            SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-            SocketAddr::V6(_) => SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, 0)),
-        };
-        let port = HostPort::bind(any, settings.config().udp);
-        return Ok(Box::new(port.map_err(|error| format!("no port: {error}"))?));
+        return settings.socket();
     };
     let (lent, owner) = Lent::new(device::open(environment)?);
     load(&mut Fleet::over(Box::new(lent), access, settings.config(), 1)?)?;
@@ -213,6 +221,16 @@ fn moved(before: &SessionStatistics, after: &SessionStatistics) -> Moved {
 }
 
 impl ClientSettings {
+    /// A fresh port of the kernel's, which links may join.
+    fn socket(&self) -> Result<Box<dyn Port>, String> {
+        let any = match self.address {
+            SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+        };
+        let port = HostPort::bind(any, self.config().udp).map_err(|error| format!("no port: {error}"))?;
+        Ok(Box::new(port))
+    }
+
     fn config(&self) -> ClientConfig {
         let transport = match self.transport {
             TransportOption::Udp => Transport::Udp,
