@@ -21,6 +21,7 @@ mod layout;
 mod link;
 mod links;
 mod machine;
+mod places;
 mod region;
 mod ring;
 

@@ -14,13 +14,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::link::{End, Link, LinkCounts, Receiving, Sending};
+use super::places::{PLACES, Places};
 use super::ring::{Consumer, Lie, Producer};
 use super::{link_address, link_of};
 use crate::wake::Watcher;
 use crate::{Batch, Outbox, Waker};
 
-/// Links of one port.
-pub(super) const PLACES: usize = u64::BITS as usize;
 /// Frames that one link brings in a turn, so that none of them holds up the others.
 const FRAMES_OF_LINK: usize = 32;
 /// How often who wants to send looks whether a neighbour is done; some microseconds.
@@ -42,41 +41,6 @@ struct Shared {
     receiving: Mutex<Places<Receiving>>,
     sending: Mutex<Places<Sending>>,
     counts: LinkCounts,
-}
-
-/// What stands in which place. Most ports have few links, and are looked at all the time: so who looks goes by the bits.
-#[derive(Debug)]
-struct Places<T> {
-    all: Vec<Option<T>>,
-    /// A bit for each place that is taken.
-    taken: u64,
-}
-
-impl<T> Places<T> {
-    fn new() -> Self {
-        Self { all: (0..PLACES).map(|_| None).collect(), taken: 0 }
-    }
-
-    /// The places that are taken, in turn, with `first` or the one behind it first.
-    #[inline]
-    fn taken_from(&self, first: usize) -> impl Iterator<Item = usize> + use<T> {
-        let mut left = self.taken.rotate_right(first as u32);
-        std::iter::from_fn(move || {
-            let next = (left != 0).then(|| (first + left.trailing_zeros() as usize) % PLACES);
-            left &= left.wrapping_sub(1);
-            next
-        })
-    }
-
-    fn set(&mut self, place: usize, one: Option<T>) {
-        let bit = 1 << place;
-        self.taken = if one.is_some() { self.taken | bit } else { self.taken & !bit };
-        self.all[place] = one;
-    }
-
-    fn in_use(&self) -> impl Iterator<Item = &T> {
-        self.all.iter().flatten()
-    }
 }
 
 /// The links of one port, for those who have a handle of it.
