@@ -17,6 +17,7 @@ pub mod duplex;
 pub mod host;
 pub mod idle;
 pub mod listener;
+mod lock;
 pub mod loopback;
 pub mod outbox;
 pub mod packet;

@@ -12,7 +12,7 @@
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::error::DpdkError;
 use super::mbuf::{Mbuf, Pool, Queue, SendList};
@@ -20,6 +20,7 @@ use super::steering::{self, Steering};
 use super::sys::{Environment, Ethdev, Setup};
 use super::{DpdkConfig, Role};
 use crate::Waker;
+use crate::lock::attempt;
 use crate::packet::{IP_HEADERS_BYTES, Mac, Neighbours, Offloaded};
 
 /// Packets that wait in a port's letterbox; what comes on top is lost and counted. Far below a pool, so that a port
@@ -148,7 +149,7 @@ impl Device {
     /// A receiving queue, if nobody is at it.
     #[inline]
     pub(super) fn receiving(&self, queue: usize) -> Option<MutexGuard<'_, Queue>> {
-        try_lock(&self.receiving[queue])
+        attempt(&self.receiving[queue])
     }
 
     /// The queue in which the port sends to the UDP port `to`.
@@ -163,11 +164,11 @@ impl Device {
 
     /// Sends the packets of a list and empties it. Says how many were lost.
     pub(super) fn transmit(&self, queue: usize, packets: &mut SendList) -> usize {
-        let taken = (0..QUEUE_ATTEMPTS).find_map(|attempt| {
-            if attempt > 0 {
+        let taken = (0..QUEUE_ATTEMPTS).find_map(|before| {
+            if before > 0 {
                 std::hint::spin_loop();
             }
-            try_lock(&self.sending[queue])
+            attempt(&self.sending[queue])
         });
         let Some(mut queue) = taken else { return packets.settle() };
         for _ in 0..SEND_ATTEMPTS {
@@ -210,7 +211,7 @@ impl Lane {
         if !self.has_letters.load(Ordering::Relaxed) {
             return;
         }
-        let Some(letters) = try_lock(&self.letters) else { return };
+        let Some(letters) = attempt(&self.letters) else { return };
         self.has_letters.store(false, Ordering::SeqCst);
         packets.extend(letters.try_iter().take(count));
         if packets.len() == count {
@@ -252,14 +253,4 @@ fn polls(config: &DpdkConfig, queues: usize, index: usize, queue: usize) -> bool
     let queue_of = |index: usize| steering::queue_of(config.address.port() + index as u16, queues);
     let is_nobodys = || (0..config.ports).all(|index| queue_of(index) != queue);
     config.role == Role::Asking || queue_of(index) == queue || (index == 0 && is_nobodys())
-}
-
-/// A lock, if it is free. A panic elsewhere leaves what is under these usable.
-#[inline]
-fn try_lock<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match lock.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
 }

@@ -11,12 +11,13 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::link::{End, Link, LinkCounts, Receiving, Sending};
 use super::places::{PLACES, Places};
 use super::ring::{Consumer, Lie, Producer};
 use super::{link_address, link_of};
+use crate::lock::{attempt, lock};
 use crate::wake::Watcher;
 use crate::{Batch, Outbox, Waker};
 
@@ -332,17 +333,7 @@ fn add_alone(number: &AtomicU64, amount: usize) {
     }
 }
 
-/// The lock, unless somebody has it. A thread that panicked inside left a list that can be used.
-#[inline]
-fn attempt<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
-}
-
-/// The same, looked for until a neighbour should be done.
+/// The lock, looked for until a neighbour should be done.
 #[inline]
 fn attempt_for_long<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     attempt(mutex).or_else(|| {
@@ -351,9 +342,4 @@ fn attempt_for_long<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
             attempt(mutex)
         })
     })
-}
-
-/// For threads that may wait.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
