@@ -22,6 +22,8 @@ mod macros;
 mod modules;
 mod names;
 mod paths;
+mod projections;
+mod pure;
 mod rules;
 mod tokens;
 

@@ -1,5 +1,5 @@
-//! Why a build fails. Each says whose business it is: the author's (refused, compile failed, timed out,
-//! import refused) or the operator's (the rest).
+//! Why a build fails. Each says whose business it is: the author's (refused, compile failed, crashed, timed
+//! out, import refused) or the operator's (the rest).
 
 use std::fmt;
 use std::io;
@@ -16,6 +16,11 @@ pub enum BuildError {
     CompileFailed {
         /// What it said.
         text: String,
+    },
+    /// The compiler itself crashed on the source, and says nothing that helps the author.
+    CompilerCrashed {
+        /// One line: the step, and how it ended.
+        what: String,
     },
     /// The compiler, or the check, took longer than its limit of processor or wall time.
     TimedOut {
@@ -62,6 +67,9 @@ impl fmt::Display for BuildError {
         match self {
             BuildError::Refused(refusals) => out.write_str(&listing(refusals)),
             BuildError::CompileFailed { text } => write!(out, "the compiler refuses the source:\n{text}"),
+            BuildError::CompilerCrashed { what } => {
+                write!(out, "{what}; this is a bug of the compiler: write the source differently")
+            }
             BuildError::TimedOut { step } => write!(out, "{step} took too long and was stopped"),
             BuildError::ImportRefused { what } => write!(out, "the artefact is refused: {what}"),
             BuildError::SandboxMissing { why } => {

@@ -43,6 +43,8 @@ pub const PROCESSES_MAX: u64 = 64;
 pub const PRINTED_BYTES_MAX: usize = 4 << 20;
 /// Bytes of the compiler's text that a tenant gets to see.
 pub const DIAGNOSTICS_BYTES_MAX: usize = 16 << 10;
+/// Characters that a tenant sees of the line with which a compiler crashed: the rest is the compiler's own business.
+pub const CRASH_CHARACTERS_MAX: usize = 200;
 
 const _: () = assert!(FILE_BYTES_MAX <= PACKAGE_BYTES_MAX);
 const _: () = assert!(DIAGNOSTICS_BYTES_MAX <= PRINTED_BYTES_MAX);

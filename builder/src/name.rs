@@ -5,8 +5,8 @@ use crate::limits;
 /// What to write instead of a bad name.
 pub(crate) const SHAPE: &str = "use a to z, 0 to 9, - and _, at most 64 of them, a letter first";
 
-/// Names that mean something else to the compiler.
-const RESERVED: [&str; 58] = [
+/// Names that mean something else to the compiler, or in the glue.
+const RESERVED: [&str; 59] = [
     "abstract",
     "alloc",
     "as",
@@ -52,6 +52,7 @@ const RESERVED: [&str; 58] = [
     "std",
     "struct",
     "super",
+    "tenant",
     "test",
     "trait",
     "true",
@@ -68,7 +69,7 @@ const RESERVED: [&str; 58] = [
 ];
 
 /// Whether an extension, or a package that it depends on, may have this name: 1 to 64 of `a-z 0-9 - _`, a
-/// letter first, and neither a keyword nor the name of a crate that the compiler or the SDK provides.
+/// letter first, and neither a keyword nor the name of a crate of the compiler, the SDK or the glue.
 pub fn name_is_valid(name: &str) -> bool {
     let shape = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'));
     let first = name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
@@ -98,6 +99,7 @@ mod tests {
             "core",
             "proc-macro",
             "splinter-x",
+            "tenant",
             &"x".repeat(65),
             &"x".repeat(10_000),
             "a\0",

@@ -56,6 +56,10 @@ const GLUE_FLAGS: [&str; 6] = [
     "-Ldependency=/in",
 ];
 
+/// What the compiler prints when it crashes: a panic of its own, or a signal.
+const CRASHES: [&str; 3] =
+    ["internal compiler error", "the compiler unexpectedly panicked", "rustc interrupted by SIG"];
+
 /// A compiler that is ready to build extensions.
 #[derive(Clone, Debug)]
 pub struct Toolchain {
@@ -231,7 +235,7 @@ impl Toolchain {
             input: Vec::new(),
             cpu_seconds: limits::CPU_SECONDS_MAX,
         })?;
-        if outcome.status.success() { Ok(()) } else { Err(compile_error(&outcome)) }
+        if outcome.status.success() { Ok(()) } else { Err(compile_error(step, &outcome)) }
     }
 
     /// Removes what builds that were killed left behind.
@@ -255,10 +259,14 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), BuildError> {
 }
 
 /// The error of a compiler run that failed.
-fn compile_error(outcome: &Outcome) -> BuildError {
+fn compile_error(step: &str, outcome: &Outcome) -> BuildError {
     let text = String::from_utf8_lossy(&outcome.errors);
     if text.contains("No space left on device") {
         return BuildError::DiskFull;
+    }
+    if let Some(line) = text.lines().find(|line| CRASHES.iter().any(|crash| line.contains(crash))) {
+        let line: String = line.chars().take(limits::CRASH_CHARACTERS_MAX).collect();
+        return BuildError::CompilerCrashed { what: format!("{step} crashed ({})", line.trim()) };
     }
     let mut text = text.trim().to_string();
     if text.len() > limits::DIAGNOSTICS_BYTES_MAX {

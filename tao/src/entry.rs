@@ -148,8 +148,10 @@ impl<'a> Run<'a> {
     /// At most `limit` entries from position `position` on.
     #[inline]
     pub fn range(&self, position: usize, limit: usize) -> Run<'a> {
-        let rest = Run::new(&self.bytes[self.bytes_of(position)..]);
-        Run::new(&rest.bytes[..rest.bytes_of(limit)])
+        let start = self.bytes_of(position);
+        let rest = Run::new(&self.bytes[start..]);
+        let end = rest.bytes_of(limit);
+        Run::new(&rest.bytes[..end])
     }
 
     /// At most `limit` entries whose time lies in `span`; and how many these are.

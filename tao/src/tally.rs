@@ -40,8 +40,12 @@ impl Tally {
         let index = self.slot_of(id);
         match self.slots[index].1 {
             LEFT_OUT => return true,
-            0 if self.is_full() => return false,
-            0 => self.used += 1,
+            0 => {
+                if self.is_full() {
+                    return false;
+                }
+                self.used += 1;
+            }
             _ => self.counted -= 1,
         }
         self.slots[index] = (id, LEFT_OUT);

@@ -1,11 +1,15 @@
 //! Rules of items: impls, traits, `extern crate`, macros in the place of items.
 
+use syn::Generics;
 use syn::ImplItem;
 use syn::TraitItem;
+use syn::Type;
 use syn::spanned::Spanned;
+use syn::visit::Visit;
 
 use super::entries;
 use super::lifetimes;
+use super::projections::Projections;
 use super::rules::Rules;
 
 impl Rules<'_> {
@@ -16,6 +20,14 @@ impl Rules<'_> {
         if block.trait_.as_ref().is_some_and(|(negative, _, _)| negative.is_some()) {
             self.refuse(block.impl_token.span(), "a negative impl", "leave it out");
         }
+        if block.trait_.is_some() && is_mutable_reference(&block.self_ty) {
+            let instead = "implement it for the type itself";
+            self.refuse(block.self_ty.span(), "a trait for a mutable reference", instead);
+        }
+        self.check_projections(&block.generics, |projections| {
+            block.trait_.iter().for_each(|(_, path, _)| projections.visit_path(path));
+            projections.visit_type(&block.self_ty);
+        });
         for item in &block.items {
             match item {
                 ImplItem::Const(_) | ImplItem::Fn(_) => {}
@@ -26,6 +38,18 @@ impl Rules<'_> {
                 ImplItem::Type(alias) if alias.generics.params.is_empty() => {}
                 other => self.refuse(other.span(), "this item in an impl", "write functions and constants"),
             }
+        }
+    }
+
+    /// Refuses projections (`T::Item`, `<T as Trait>::Item`) in what `visit` goes through: rustc takes for granted
+    /// that the types in an impl's header are well-formed, and checks it nowhere where a projection hides them
+    /// (#100051).
+    pub(super) fn check_projections(&mut self, generics: &Generics, visit: impl FnOnce(&mut Projections)) {
+        let mut projections = Projections::new(generics);
+        visit(&mut projections);
+        for span in projections.found {
+            let instead = "give the type a parameter of its own: `impl<I: Iterator<Item = T>, T> ..`";
+            self.refuse(span, "an associated type in an impl header or a type alias", instead);
         }
     }
 
@@ -86,5 +110,14 @@ impl Rules<'_> {
         }
         let instead = "write items out; only sandstorm::extension! makes items";
         self.refuse(item.mac.path.span(), "a macro in the place of an item", instead);
+    }
+}
+
+fn is_mutable_reference(kind: &Type) -> bool {
+    match kind {
+        Type::Reference(reference) => reference.mutability.is_some(),
+        Type::Paren(inner) => is_mutable_reference(&inner.elem),
+        Type::Group(inner) => is_mutable_reference(&inner.elem),
+        _ => false,
     }
 }

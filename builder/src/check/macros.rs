@@ -13,6 +13,8 @@ use super::names;
 pub(super) struct Arguments {
     pub(super) expressions: Vec<Expr>,
     pub(super) pattern: Option<Pat>,
+    /// What stands behind the `if` of `matches!`.
+    pub(super) guard: Option<Expr>,
 }
 
 /// The arguments of an allowed macro, or what is wrong and what to write instead.
@@ -40,8 +42,7 @@ fn name(invocation: &Macro) -> Option<String> {
     let name = match &names[..] {
         [name] => name,
         [owner, name] if owner == "alloc" && matches!(&**name, "vec" | "format") => name,
-        [owner, name] if owner == "core" && !matches!(&**name, "vec" | "format" | "pin") => name,
-        [owner, module, name] if (&**owner, &**module, &**name) == ("core", "pin", "pin") => name,
+        [owner, name] if owner == "core" && !matches!(&**name, "vec" | "format") => name,
         _ => return None,
     };
     let plain =
@@ -56,6 +57,7 @@ fn instead(path: &str) -> &'static str {
         "env" | "option_env" => "pass it as an argument of the invocation",
         "println" | "print" | "eprintln" | "eprint" | "dbg" => "use db.log(level, format_args!(..))",
         "asm" | "global_asm" | "naked_asm" => "write Rust",
+        "pin" => "use `Box::pin`, of alloc::boxed",
         "extension" => "write sandstorm::extension! once, at the root of src/lib.rs",
         _ => "call a function; docs/extensions.md lists the macros that work",
     }
@@ -63,7 +65,7 @@ fn instead(path: &str) -> &'static str {
 
 fn list(input: ParseStream<'_>) -> syn::Result<Arguments> {
     let expressions = Punctuated::<Expr, Token![,]>::parse_terminated(input)?;
-    Ok(Arguments { expressions: expressions.into_iter().collect(), pattern: None })
+    Ok(Arguments { expressions: expressions.into_iter().collect(), pattern: None, guard: None })
 }
 
 fn vector(input: ParseStream<'_>) -> syn::Result<Arguments> {
@@ -73,9 +75,9 @@ fn vector(input: ParseStream<'_>) -> syn::Result<Arguments> {
     let first: Expr = input.parse()?;
     if input.parse::<Option<Token![;]>>()?.is_some() {
         let count = input.parse()?;
-        return Ok(Arguments { expressions: vec![first, count], pattern: None });
+        return Ok(Arguments { expressions: vec![first, count], pattern: None, guard: None });
     }
-    let mut arguments = Arguments { expressions: vec![first], pattern: None };
+    let mut arguments = Arguments { expressions: vec![first], pattern: None, guard: None };
     if input.parse::<Option<Token![,]>>()?.is_some() {
         arguments.expressions.extend(list(input)?.expressions);
     }
@@ -83,12 +85,10 @@ fn vector(input: ParseStream<'_>) -> syn::Result<Arguments> {
 }
 
 fn matching(input: ParseStream<'_>) -> syn::Result<Arguments> {
-    let mut expressions = vec![input.parse()?];
+    let expressions = vec![input.parse()?];
     input.parse::<Token![,]>()?;
     let pattern = Some(Pat::parse_multi_with_leading_vert(input)?);
-    if input.parse::<Option<Token![if]>>()?.is_some() {
-        expressions.push(input.parse()?);
-    }
+    let guard = input.parse::<Option<Token![if]>>()?.map(|_| input.parse()).transpose()?;
     input.parse::<Option<Token![,]>>()?;
-    Ok(Arguments { expressions, pattern })
+    Ok(Arguments { expressions, pattern, guard })
 }

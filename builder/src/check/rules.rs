@@ -2,11 +2,14 @@
 //!
 //! Each `match` lists what is allowed; the rest is refused, also what a later parser may add. The rules of
 //! lifetimes keep away the shapes that rustc's open soundness bugs need (#25860, #57893, #84366, #84591,
-//! #85099 and their kin): function pointers, trait objects, `for<'a>`, lifetime bounds, lifetimes in traits,
-//! references to references, aliases and associated types with lifetimes.
+//! #85099, #100051 and their kin): function pointers, trait objects, `for<'a>`, lifetime bounds, lifetimes in
+//! traits, references to references, aliases and associated types with lifetimes, projections in impl headers.
+//! Guards and indexes: see `pure.rs`.
 
 use proc_macro2::Span;
+use syn::Arm;
 use syn::Expr;
+use syn::ExprIndex;
 use syn::GenericParam;
 use syn::Item;
 use syn::Lit;
@@ -24,6 +27,7 @@ use super::lifetimes;
 use super::macros;
 use super::modules::Crate;
 use super::paths;
+use super::pure;
 
 /// The rules at work on one file.
 pub(super) struct Rules<'c> {
@@ -59,6 +63,15 @@ impl<'c> Rules<'c> {
         self.path == format!("{}src/lib.rs", self.crate_.folder)
     }
 
+    /// Checks the guard of an arm, or of `matches!`.
+    fn check_guard(&mut self, guard: &Expr) {
+        self.visit_expr(guard);
+        if let Some(span) = pure::fault(guard) {
+            let instead = "compute it with `let` before the `match`, or write an `if` inside the arm";
+            self.refuse(span, "a match guard that does more than read and compare values", instead);
+        }
+    }
+
     /// Refuses a place in this file.
     pub(super) fn refuse(&mut self, span: Span, what: impl Into<String>, instead: &str) {
         self.findings.refuse(self.path, span, what, instead);
@@ -84,6 +97,7 @@ impl<'a> Visit<'a> for Rules<'_> {
                     let instead = "write the type out, or make it a struct";
                     self.refuse(alias.type_token.span(), "a type alias with a lifetime", instead);
                 }
+                self.check_projections(&alias.generics, |projections| projections.visit_type(&alias.ty));
             }
             Item::Mod(module) => {
                 if module.unsafety.is_some() {
@@ -155,6 +169,7 @@ impl<'a> Visit<'a> for Rules<'_> {
                 };
                 arguments.expressions.iter().for_each(|expression| rules.visit_expr(expression));
                 arguments.pattern.iter().for_each(|pattern| rules.visit_pat(pattern));
+                arguments.guard.iter().for_each(|guard| rules.check_guard(guard));
             }
             Err((what, instead)) => self.refuse(invocation.path.span(), what, instead),
         }
@@ -174,7 +189,26 @@ impl<'a> Visit<'a> for Rules<'_> {
         if let Some(variadic) = &signature.variadic {
             self.refuse(variadic.span(), "a variadic function", "take a slice");
         }
+        if !pure::reads_only(signature) {
+            let what = format!("a method called `{}` that does not take `&self`", signature.ident);
+            self.refuse(signature.ident.span(), what, "take `&self`, or choose another name");
+        }
         visit::visit_signature(self, signature);
+    }
+
+    fn visit_arm(&mut self, arm: &'a Arm) {
+        arm.attrs.iter().for_each(|attribute| self.visit_attribute(attribute));
+        self.visit_pat(&arm.pat);
+        arm.guard.iter().for_each(|(_, guard)| self.check_guard(guard));
+        self.visit_expr(&arm.body);
+    }
+
+    fn visit_expr_index(&mut self, index: &'a ExprIndex) {
+        visit::visit_expr_index(self, index);
+        if let Some(span) = pure::fault(&index.index) {
+            let instead = "compute it with `let` first";
+            self.refuse(span, "an index that does more than read values and calculate", instead);
+        }
     }
 
     fn visit_generic_param(&mut self, parameter: &'a GenericParam) {

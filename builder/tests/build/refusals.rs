@@ -56,6 +56,22 @@ fn a_compiler_that_is_kept_busy_is_stopped() {
     assert_eq!(toolchain().build(&extension(&text)), Err(stopped));
 }
 
+/// Aliases that nest by the thousand overflow the compiler's stack.
+#[test]
+fn a_compiler_that_crashes_is_one_line_to_the_tenant() {
+    let aliases: String = (1..11_000).map(|at| format!("type A{at}=(A{},);", at - 1)).collect();
+    let text = format!(
+        "#![no_std]\nuse sandstorm::{{Args, Db, Error, Reply}};\nsandstorm::extension! {{ read run }}\n\
+         async fn run(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {{ Ok(()) }}\n\
+         type A0 = u8;\n{aliases}\nfn f(x: A10999) -> A10999 {{ x }}\n"
+    );
+    let error = toolchain().build(&extension(&text)).expect_err("a crash");
+    assert!(matches!(error, BuildError::CompilerCrashed { .. }), "{error}");
+    let shown = error.to_string();
+    assert!(shown.starts_with("compiling hole crashed (error: rustc interrupted by SIGSEGV"), "{shown}");
+    assert!(shown.lines().count() == 1 && shown.len() < 400, "{shown}");
+}
+
 /// Refused in the sandbox with the same text as in the process.
 #[test]
 fn refusals_are_the_same_in_the_sandbox() {
@@ -129,6 +145,22 @@ fn dependencies_must_be_in_the_package_and_in_no_circle() {
         ("deps/a/Cargo.toml", "[package]\nname = \"a\"\n"),
     ]);
     assert!(stray.contains("a package that nothing depends on"), "{stray}");
+}
+
+#[test]
+fn the_names_of_the_glues_own_crates_are_taken() {
+    let source = "#![no_std]\n";
+    let refusal = |name: &str, dependency: &str| {
+        let manifest = format!("[package]\nname = \"{name}\"\n{dependency}");
+        let files = vec![("Cargo.toml".into(), manifest.into()), ("src/lib.rs".into(), source.into())];
+        let refusals = builder::check(&Package::new("hello", files).unwrap()).expect_err("a refusal");
+        refusals[0].to_string()
+    };
+    for name in ["tenant", "splinter_artefact", "splinter-artefact", "sandstorm"] {
+        assert!(refusal(name, "").starts_with("Cargo.toml:2:8: this is no name for a package"));
+    }
+    let dependency = refusal("hello", "[dependencies]\ntenant = { path = \"../tenant\" }\n");
+    assert!(dependency.starts_with("Cargo.toml:4:1: this is no name for a package"), "{dependency}");
 }
 
 #[test]

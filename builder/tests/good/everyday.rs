@@ -146,6 +146,12 @@ async fn everyday(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
     reply.u32(shape.corners() + Countdown(5).sum::<u32>() + evens(10).sum::<u32>())?;
     reply.write(rectangle.to_string().as_bytes())?;
     reply.u64(*largest(&values).unwrap_or(&0) + Rectangle::<'_, 2>::SIDES as u64)?;
+    let at = usize::from(first) % PRIMES.len();
+    match (PRIMES[at], PRIMES[(at + 1) % PRIMES.len()]) {
+        (prime, next) if next > prime && next - prime < 5 || !second.is_empty() => reply.u64(prime)?,
+        (prime, _) if matches!(prime, 2 | 3 if values[0] == 9) => reply.u64(NAMES[first as usize & 1].1 as u64)?,
+        _ => reply.write(&second[..second.len() / 2])?,
+    }
     match second.len().cmp(&10) {
         Ordering::Less | Ordering::Equal => db.yield_now().await,
         Ordering::Greater => unreachable!("{}", second.len()),

@@ -3,11 +3,11 @@
 
 extern crate alloc;
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::future::Future;
-use core::pin::pin;
 use core::task::{Context, Waker};
 use sandstorm::{Args, Cursor, Db, Error, Level, Reply};
 
@@ -61,7 +61,8 @@ async fn panic_twice(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), E
 
 /// Reads beyond the end of the arguments.
 async fn out_of_bounds(_: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    reply.u8(args.bytes()[args.bytes().len()])
+    let bytes = args.bytes();
+    reply.u8(bytes[bytes.len()])
 }
 
 /// Allocates until there is nothing left.
@@ -109,7 +110,7 @@ async fn pages(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
 
 /// Polls with a waker of its own choice, twice beyond the end.
 async fn poll_by_hand(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let mut future = pin!(db.get(args.table(), args.key()));
+    let mut future = Box::pin(db.get(args.table(), args.key()));
     for _ in 0..6 {
         let ready = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         reply.u8(u8::from(ready.is_ready()))?;

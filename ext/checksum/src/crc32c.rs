@@ -62,7 +62,7 @@ impl Crc {
                 ^ TABLES[0][h as usize];
         }
         for byte in rest {
-            state = state >> 8 ^ TABLES[0][usize::from(state as u8 ^ byte)];
+            state = state >> 8 ^ TABLES[0][(state as u8 ^ byte) as usize];
         }
         self.state = state;
     }

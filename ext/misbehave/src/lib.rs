@@ -242,7 +242,8 @@ async fn looping_drop(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<
 /// Reads beyond a slice.
 async fn index_beyond(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     mark(db, args).await?;
-    reply.u8(args.key()[args.key().len() + 1])
+    let key = args.key();
+    reply.u8(key[key.len() + 1])
 }
 
 /// Divides by zero.

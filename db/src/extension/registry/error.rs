@@ -28,9 +28,11 @@ impl<E> InstallError<E> {
             Self::Build(BuildError::Refused(_) | BuildError::ImportRefused { .. }) => {
                 Some(Status::SourceRefused)
             }
-            Self::Build(BuildError::CompileFailed { .. } | BuildError::TimedOut { .. }) => {
-                Some(Status::CompileFailed)
-            }
+            Self::Build(
+                BuildError::CompileFailed { .. }
+                | BuildError::CompilerCrashed { .. }
+                | BuildError::TimedOut { .. },
+            ) => Some(Status::CompileFailed),
             Self::Build(BuildError::SandboxMissing { .. } | BuildError::ToolchainMissing { .. }) => {
                 Some(Status::Unavailable)
             }
