@@ -1,4 +1,4 @@
-//! What a native get costs on its whole way but the kernel's: client library, frames, dispatch, store, and back.
+//! What a request costs on its whole way but the kernel's: client library, frames, dispatch, store, and back.
 //!
 //! A session of the client library over a port behind which workers are moved by hand, all in one thread, so that
 //! `scripts/instructions` can count instructions under callgrind: those of the client between submit and completion, those of the
@@ -9,9 +9,12 @@
 //!   member   a server of a cluster that has all of the table
 //!   cluster  three servers with a third of the hashes each: a frame to each of them where there was one
 //! ```
-//! `cargo bench -p tests --bench path -- WAY OUTSTANDING GETS` makes so many gets of 30-byte keys with 100-byte values, of
-//! which so many are outstanding, and prints the nanoseconds of one.
+//! `cargo bench -p tests --bench path -- WAY REQUEST OUTSTANDING COUNT` makes `COUNT` requests with 30-byte keys and 100-byte
+//! values, `OUTSTANDING` of them at a time, and prints the nanoseconds of one. `REQUEST` is `get`, `put`, `invoke` (`ext/noop`)
+//! or `invoke-get` (`ext/get`, which gets the value that the native get does).
 
+#[path = "serving/extensions.rs"]
+mod extensions;
 #[path = "serving/worker.rs"]
 mod worker;
 
@@ -23,17 +26,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client::{ClientConfig, Session};
+use db::extension::lineup::Lineup;
+use db::server::change::Change;
 use db::server::ports::Exits;
 use db::tablet::Parts;
+use extensions::Extensions;
 use net::{Batch, Listener, LoopbackClock, LoopbackNetwork, Outbox, Port, Waker};
 use store::{Config, HashRange, Quota, Store, TableOptions};
 use wire::limits::FRAME_BYTES_MAX;
-use wire::{Body, Condition, Opened, RecordHeader, Request, ServerPlace, SessionLimits, Tablet, TabletMap};
+use wire::{
+    Body, Condition, Opened, RecordHeader, Request, ServerPlace, SessionLimits, Tablet, TabletMap,
+    function_hash,
+};
 use worker::{TABLE, VIEW, Worker};
 
 const OBJECTS: u64 = 4_096;
 /// Requests that a session may have outstanding.
 const CREDITS: u16 = 64;
+
+/// Sessions are opened within this time of each other, also under valgrind on a busy machine.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Keeps what a worker sends for the client, as if its port had received it.
 struct Inbox(Batch);
@@ -125,7 +137,7 @@ fn listen(server: usize) -> String {
     let address = listener.local().expect("a bound listener has an address").to_string();
     std::thread::spawn(move || {
         let mut streams = Vec::new();
-        while let Ok(Some((mut stream, _))) = listener.accept(Duration::from_secs(5)) {
+        while let Ok(Some((mut stream, _))) = listener.accept(ACCEPT_TIMEOUT) {
             let mut record = Vec::new();
             if stream.read_record(&mut record, Duration::from_secs(5), 4_096).is_err() {
                 continue;
@@ -224,15 +236,45 @@ fn put(key: &[u8]) -> Request<'_> {
     Request::Put { table: TABLE, key, value: &[7; 100], condition: Condition::Always }
 }
 
+fn get(key: &[u8]) -> Request<'_> {
+    Request::Get { table: TABLE, key }
+}
+
+fn invoke(extension: u32, function: u32, key: &[u8]) -> Request<'_> {
+    Request::Invoke { extension, version: 0, function, table: TABLE, key, arguments: &[] }
+}
+
+/// Makes requests of one kind; a name for callgrind.
 #[inline(never)]
-fn gets(session: &mut Session, count: u64, outstanding: u64) -> usize {
-    make(session, count, outstanding, |key| Request::Get { table: TABLE, key })
+fn requests(session: &mut Session, kind: &str, count: u64, outstanding: u64) -> usize {
+    let (noop, getting) = (function_hash("noop"), function_hash("get"));
+    match kind {
+        "get" => make(session, count, outstanding, get),
+        "put" => make(session, count, outstanding, put),
+        "invoke" => make(session, count, outstanding, |key| invoke(1, noop, key)),
+        "invoke-get" => make(session, count, outstanding, |key| invoke(2, getting, key)),
+        other => panic!("there is no request {other}"),
+    }
+}
+
+/// Makes the extensions known to all workers.
+fn install() {
+    let extensions = Extensions::new();
+    for (name, id) in [("noop", 1), ("get", 2)] {
+        let lineup = Arc::new(Lineup::of(extensions.load(name, id)));
+        WORKERS.with_borrow_mut(|workers| {
+            for worker in workers {
+                worker.catalog.apply(Change::ExtensionSettled(Arc::clone(&lineup)));
+            }
+        });
+    }
 }
 
 fn main() {
+    builder::child_main();
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    let [way, outstanding, count] = &words[..] else {
-        return eprintln!("path: WAY OUTSTANDING GETS, where WAY is single, member or cluster");
+    let [way, kind, outstanding, count] = &words[..] else {
+        return eprintln!("path: WAY REQUEST OUTSTANDING COUNT, where WAY is single, member or cluster");
     };
     let (outstanding, count) = (outstanding.parse().expect("a number"), count.parse().expect("a number"));
     let mut session = match way.as_str() {
@@ -241,9 +283,12 @@ fn main() {
         "cluster" => session(3, false),
         other => panic!("there is no way {other}"),
     };
+    if kind.starts_with("invoke") {
+        install();
+    }
     make(&mut session, OBJECTS, 1, put);
-    gets(&mut session, OBJECTS, outstanding);
+    requests(&mut session, kind, OBJECTS, outstanding);
     let began = Instant::now();
-    black_box(gets(&mut session, count, outstanding));
+    black_box(requests(&mut session, kind, count, outstanding));
     println!("{:.1}", began.elapsed().as_nanos() as f64 / count as f64);
 }

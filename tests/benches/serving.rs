@@ -5,32 +5,30 @@
 //! drawn at random. Criterion's throughput is requests a second. Extensions are compiled from `ext/`, as an
 //! installation would.
 
+#[path = "serving/extensions.rs"]
+mod extensions;
 #[path = "serving/worker.rs"]
 mod worker;
 
 use std::hint::black_box;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use builder::{Package, Toolchain};
 use criterion::{BatchSize, Criterion, Throughput};
 use db::extension::Extension;
 use db::extension::invocation::Invocations;
 use db::extension::lineup::Lineup;
-use db::extension::registry::Registry;
 use db::server::change::Change;
 use db::server::ports::Exits;
 use db::tablet::Parts;
-use db::tenant::account::Accounts;
+use extensions::Extensions;
 use fastrand::Rng;
 use net::{Batch, Outbox};
 use store::{Config, Store};
-use tests::server::binary;
 use wire::limits::FRAME_BYTES_MAX;
 use wire::{Condition, FrameWriter, Request, Status, function_hash};
-use worker::{TABLE, TENANT, VIEW, Worker, lend};
+use worker::{TABLE, VIEW, Worker, lend};
 
 const TOKEN: u64 = 77;
 const OBJECTS: u64 = 1_000_000;
@@ -140,15 +138,6 @@ fn key(number: u64) -> [u8; 30] {
     key
 }
 
-/// The extension `ext/<name>`, compiled and loaded.
-fn extension(registry: &Registry, name: &str, id: u32) -> Arc<Extension> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests lies in the root");
-    let package = Package::from_directory(&root.join("ext").join(name)).expect("a package");
-    let files = package.files().map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).collect();
-    let installed = registry.install::<String>(TENANT, name, files, 0, || Ok((id, 1)));
-    Arc::clone(&installed.unwrap_or_else(|error| panic!("{name}: {error}")).extension)
-}
-
 fn dispatch(criterion: &mut Criterion, load: &mut Load, noop: &Arc<Extension>, get: &Arc<Extension>) {
     load.worker.catalog.apply(Change::ExtensionSettled(Arc::new(Lineup::of(Arc::clone(noop)))));
     load.worker.catalog.apply(Change::ExtensionSettled(Arc::new(Lineup::of(Arc::clone(get)))));
@@ -206,12 +195,10 @@ fn invocations(criterion: &mut Criterion, load: &mut Load, extensions: [(&str, &
 }
 
 fn main() {
+    builder::child_main();
     let mut criterion = Criterion::default().configure_from_args();
-    let folder = tempfile::tempdir().expect("a folder");
-    let (cache, checker) = (folder.path().to_owned(), binary("splinter-server"));
-    let prepare = move || Toolchain::prepare_with_checker(&cache, &checker);
-    let registry = Registry::open_with(Box::new(prepare), Accounts::default()).expect("a registry");
-    let (noop, get) = (extension(&registry, "noop", 1), extension(&registry, "get", 2));
+    let extensions = Extensions::new();
+    let (noop, get) = (extensions.load("noop", 1), extensions.load("get", 2));
     let mut load = Load::new();
     invocations(&mut criterion, &mut load, [("noop", &noop), ("get", &get)]);
     dispatch(&mut criterion, &mut load, &noop, &get);
