@@ -22,6 +22,7 @@
 mod control;
 mod receive;
 mod send;
+mod unmerged;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -111,7 +112,8 @@ impl UdpPort {
         set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, config.receive_buffer_bytes)?;
         set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, config.send_buffer_bytes)?;
         sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
-        // An old kernel refuses: frames then arrive one by one, which is only slower.
+        // An old kernel refuses either: frames then leave or arrive one by one, which is only slower.
+        let merges = config.segmentation && sys::option(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok();
         let merged = config.segmentation && sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
         let frame_bytes_max = match local {
             SocketAddr::V4(_) => FRAME_BYTES_MAX_V4,
@@ -122,7 +124,7 @@ impl UdpPort {
             local,
             // Whoever speaks IPv4 with a socket of both families sends frames of that size.
             receive: ReceiveMessages::new(FRAME_BYTES_MAX_V4, merged),
-            send: SendMessages::new(frame_bytes_max, config.segmentation),
+            send: SendMessages::new(frame_bytes_max, merges),
             socket: Arc::new(socket),
         })
     }

@@ -98,6 +98,33 @@ fn more_frames_than_one_call_takes_all_arrive() {
     assert_eq!(numbers, (0..200).collect::<Vec<_>>());
 }
 
+/// Frames that one receive of one message brings: more than one where the sender's kernel merged them.
+fn frames_of_one_message(receiver: &mut UdpPort) -> usize {
+    let (handle, mut batch) = (receiver.handle(), Batch::new());
+    let deadline = Instant::now() + PATIENCE;
+    while receiver.receive_at(&handle, &mut batch, 1).unwrap() == 0 && Instant::now() < deadline {
+        receiver.wait(Duration::from_millis(20)).unwrap();
+    }
+    batch.frames().count()
+}
+
+#[test]
+fn a_peer_that_takes_no_merged_frames_leaves_merging_on_for_others() {
+    let mut receiver = UdpPort::bind(any(), config(true)).unwrap();
+    let mut sender = UdpPort::bind(any(), config(true)).unwrap();
+    let mut out = Outbox::new(sender.frame_bytes_max());
+    // The kernel refuses merged frames to port 0, as it does those that are longer than the path takes.
+    let unreachable: SocketAddr = ([127, 0, 0, 1], 0).into();
+    for _ in 0..3 {
+        for peer in [unreachable, receiver.local()] {
+            (0..10).for_each(|_| assert!(out.push(&[7; 100], peer)));
+            sender.send(&mut out).unwrap();
+        }
+        assert_eq!(frames_of_one_message(&mut receiver), 10);
+    }
+    assert_eq!(sender.send_drops(), 30);
+}
+
 #[test]
 fn connected_port_exchanges_frames_with_its_peer() {
     let mut server = UdpPort::bind(any(), config(true)).unwrap();

@@ -2,6 +2,9 @@
 //!
 //! Message headers are built once; a call writes names, vectors and control data. A merged message is one
 //! header over a run of vectors, one per frame, so nothing is copied to make it contiguous.
+//!
+//! The kernel refuses merged messages by peer: a path narrower than a frame, a device without checksums, a peer at port 0.
+//! Frames of such a peer leave one by one for a while; those of others stay merged.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,6 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::null_mut;
 
 use super::control::{self, Control};
+use super::unmerged::Unmerged;
 use crate::{Outbox, sys};
 
 /// Frames merged into one message; the kernel's own limit (`UDP_MAX_SEGMENTS`).
@@ -24,10 +28,15 @@ pub(super) struct SendMessages {
     vectors: Box<[libc::iovec]>,
     names: Box<[libc::sockaddr_storage]>,
     controls: Box<[Control]>,
+    /// The peer of each message that is merged.
+    peers: Box<[Option<SocketAddr>]>,
     frame_bytes_max: usize,
     /// The socket has a fixed peer: messages carry no address.
     connected: bool,
+    /// The kernel can merge.
     merge: bool,
+    /// Peers for which it refused to.
+    unmerged: Unmerged,
     drops: u64,
 }
 
@@ -49,9 +58,11 @@ impl SendMessages {
             vectors: vec![libc::iovec { iov_base: null_mut(), iov_len: 0 }; SEND_FRAMES].into_boxed_slice(),
             names: (0..SEND_FRAMES).map(|_| sys::no_address()).collect(),
             controls: vec![Control::EMPTY; SEND_FRAMES].into_boxed_slice(),
+            peers: vec![None; SEND_FRAMES].into_boxed_slice(),
             frame_bytes_max,
             connected: false,
             merge,
+            unmerged: Unmerged::default(),
             drops: 0,
         }
     }
@@ -103,7 +114,8 @@ impl SendMessages {
         }
         let segment_bytes = frame.len();
         let run = ready.frames;
-        let room = if self.merge { SEGMENTS_MAX.min(SEND_FRAMES - run) } else { 1 };
+        let merges = self.merge && !self.unmerged.holds(peer);
+        let room = if merges { SEGMENTS_MAX.min(SEND_FRAMES - run) } else { 1 };
         let (mut frames, mut bytes, mut cursor) = (0, 0, Some(first));
         while let Some(index) = cursor {
             let (frame, _) = out.frame(index);
@@ -147,6 +159,7 @@ impl SendMessages {
         header.msg_iovlen = vectors.len();
         if vectors.len() > 1 {
             control::write_segment_bytes(header, &mut self.controls[message], segment_bytes as u16);
+            self.peers[message] = Some(peer);
         } else {
             header.msg_control = null_mut();
             header.msg_controllen = 0;
@@ -170,7 +183,7 @@ impl SendMessages {
             match refusal(&error, frames) {
                 Refusal::Again => {}
                 Refusal::CannotMerge => {
-                    self.merge = false;
+                    self.peers[next].iter().for_each(|&peer| self.unmerged.add(peer));
                     sent += self.send_singly(fd, next);
                     next += 1;
                 }
@@ -213,7 +226,7 @@ impl SendMessages {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
     }
 
-    /// Sends the frames of one merged message one by one, on a kernel or device that cannot merge.
+    /// Sends the frames of one merged message one by one, to a peer for which the kernel does not merge.
     fn send_singly(&mut self, fd: BorrowedFd<'_>, message: usize) -> usize {
         let mut single = self.headers[message].msg_hdr;
         let run = single.msg_iovlen;
@@ -241,7 +254,7 @@ impl SendMessages {
 enum Refusal {
     /// Nothing: try again.
     Again,
-    /// The kernel or the device does not merge.
+    /// The kernel does not merge for this peer.
     CannotMerge,
     /// This message is lost; others may pass.
     Lost,
