@@ -7,43 +7,25 @@
 //! ```
 //! Partitions arrive side by side, each in the order of the hashes, so one number says what of it is there. A key of what
 //! has arrived that is absent is absent; of the rest nothing is known but what was written here. A key that is removed
-//! here before its object arrives must stay removed: it is noted, under the lock of its bucket. So are all that are removed
-//! until it is settled that nothing goes back, since the other store has their objects. Hashes that somebody waits for are pulled ahead of their partitions.
+//! here before its object arrives must stay removed: it is noted, under the lock of its bucket, and it stays where there is
+//! no room for a note. Keys that are removed later are noted too, until it is settled that nothing goes back, since the
+//! other store has their objects. Hashes that somebody waits for are pulled ahead of their partitions.
 
 mod missed;
 mod pulled;
+mod removed;
 mod wanted;
 
-use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::OnceLock;
 
 use self::missed::Missed;
 use self::pulled::Pulled;
+use self::removed::Removed;
 use self::wanted::Wanted;
 use crate::hash_range::HashRange;
 use crate::limits::REMOVED_NOTED_MAX;
 use crate::position::Position;
-use crate::sync::{AtomicBool, AtomicU64, Exclusive, Ordering};
-
-/// Keys by their hashes, which nobody has to hash again.
-#[derive(Default)]
-struct AsIs(u64);
-
-impl Hasher for AsIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("positions are two numbers");
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        // The first hash has the partition in its high bits; the second is as good in all of them.
-        self.0 = number;
-    }
-}
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// A part of the hashes that arrives in their order.
 struct Partition {
@@ -51,9 +33,6 @@ struct Partition {
     /// Hashes below have arrived, as long as not all have.
     next: AtomicU64,
     complete: AtomicBool,
-    removed: Exclusive<HashSet<Position, BuildHasherDefault<AsIs>>>,
-    /// Whether there are any: written by who has a removed key's bucket, like `removed`.
-    has_removed: AtomicBool,
 }
 
 impl Partition {
@@ -70,6 +49,7 @@ pub(crate) struct Arrival {
     settled: AtomicBool,
     /// Some key that was removed is not noted.
     forgotten: AtomicBool,
+    removed: Removed,
     /// Made when the first is wanted: most parts arrive before anybody asks.
     wanted: OnceLock<Wanted>,
     pulled: OnceLock<Pulled>,
@@ -81,13 +61,13 @@ impl Arrival {
     pub(crate) fn new(hashes: HashRange, count: usize) -> Arrival {
         let partition = |hashes: HashRange| {
             let next = AtomicU64::new(hashes.first());
-            let (complete, removed) = (AtomicBool::new(false), Exclusive::new(HashSet::default()));
-            Partition { hashes, next, complete, removed, has_removed: AtomicBool::new(false) }
+            Partition { hashes, next, complete: AtomicBool::new(false) }
         };
         let partitions = hashes.split(count).into_iter().map(partition).collect();
         let [complete, settled, forgotten] = [(); 3].map(|()| AtomicBool::new(false));
         let (wanted, pulled, missed) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Arrival { partitions, complete, settled, forgotten, wanted, pulled, missed }
+        let removed = Removed::default();
+        Arrival { partitions, complete, settled, forgotten, removed, wanted, pulled, missed }
     }
 
     /// The hashes of each partition.
@@ -184,35 +164,34 @@ impl Arrival {
         self.complete.load(Ordering::Acquire)
     }
 
-    /// For the owner of the key's bucket, before the key disappears.
+    /// Notes a key that is about to disappear, for the owner of its bucket. False where there is no room for a note: the
+    /// key must stay, since its object may arrive again.
     #[cold]
-    pub(crate) fn note_removal(&self, key: &[u8]) {
+    pub(crate) fn note_removal(&self, key: &[u8]) -> bool {
         if self.settled.load(Ordering::Acquire) {
-            return;
+            return true;
         }
         let position = Position::of(key);
-        let Some(partition) = self.partition_of(position.hash) else { return };
-        let mut removed = partition.removed.lock();
-        if partition.has_arrived(position.hash) && removed.len() >= REMOVED_NOTED_MAX {
-            self.forgotten.store(true, Ordering::Release);
-            return;
+        let has_room = self.removed.len() < REMOVED_NOTED_MAX;
+        if has_room && self.removed.add(position) || self.removed.has(position) {
+            return true;
         }
-        removed.insert(position);
-        partition.has_removed.store(true, Ordering::Release);
+        let has_arrived = self.has_arrived(position.hash);
+        if has_arrived {
+            self.forget_removal();
+        }
+        has_arrived
     }
 
-    /// The same of a key that is not there: what the other store has of it may be on its way.
+    /// A key disappears that is not noted.
     #[cold]
-    pub(crate) fn note_absence(&self, key: &[u8]) {
-        if !self.has_arrived(crate::hash(key)) {
-            self.note_removal(key);
-        }
+    pub(crate) fn forget_removal(&self) {
+        self.forgotten.store(true, Ordering::Release);
     }
 
     /// Nothing goes back any more: what was removed need not be known.
     pub(crate) fn settle(&self) {
         self.settled.store(true, Ordering::Release);
-        self.partitions.iter().for_each(|partition| *partition.removed.lock() = HashSet::default());
     }
 
     /// Whether every key that was removed here is known.
@@ -222,31 +201,26 @@ impl Arrival {
 
     /// The keys that were removed here, some of which may be here again.
     pub(crate) fn removals(&self) -> Vec<Position> {
-        self.partitions
-            .iter()
-            .flat_map(|partition| partition.removed.lock().iter().copied().collect::<Vec<_>>())
-            .collect()
+        if self.settled.load(Ordering::Acquire) { Vec::new() } else { self.removed.positions().collect() }
     }
 
     /// For the owner of the key's bucket: whether what arrives of it is of the past, since it has arrived before or was
     /// removed here.
     pub(crate) fn is_late(&self, key: &[u8], hash: u64) -> bool {
-        self.partition_of(hash).is_none_or(|partition| {
-            partition.has_arrived(hash)
-                || (partition.has_removed.load(Ordering::Acquire) && self.was_removed(key))
-        })
+        self.has_arrived(hash) || self.was_removed(key)
     }
 
-    /// For the owner of the key's bucket: whether it was removed here before it has arrived.
+    /// Whether the key was removed here.
     pub(crate) fn was_removed(&self, key: &[u8]) -> bool {
-        let position = Position::of(key);
-        self.partition_of(position.hash).is_some_and(|partition| partition.removed.lock().contains(&position))
+        !self.removed.is_empty()
+            && !self.settled.load(Ordering::Acquire)
+            && self.removed.has(Position::of(key))
     }
 
     /// Keys that are noted as removed.
     #[cfg(test)]
     pub(crate) fn removed(&self) -> usize {
-        self.partitions.iter().map(|partition| partition.removed.lock().len()).sum()
+        self.removed.len()
     }
 }
 
@@ -254,7 +228,7 @@ impl Arrival {
 mod tests {
     use super::Arrival;
     use crate::hash_range::HashRange;
-    use crate::limits::HASH_RANGE_WIDTH_MIN;
+    use crate::limits::{HASH_RANGE_WIDTH_MIN, REMOVED_NOTED_MAX};
 
     #[test]
     fn partitions_have_every_hash_once() {
@@ -290,15 +264,28 @@ mod tests {
     #[test]
     fn what_was_removed_is_known_until_nothing_goes_back() {
         let arrival = Arrival::new(HashRange::ALL, 1);
-        arrival.note_removal(b"key");
+        assert!(arrival.note_removal(b"key"));
         assert!(arrival.was_removed(b"key") && !arrival.was_removed(b"other"));
         assert_eq!(arrival.removed(), 1);
         arrival.advance(0, u64::MAX);
-        arrival.note_absence(b"none");
-        arrival.note_removal(b"other");
+        assert!(arrival.note_removal(b"other"));
         assert_eq!((arrival.removals().len(), arrival.knows_removals()), (2, true));
         arrival.settle();
-        arrival.note_removal(b"third");
+        assert!(arrival.note_removal(b"third"));
         assert!(arrival.removals().is_empty() && !arrival.was_removed(b"key") && !arrival.knows_removals());
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_noted_stays_until_it_has_arrived() {
+        let arrival = Arrival::new(HashRange::ALL, 1);
+        let mut key = 0_u64;
+        while arrival.note_removal(&key.to_le_bytes()) {
+            key += 1;
+        }
+        assert!(key > REMOVED_NOTED_MAX as u64 / 2 && arrival.removed() <= REMOVED_NOTED_MAX);
+        assert!(!arrival.was_removed(&key.to_le_bytes()) && arrival.knows_removals());
+        assert!(arrival.note_removal(&0_u64.to_le_bytes()), "it is noted already");
+        arrival.advance(0, u64::MAX);
+        assert!(arrival.note_removal(&key.to_le_bytes()) && !arrival.knows_removals());
     }
 }

@@ -181,7 +181,9 @@ impl Pinned<'_> {
                     staged[at].as_ref().map_or(0, |staged| u64::from(staged.bytes()) + tree_bytes);
                 note_growth(growths, writes, at, (new_bytes, old_bytes));
             }
-            if found.is_none() && write.value.is_some() {
+            if write.value.is_none() {
+                self.refuse_removal(write, found.is_some())?;
+            } else if found.is_none() {
                 inserts[lock] += 1;
                 entering.push(at as u32);
                 bucket.make_room(inserts[lock], Purpose::Insert).map_err(WriteError::from)?;
@@ -201,6 +203,23 @@ impl Pinned<'_> {
         self.enter_all((reads, ranges), writes, (entering, order))?;
         self.publish_all(&mut set, reads.len(), writes, (staged, superseded), version);
         Ok(version)
+    }
+
+    /// Whether a key may be removed of a table whose objects arrive: what is absent has to have arrived, since its object
+    /// may be on its way, and what is there has to be noted. A note is harmless where the commit is refused after it.
+    #[inline]
+    fn refuse_removal(&self, write: &Write<'_>, is_there: bool) -> Result<(), WriteError> {
+        if !write.table.is_arrival() {
+            return Ok(());
+        }
+        if !is_there {
+            return self.refuse_unknown(write.table, write.hash, write.key);
+        }
+        if write.table.lets_go(write.key) {
+            Ok(())
+        } else {
+            Err(WriteError::Retry { after_us: RETRY_AFTER_US })
+        }
     }
 
     /// `first` is the place of the first write in the set.
@@ -255,9 +274,6 @@ impl Pinned<'_> {
             let mark = bucket.remove(place);
             self.leave(write.table, write.key);
             self.bury(write.table, location, &object, mark);
-        } else if let Some(arrival) = write.table.arrival.get() {
-            // Its object may be on its way.
-            arrival.note_absence(write.key);
         }
     }
 }

@@ -215,6 +215,10 @@ impl Pinned<'_> {
             queues.main.push(hash);
             return Outcome::Spared;
         }
+        if !table.lets_go(object.key()) {
+            queues.queue(small).push(hash);
+            return Outcome::Spared;
+        }
         self.take_out(table, bucket, place, location, &object);
         let store = &self.core.store;
         if expired {

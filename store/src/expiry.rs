@@ -92,9 +92,7 @@ impl Pinned<'_> {
             entries.iter().for_each(|&(_, location)| log.prefetch_head(location));
             for &(_, location) in &*entries {
                 let object = log.object(location, &self.pin);
-                if self.is_expired(&object) {
-                    self.expire(table, location, &object);
-                } else {
+                if !self.is_expired(&object) || !self.expire(table, location, &object) {
                     walk.earliest_ms = walk.earliest_ms.min(object.expires_ms());
                 }
             }
@@ -107,13 +105,19 @@ impl Pinned<'_> {
         true
     }
 
-    /// Removes an expired object, if it is still what its key leads to.
-    pub(crate) fn expire(&self, table: &Table, location: Location, object: &Object<'_>) {
+    /// Removes an expired object, if it is still what its key leads to. False where it stays, since its removal cannot be
+    /// noted.
+    #[must_use]
+    pub(crate) fn expire(&self, table: &Table, location: Location, object: &Object<'_>) -> bool {
         let hash = crate::hash(object.key());
-        let Some(bucket) = table.index.lock(&self.pin, hash) else { return };
+        let Some(bucket) = table.index.lock(&self.pin, hash) else { return true };
         let is_it = |at| (at == location).then_some(());
-        let Some((place, ())) = bucket.find(hash, is_it) else { return };
+        let Some((place, ())) = bucket.find(hash, is_it) else { return true };
+        if !table.lets_go(object.key()) {
+            return false;
+        }
         self.take_out(table, bucket, place, location, object);
         self.core.store.objects_expired.fetch_add(1, Ordering::Relaxed);
+        true
     }
 }

@@ -47,9 +47,9 @@ pub const EXPECTED_INDEX_DIVISOR: u64 = 8;
 /// Share (a divisor) of the objects that are expected for which there is room beyond them: how many come is an estimate by the
 /// width of their hashes, and an index that grows for the last few of them is read and written as a whole.
 pub const EXPECTED_ROOM_DIVISOR: u64 = 16;
-/// Keys that are removed from what has arrived of a partition and noted, so that it can still go back: some 24 bytes each. With
-/// more it stays.
-pub const REMOVED_NOTED_MAX: usize = 1 << 18;
+/// Removed keys that are noted while a table arrives: 22 MiB of notes. With more, a key that has not arrived cannot be removed until
+/// it has, and a table of which all has arrived cannot go back.
+pub const REMOVED_NOTED_MAX: usize = 3 << 18;
 /// Objects that are copied again when one of them was written to, about: a mark costs a bit.
 pub const TOUCHED_OBJECTS_PER_CHUNK: u64 = 8;
 /// Chunks of a table that is copied while in use, at least: a small table may become a large one meanwhile.

@@ -301,13 +301,25 @@ impl Table {
         self.version_floor.fetch_max(version, Ordering::Relaxed);
     }
 
-    /// For the owner of the key's bucket, before the key disappears.
+    /// Whether the key may disappear, for the owner of its bucket: not where objects arrive and it cannot be noted.
+    #[inline]
+    pub(crate) fn lets_go(&self, key: &[u8]) -> bool {
+        self.arrival.get().is_none_or(|arrival| arrival.note_removal(key))
+    }
+
+    /// Notes that the key disappears, room for a note or not: of objects that go whatever becomes of them.
+    pub(crate) fn lets_go_in_any_case(&self, key: &[u8]) {
+        if let Some(arrival) = self.arrival.get()
+            && !arrival.note_removal(key)
+        {
+            arrival.forget_removal();
+        }
+    }
+
+    /// For the owner of the key's bucket, before a key disappears that [`Table::lets_go`].
     #[inline]
     pub(crate) fn remember_removal(&self, key: &[u8], version: u64) {
         self.remember_version(version);
-        if let Some(arrival) = self.arrival.get() {
-            arrival.note_removal(key);
-        }
         if self.touched.get().is_some() {
             self.note_write(crate::hash(key));
         }

@@ -216,6 +216,7 @@ impl Pinned<'_> {
             let bucket = table.index.lock(&self.pin, hash).ok_or(Gone)?;
             if let Some((place, ())) = bucket.find(hash, |at| (at == location).then_some(())) {
                 let object = self.core.store.log.object(location, &self.pin);
+                table.lets_go_in_any_case(object.key());
                 self.take_out(table, bucket, place, location, &object);
             }
         }

@@ -74,6 +74,9 @@ impl Pinned<'_> {
         let current = self.visible_version(found.as_ref().map(|(_, (_, object))| object));
         refuse_unless(condition, current)?;
         let Some((place, (location, object))) = found else { return Ok(None) };
+        if !table.lets_go(key) {
+            return Err(WriteError::Retry { after_us: RETRY_AFTER_US });
+        }
         self.take_out(table, bucket, place, location, &object);
         Ok((current != 0).then_some(current))
     }
@@ -84,7 +87,7 @@ impl Pinned<'_> {
         if self.knows(table, hash, key) { Ok(()) } else { Err(WriteError::NotArrived) }
     }
 
-    /// Takes an object out of the table that was found in a locked bucket.
+    /// Takes an object out of the table that was found in a locked bucket, and whose key [`Table::lets_go`].
     pub(crate) fn take_out(
         &self,
         table: &Table,

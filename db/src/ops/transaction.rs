@@ -256,7 +256,7 @@ impl Transaction {
     /// Takes a write of `value` that expires at `expires_ms`, or a deletion, if `condition` holds now.
     ///
     /// # Errors
-    /// `ConditionFailed`, `TooManyReads`, `Full`.
+    /// `ConditionFailed`, `TooManyReads`, `Full`; `NotArrived` for a deletion of what may still be on its way.
     pub fn write(
         &mut self,
         pin: &Pinned<'_>,
@@ -267,6 +267,9 @@ impl Transaction {
     ) -> Result<(), TransactionError> {
         if condition != Condition::Always {
             self.check(pin, place, condition)?;
+        }
+        if value.is_none() && !pin.knows(place.table, place.hash, place.key) {
+            return Err(TransactionError::NotArrived);
         }
         self.writes.record_until(place.id, place.hash, place.key, value, expires_ms)?;
         Ok(())

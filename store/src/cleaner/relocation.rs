@@ -177,9 +177,7 @@ impl Store {
                 if !object.verify() {
                     self.take_out(pinned, table, entry);
                     source.damaged = true;
-                } else if pinned.is_expired(&object) {
-                    pinned.expire(table, entry.location, &object);
-                } else {
+                } else if !pinned.is_expired(&object) || !pinned.expire(table, entry.location, &object) {
                     let bytes = entry.bytes as usize;
                     let claim = || self.claim_of_survivors(level, source.live_bytes, bytes);
                     // The copy of the cleaner: as many bytes as the object has, checksum and all.
@@ -222,6 +220,7 @@ impl Store {
         let Some(mut bucket) = table.index.lock(&pinned.pin, entry.hash) else { return };
         let Some((place, ())) = bucket.find(entry.hash, is_it) else { return };
         let object = self.log.object(entry.location, &pinned.pin);
+        table.lets_go_in_any_case(object.key());
         table.remember_removal(object.key(), entry.version.min(DAMAGED_VERSION_MAX));
         let mark = bucket.remove(place);
         pinned.leave(table, object.key());

@@ -106,8 +106,13 @@ impl World {
             },
             1 => {
                 let delete = Write { table, hash: at, key: &key, value: None, expires_ms: 0 };
-                pin.commit(&[], &[delete]).expect("a removal in a commit needs to know nothing");
-                self.model.remove(&key);
+                match pin.commit(&[], &[delete]) {
+                    Ok(_) => drop(self.model.remove(&key)),
+                    Err(error) => {
+                        assert_eq!(error, CommitError::Write(WriteError::NotArrived));
+                        assert!(!pin.knows(table, at, &key), "what is known can be removed");
+                    }
+                }
             }
             2 => {
                 let known = pin.knows(table, at, &key);

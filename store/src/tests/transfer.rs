@@ -220,6 +220,70 @@ fn a_removed_key_stays_removed_when_its_object_arrives_late_and_however_it_went(
 }
 
 #[test]
+fn a_commit_removes_nothing_unknown_and_notes_no_invented_keys() {
+    let to = store(4 << 20, 32 << 10, 1);
+    let (target, other) = (to.core(0), table_of(&to, 1, HashRange::ALL));
+    other.expect_arrivals(1, 0);
+    let pin = target.pin();
+    let remove = |key: &[u8]| {
+        let write = crate::Write { table: &other, hash: hash(key), key, value: None, expires_ms: 0 };
+        pin.commit(&[], &[write])
+    };
+    for number in 0..1_000_u32 {
+        assert_eq!(remove(&number.to_le_bytes()), Err(crate::CommitError::Write(WriteError::NotArrived)));
+    }
+    let noted = || other.arrival.get().map(|arrival| arrival.removed());
+    assert_eq!(noted(), Some(0));
+    // All objects of a hash are here, of which there were none: absent is absent, and nothing has to be noted.
+    other.pulled(&[hash(b"invented")]);
+    assert!(remove(b"invented").is_ok() && noted() == Some(0));
+    pin.put(&other, hash(b"key"), b"key", b"value", Condition::Always).expect("there is memory");
+    assert!(remove(b"key").is_ok() && noted() == Some(1));
+}
+
+#[test]
+fn a_key_of_which_no_removal_can_be_noted_stays_and_the_writer_comes_again() {
+    let to = store(4 << 20, 32 << 10, 1);
+    let (target, other) = (to.core(0), table_of(&to, 1, HashRange::ALL));
+    other.expect_arrivals(1, 0);
+    let arrival = other.arrival.get().expect("it arrives");
+    let mut invented = 0_u64;
+    while arrival.note_removal(&invented.to_le_bytes()) {
+        invented += 1;
+    }
+    let pin = target.pin();
+    let (mut key, expires_ms) = (0_u64, 5);
+    // One that cannot be noted: some still find a place.
+    while arrival.note_removal(format!("key {key}").as_bytes()) {
+        key += 1;
+    }
+    let key = format!("key {key}");
+    let key = key.as_bytes();
+    pin.put_until(&other, hash(key), key, b"value", expires_ms, Condition::Always).expect("there is memory");
+    let come_again = |error| matches!(error, WriteError::Retry { .. });
+    assert!(pin.delete(&other, hash(key), key, Condition::Always).is_err_and(come_again));
+    let write = crate::Write { table: &other, hash: hash(key), key, value: None, expires_ms: 0 };
+    let refused = pin.commit(&[], &[write]);
+    assert!(matches!(refused, Err(crate::CommitError::Write(WriteError::Retry { .. }))), "{refused:?}");
+    drop(pin);
+    to.advance_clock(10);
+    settle(&target);
+    // Cleaned many times over: the object moves with what lives.
+    let filler = to.table(2);
+    for number in 0..100_000_u32 {
+        let name = (number % 1_000).to_le_bytes();
+        let put = target.pin().put(&filler, hash(&name), &name, &[7; 500], Condition::Always);
+        assert!(put.is_ok() || put.is_err_and(come_again), "{put:?}");
+        target.step();
+    }
+    assert_eq!(other.objects(), 1, "expired, and still there");
+    assert!(target.pin().get(&other, hash(key), key).is_none());
+    other.arrived(0, u64::MAX);
+    assert_eq!(target.pin().delete(&other, hash(key), key, Condition::Always), Ok(None));
+    assert_eq!((other.objects(), other.can_return()), (0, false));
+}
+
+#[test]
 fn a_transfer_keeps_versions_and_expiries_and_takes_no_heed_of_quotas() {
     let (from, to) = (store(1 << 20, 32 << 10, 1), store(1 << 20, 32 << 10, 1));
     let (source, table) = (from.core(0), from.table(1));

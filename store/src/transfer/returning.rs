@@ -99,6 +99,7 @@ impl Pinned<'_> {
         });
         if let Some((place, location)) = found {
             let object = self.core.store.log.object(location, &self.pin);
+            table.lets_go_in_any_case(object.key());
             self.take_out(table, bucket, place, location, &object);
         }
         Ok(())

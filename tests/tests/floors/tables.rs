@@ -18,7 +18,7 @@ pub struct Crate {
 pub const CRATES: &[Crate] = &[
     Crate { name: "wire", ours: &[], outside: &[] },
     Crate { name: "net", ours: &[], outside: &["libc", "fastrand", "bindgen", "cc", "pkg-config"] },
-    Crate { name: "store", ours: &[], outside: &["libc", "crc32c", "xxhash-rust", "loom"] },
+    Crate { name: "store", ours: &[], outside: &["libc", "crc32c", "once_cell", "xxhash-rust", "loom"] },
     Crate { name: "sandstorm", ours: &[], outside: &[] },
     Crate {
         name: "builder",

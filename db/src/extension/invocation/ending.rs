@@ -122,9 +122,7 @@ impl Ending {
         let status = match error {
             CommitError::Conflict { .. } => Status::Conflict,
             CommitError::TooManyOperations => Status::LimitExceeded,
-            CommitError::Write(WriteError::Retry { after_us }) => {
-                return Self { status: Status::Retry, body: Body::RetryAfter(after_us) };
-            }
+            CommitError::Write(WriteError::Retry { after_us }) => return Self::come_again(after_us),
             CommitError::Write(WriteError::ConditionFailed { current }) => {
                 return Self { status: Status::ConditionFailed, body: Body::Version(current) };
             }
@@ -140,8 +138,8 @@ impl Ending {
             CommitError::Write(WriteError::ValueTooLarge) => Status::ValueTooLarge,
             CommitError::Write(WriteError::Collisions) => Status::Collisions,
             CommitError::Write(WriteError::TableRetired) => Status::UnknownTable,
-            // Commits rely on nothing but what was read.
-            CommitError::Write(WriteError::NotArrived) => Status::Internal,
+            // What it deletes was known when it ran, and is not remembered any more.
+            CommitError::Write(WriteError::NotArrived) => return Self::come_again(RETRY_BUSY_US),
         };
         Self::of(status)
     }

@@ -143,12 +143,15 @@ function!(puts_blindly, |db, args, reply| {
 function!(deletes_blindly, |db, args, reply| { db.delete(args.table(), args.key()).await });
 
 #[test]
-fn a_deletion_needs_nothing_of_the_old_object_and_that_stays_deleted() {
+fn a_deletion_waits_for_the_old_object_which_stays_deleted() {
     let mut arriving = Arriving::with(100);
     let deletes = World::extension(deletes_blindly, Mode::Write);
-    for number in 0..50 {
-        assert_eq!(arriving.world.call(&deletes, &key(number), b"").0, Status::Ok);
+    // Half of the keys were invented by the caller.
+    for number in (0..50).chain(1_000..1_050) {
+        assert!(arriving.world.start(&deletes, &key(number), b"", number.into()));
+        assert!(arriving.world.turn().is_empty(), "nothing is known of the key");
     }
+    assert!(arriving.run(100).into_iter().all(|(_, (status, _))| status == Status::Ok));
     (0..PARTITIONS).for_each(|partition| arriving.pull(partition));
     assert!((0..50).all(|number| arriving.value(number).is_none()));
     assert!((50..100).all(|number| arriving.value(number) == Some(number.into())));
