@@ -1,12 +1,13 @@
 //! Extensions of `ext/`, compiled and loaded as an installation does. The check runs in the bench's own program, whose
 //! `main` begins with `builder::child_main`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use builder::{Package, Toolchain};
 use db::extension::Extension;
 use db::extension::registry::Registry;
+use db::tenant::TenantId;
 use db::tenant::account::Accounts;
 
 use crate::worker::TENANT;
@@ -14,25 +15,39 @@ use crate::worker::TENANT;
 /// A registry of extensions, and the folder that it builds in.
 pub struct Extensions {
     registry: Registry,
-    _folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
 }
 
 impl Extensions {
-    /// An empty registry.
+    /// An empty registry that builds in a folder of its own.
     pub fn new() -> Extensions {
         let folder = tempfile::tempdir().expect("a folder");
-        let cache = folder.path().to_owned();
-        let prepare = move || Toolchain::prepare(&cache);
-        let registry = Registry::open_with(Box::new(prepare), Accounts::default()).expect("a registry");
-        Extensions { registry, _folder: folder }
+        let registry = Extensions::within(folder.path().to_owned()).registry;
+        Extensions { registry, _folder: Some(folder) }
     }
 
-    /// The extension `ext/<name>` under the number `id`.
+    /// An empty registry that builds in this folder, and finds there what was built before.
+    pub fn within(cache: PathBuf) -> Extensions {
+        let prepare = move || Toolchain::prepare(&cache);
+        let registry = Registry::open_with(Box::new(prepare), Accounts::default()).expect("a registry");
+        Extensions { registry, _folder: None }
+    }
+
+    /// The extension `ext/<name>` of the one tenant under the number `id`.
     pub fn load(&self, name: &str, id: u32) -> Arc<Extension> {
+        self.load_copy(name, TENANT, id, 0)
+    }
+
+    /// The extension `ext/<name>` of a tenant; copies of different numbers are artefacts of their own.
+    pub fn load_copy(&self, name: &str, tenant: TenantId, id: u32, copy: u64) -> Arc<Extension> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests lies in the root");
         let package = Package::from_directory(&root.join("ext").join(name)).expect("a package");
-        let files = package.files().map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).collect();
-        let installed = self.registry.install::<String>(TENANT, name, files, 0, || Ok((id, 1)));
+        let file = |(path, text): (&str, &str)| {
+            let text = if path == "src/lib.rs" { format!("{text}// {copy}\n") } else { text.to_owned() };
+            (path.to_owned(), text.into_bytes())
+        };
+        let files = package.files().map(file).collect();
+        let installed = self.registry.install::<String>(tenant, name, files, 0, || Ok((id, 1)));
         Arc::clone(&installed.unwrap_or_else(|error| panic!("{name}: {error}")).extension)
     }
 }

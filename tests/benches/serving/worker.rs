@@ -47,15 +47,34 @@ pub struct Worker {
 impl Worker {
     /// One that knows a session and these parts of a table, of which clients are told `map`.
     pub fn new(store: &Arc<Store>, token: u64, parts: Parts, map: Option<Arc<[u8]>>) -> Worker {
-        let account = || Arc::new(Account::new(TENANT));
-        let (name, owner) = ("t".into(), account());
-        let entry = TableEntry { id: TABLE, tenant: TENANT, name, writable: true, owner, parts, map };
-        let mut catalog = Catalog::default();
-        catalog.apply(Change::TableCreated(Arc::new(entry)));
-        catalog.apply(Change::SessionOpened(Arc::new(Session::new(token, 1, account(), 0))));
+        let (mut worker, account) = (Worker::idle(store), Arc::new(Account::new(TENANT)));
+        worker.add_table(TABLE, &account, parts, map);
+        worker.open_session(token, &account);
+        worker
+    }
+
+    /// Makes a table of a tenant known.
+    pub fn add_table(&mut self, id: u32, owner: &Arc<Account>, parts: Parts, map: Option<Arc<[u8]>>) {
+        let (name, tenant, owner) = ("t".into(), owner.tenant, Arc::clone(owner));
+        let entry = TableEntry { id, tenant, name, writable: true, owner, parts, map };
+        self.catalog.apply(Change::TableCreated(Arc::new(entry)));
+    }
+
+    /// Opens a session of a tenant.
+    pub fn open_session(&mut self, token: u64, account: &Arc<Account>) {
+        self.catalog.apply(Change::SessionOpened(Arc::new(Session::new(
+            token,
+            token,
+            Arc::clone(account),
+            0,
+        ))));
+    }
+
+    /// One that knows nobody.
+    pub fn idle(store: &Arc<Store>) -> Worker {
         Worker {
             core: store.core(0),
-            catalog,
+            catalog: Catalog::default(),
             metrics: WorkerMetrics::new(),
             outgoing: Outgoing::new(FRAME_BYTES_MAX, VIEW),
             crowd: Crowd::new(0),
