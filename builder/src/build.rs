@@ -14,6 +14,7 @@ use crate::artefact::hex;
 use crate::checked::Checked;
 use crate::glue;
 use crate::imports;
+use crate::mir;
 use crate::toolchain::Toolchain;
 use crate::toolchain::write;
 
@@ -64,6 +65,8 @@ impl Toolchain {
             let root = format!("{}src/lib.rs", source.folder);
             let name = &source.crate_name;
             self.compile_crate(name, &root, &source.dependencies, &sources, &libraries, &output)?;
+            mir::check(&fs::read_to_string(output.join("crate.mir")).map_err(failed)?)
+                .map_err(BuildError::Refused)?;
             let library = format!("lib{name}.rlib");
             fs::rename(output.join(&library), libraries.join(&library)).map_err(failed)?;
         }
@@ -107,7 +110,7 @@ mod tests {
             ("extern crate proc_macro;", "can't find crate for `proc_macro`"),
             ("pub const S: &str = include_str!(\"/etc/passwd\");", "couldn't read"),
             ("pub const S: &str = env!(\"HOME\");", "not defined"),
-            ("#![feature(asm_experimental_arch)]", "may not be used on the stable release channel"),
+            ("#![feature(asm_experimental_arch)]", "is not in the list of allowed features"),
         ] {
             match compile(text) {
                 Err(BuildError::CompileFailed { text: said }) => {

@@ -63,6 +63,7 @@ impl Toolchain {
             program: "/box/checker".into(),
             arguments: vec![ARGUMENT.into()],
             shown: vec![(self.checker.clone(), "/box/checker".into())],
+            environment: Vec::new(),
             folder: "/".into(),
             output: None,
             input,

@@ -1,7 +1,7 @@
 //! Turns the source of an extension into an artefact: a shared object that a server can load.
 //!
 //! ```text
-//! Package -> check (sandbox) -> rustc (sandbox) -> glue + link (sandbox) -> import check -> Artefact
+//! Package -> check (sandbox) -> rustc (sandbox) -> check of MIR -> glue + link (sandbox) -> import check -> Artefact
 //! ```
 //!
 //! The server links this crate to install extensions, the `splinter` command to check them without a server.
@@ -21,6 +21,7 @@ mod glue;
 mod imports;
 pub mod limits;
 mod manifest;
+mod mir;
 mod name;
 pub mod package;
 pub mod refusal;

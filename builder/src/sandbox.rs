@@ -42,6 +42,8 @@ pub(crate) struct Job {
     pub(crate) arguments: Vec<OsString>,
     /// Files and folders to show: from the machine, in the box.
     pub(crate) shown: Vec<(PathBuf, String)>,
+    /// Variables of its environment.
+    pub(crate) environment: Vec<(&'static str, &'static str)>,
     /// The folder of the box that it starts in.
     pub(crate) folder: String,
     /// A folder of the machine that appears, writable, as `/out`.
@@ -80,6 +82,7 @@ impl Sandbox {
             program: "/box/prlimit".into(),
             arguments: vec!["--version".into()],
             shown: Vec::new(),
+            environment: Vec::new(),
             folder: "/".into(),
             output: None,
             input: Vec::new(),
@@ -171,6 +174,9 @@ impl Sandbox {
         }
         command.args(["--dev", "/dev", "--size", "67108864", "--tmpfs", "/tmp"]);
         command.args(["--remount-ro", "/", "--chdir", &job.folder, "--setenv", "LD_LIBRARY_PATH", "/tc/lib"]);
+        for (name, value) in &job.environment {
+            command.args(["--setenv", name, value]);
+        }
         command.args(["--", "/box/prlimit", "--core=0"]);
         command.arg(format!("--cpu={}", job.cpu_seconds));
         command.arg(format!("--as={}", limits::ADDRESS_SPACE_BYTES_MAX));
@@ -224,6 +230,7 @@ mod tests {
             program: "/box/sh".into(),
             arguments: ["-c", script].map(OsString::from).to_vec(),
             shown: vec![(shell, "/box/sh".into())],
+            environment: Vec::new(),
             folder: "/".into(),
             output: None,
             input: b"input\n".to_vec(),
@@ -256,6 +263,7 @@ mod tests {
             program: "/box/sh".into(),
             arguments: ["-c", script].map(OsString::from).to_vec(),
             shown: vec![(find_program("sh").expect("a shell"), "/box/sh".into())],
+            environment: Vec::new(),
             folder: "/".into(),
             output: None,
             input: Vec::new(),

@@ -31,7 +31,10 @@ use crate::sandbox::Sandbox;
 use crate::sdk;
 
 /// How everything in an artefact is compiled.
-const FLAGS: [&str; 10] = [
+///
+/// MIR is not optimized: its passes are where most miscompilations of safe code come from (#158206, and see
+/// `tests/soundness.tsv`), and LLVM does the same. The two `-Z` flags want [`UNSTABLE`]; no feature is allowed by them.
+const FLAGS: [&str; 12] = [
     "--sysroot=/sr",
     "--edition=2024",
     "-Copt-level=3",
@@ -42,10 +45,20 @@ const FLAGS: [&str; 10] = [
     "--color=never",
     "-Awarnings",
     "-Ldependency=/sdk",
+    "-Zallow-features=",
+    "-Zmir-opt-level=0",
 ];
+/// Makes a stable compiler take `-Z` flags.
+pub(crate) const UNSTABLE: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 /// How the tenant's crates are compiled besides.
-const TENANT_FLAGS: [&str; 4] =
-    ["--crate-type=rlib", "-Funsafe_code", "-Flong_running_const_eval", "-Ldependency=/in"];
+const TENANT_FLAGS: [&str; 6] = [
+    "--crate-type=rlib",
+    "--emit=link,mir=/out/crate.mir",
+    "-Zmir-include-spans=on",
+    "-Funsafe_code",
+    "-Flong_running_const_eval",
+    "-Ldependency=/in",
+];
 /// How the artefact is linked besides.
 const GLUE_FLAGS: [&str; 6] = [
     "--crate-type=cdylib",
@@ -230,6 +243,7 @@ impl Toolchain {
             program: "/tc/bin/rustc".into(),
             arguments: FLAGS.map(OsString::from).into_iter().chain(arguments).collect(),
             shown: all,
+            environment: vec![UNSTABLE],
             folder: "/src".into(),
             output: Some(output.into()),
             input: Vec::new(),

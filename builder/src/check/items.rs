@@ -41,7 +41,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Refuses projections (`T::Item`, `<T as Trait>::Item`) in what `visit` goes through: rustc takes for granted
+    /// Refuses associated types of parameters (`T::Item`) in what `visit` goes through: rustc takes for granted
     /// that the types in an impl's header are well-formed, and checks it nowhere where a projection hides them
     /// (#100051).
     pub(super) fn check_projections(&mut self, generics: &Generics, visit: impl FnOnce(&mut Projections)) {

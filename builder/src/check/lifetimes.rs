@@ -4,6 +4,8 @@
 //! kin turn such implied bounds into references that live too long. Elided lifetimes cannot be related to
 //! anything, so `&[&[u8]]` is fine.
 
+use syn::AngleBracketedGenericArguments;
+use syn::GenericArgument;
 use syn::Lifetime;
 use syn::Type;
 use syn::TypeReference;
@@ -25,6 +27,35 @@ pub(super) fn fault(reference: &TypeReference) -> Option<(&'static str, &'static
     let other = names.0.iter().any(|name| name != lifetime && name.ident != "_" && name.ident != "static");
     other.then_some((
         "a named reference around another lifetime",
+        "leave one of the names out, or use one name for both",
+    ))
+}
+
+/// What is wrong with the arguments of a generic type, and what to write instead: a type may demand that what it holds
+/// outlives its lifetime, as `&'a T` does.
+pub(super) fn fault_of_arguments(
+    arguments: &AngleBracketedGenericArguments,
+) -> Option<(&'static str, &'static str)> {
+    let lifetimes = || {
+        arguments.args.iter().filter_map(|argument| match argument {
+            GenericArgument::Lifetime(lifetime) if lifetime.ident != "_" => Some(lifetime),
+            _ => None,
+        })
+    };
+    let mut types = arguments.args.iter().filter_map(|argument| match argument {
+        GenericArgument::Type(kind) => Some(kind),
+        _ => None,
+    });
+    if lifetimes().any(|lifetime| lifetime.ident == "static") {
+        let fault = ("`'static` beside a type that is more than text or numbers", "leave the lifetime out");
+        return types.any(|kind| !is_plain(kind)).then_some(fault);
+    }
+    let mut names = Names(Vec::new());
+    types.for_each(|kind| names.visit_type(kind));
+    let other =
+        |name: &Lifetime| name.ident != "_" && name.ident != "static" && lifetimes().any(|own| own != name);
+    names.0.iter().any(other).then_some((
+        "a named lifetime beside a type with another one",
         "leave one of the names out, or use one name for both",
     ))
 }

@@ -1,4 +1,4 @@
-//! Finds projections: types that are named as a part of another type.
+//! Finds projections: associated types of type parameters. Qualified paths are refused everywhere.
 
 use proc_macro2::Span;
 use syn::Generics;
@@ -29,7 +29,7 @@ impl<'a> Visit<'a> for Projections {
         let first = kind.path.segments.first().map(|segment| segment.ident.to_string());
         let of_parameter =
             kind.path.segments.len() > 1 && first.is_some_and(|name| self.parameters.contains(&name));
-        if kind.qself.is_some() || of_parameter {
+        if of_parameter {
             self.found.push(kind.span());
         }
         visit::visit_type_path(self, kind);

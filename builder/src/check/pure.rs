@@ -1,7 +1,7 @@
 //! Match guards and index expressions: expressions that cannot change what is matched or indexed.
 //!
 //! rustc guards the place that a `match` or an index looks at by borrows that it drops too early where a guard or an
-//! index assigns, diverges or suspends (#160599, #161578, #161852). A list of bad forms would miss some, so this is
+//! index assigns, diverges, suspends, or moves a part out (#160525, #160599, #161578, #161852). A list of bad forms would miss some, so this is
 //! the list of good ones: nothing on it assigns, borrows mutably, diverges, or calls a function that could. Calls of
 //! [`READING_METHODS`] are on it because an extension's own methods of these names must take `&self`
 //! ([`reads_only`]), and operators because nothing implements a trait for `&mut T`
@@ -11,12 +11,9 @@ use proc_macro2::Span;
 use syn::BinOp;
 use syn::Expr;
 use syn::FnArg;
-use syn::Macro;
 use syn::Signature;
 use syn::UnOp;
 use syn::spanned::Spanned;
-
-use super::macros;
 
 /// Methods that guards and indexes may call: those of `core` and `alloc` take `&self` and return.
 const READING_METHODS: [&str; 10] = [
@@ -41,14 +38,12 @@ pub(super) fn fault(expression: &Expr) -> Option<Span> {
         Expr::Field(field) => vec![&field.base],
         Expr::Group(group) => vec![&group.expr],
         Expr::Index(index) => vec![&index.expr, &index.index],
-        Expr::Macro(invocation) => return macro_fault(&invocation.mac),
         Expr::MethodCall(call) if READING_METHODS.iter().any(|name| call.method == name) => {
             std::iter::once(&*call.receiver).chain(&call.args).collect()
         }
         Expr::Paren(paren) => vec![&paren.expr],
         Expr::Range(range) => range.start.iter().chain(&range.end).map(|end| &**end).collect(),
         Expr::Reference(reference) if reference.mutability.is_none() => vec![&reference.expr],
-        Expr::Tuple(tuple) => tuple.elems.iter().collect(),
         Expr::Unary(unary) if matches!(unary.op, UnOp::Deref(_) | UnOp::Neg(_) | UnOp::Not(_)) => {
             vec![&unary.expr]
         }
@@ -65,15 +60,6 @@ pub(super) fn reads_only(signature: &Signature) -> bool {
             receiver.reference.is_some() && receiver.mutability.is_none() && receiver.colon_token.is_none()
         }
         _ => true,
-    }
-}
-
-fn macro_fault(invocation: &Macro) -> Option<Span> {
-    match macros::arguments(invocation) {
-        Ok(arguments) if invocation.path.is_ident("matches") => {
-            arguments.expressions.iter().chain(&arguments.guard).find_map(fault)
-        }
-        _ => Some(invocation.span()),
     }
 }
 

@@ -4,7 +4,7 @@
 //! lifetimes keep away the shapes that rustc's open soundness bugs need (#25860, #57893, #84366, #84591,
 //! #85099, #100051 and their kin): function pointers, trait objects, `for<'a>`, lifetime bounds, lifetimes in
 //! traits, references to references, aliases and associated types with lifetimes, projections in impl headers.
-//! Guards and indexes: see `pure.rs`.
+//! Guards and indexes: see `pure.rs`. What no source shows, since it is inferred: see `mir.rs` of this crate.
 
 use proc_macro2::Span;
 use syn::Arm;
@@ -240,6 +240,24 @@ impl<'a> Visit<'a> for Rules<'_> {
     }
 
     fn visit_trait_bound_modifier(&mut self, _: &'a syn::TraitBoundModifier) {}
+
+    fn visit_angle_bracketed_generic_arguments(
+        &mut self,
+        arguments: &'a syn::AngleBracketedGenericArguments,
+    ) {
+        if let Some((what, instead)) = lifetimes::fault_of_arguments(arguments) {
+            self.refuse(arguments.span(), what, instead);
+        }
+        visit::visit_angle_bracketed_generic_arguments(self, arguments);
+    }
+
+    fn visit_type_path(&mut self, path: &'a syn::TypePath) {
+        if path.qself.is_some() {
+            let instead = "write `T::Item` of a type parameter `T`, or the type itself";
+            self.refuse(path.span(), "a qualified path to a type (`<..>::..`)", instead);
+        }
+        visit::visit_type_path(self, path);
+    }
 
     fn visit_type(&mut self, kind: &'a Type) {
         match kind {

@@ -15,12 +15,30 @@ use super::Findings;
 use crate::limits;
 
 /// Words that are refused wherever they stand, and what to do instead.
-const WORDS: [(&str, &str, &str); 5] = [
+const WORDS: [(&str, &str, &str); 7] = [
     ("unsafe", "unsafe code is not for extensions", "use the safe operations of core, alloc and sandstorm"),
     ("static", "a static keeps state outside the store", "use a `const`, or put a record"),
     ("macro_rules", "extensions define no macros", "write a function"),
     ("asm", "extensions contain no assembly", "write Rust"),
     ("naked_asm", "extensions contain no assembly", "write Rust"),
+    ("UnsafeCell", "a cell without rules", "use `Cell` or `RefCell`"),
+    ("ptr_eq", "a comparison of addresses", "compare numbers that you give the values"),
+];
+/// Names of what gives the address of something. rustc takes addresses of values that are gone for unequal though they
+/// are equal, and leaves out bounds checks that follow from it (#107975); `mir.rs` refuses the pointers themselves.
+const ADDRESS_WORDS: [&str; 12] = [
+    "as_mut_ptr",
+    "as_mut_ptr_range",
+    "as_non_null",
+    "as_ptr",
+    "as_ptr_range",
+    "expose_provenance",
+    "into_non_null",
+    "into_raw",
+    "into_raw_parts",
+    "raw_get",
+    "RawWaker",
+    "RawWakerVTable",
 ];
 
 /// The tokens of a file without its unit tests, or `None` when they cannot be read or nest too deep.
@@ -114,6 +132,8 @@ fn check_word(path: &str, word: &Ident, previous: Previous, findings: &mut Findi
     }
     if let Some((_, what, instead)) = WORDS.iter().find(|entry| entry.0 == text) {
         findings.refuse(path, word.span(), *what, instead);
+    } else if ADDRESS_WORDS.contains(&&*text) {
+        findings.refuse(path, word.span(), format!("`{text}` gives an address"), "use references and slices");
     } else if text.starts_with("r#") {
         findings.refuse(path, word.span(), "a raw identifier", "choose a name that is no keyword");
     } else if text.starts_with("splinter_") || text.starts_with("SPLINTER_") || text.starts_with("__") {

@@ -10,6 +10,7 @@ use crate::extension;
 use crate::toolchain;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compiler");
+const MIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mir");
 
 /// `compiler/*.rs` pass the check and are refused by the compiler; each begins with a part of its text.
 #[test]
@@ -29,6 +30,28 @@ fn what_the_check_leaves_to_the_compiler_is_refused_by_it() {
         count += 1;
     }
     assert!(count >= 15, "{count} sources");
+}
+
+/// `mir/*.rs` pass the check of the source and are refused for what the compiler inferred; each begins with the refusal.
+#[test]
+fn what_no_source_shows_is_refused_in_the_mir() {
+    let mut wrong = Vec::new();
+    let mut paths: Vec<_> = fs::read_dir(MIR).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    for path in &paths {
+        let text = fs::read_to_string(path).unwrap();
+        let expected = text.lines().next().unwrap().strip_prefix("//! refused: ").unwrap();
+        assert!(builder::check(&extension(&text)).is_ok(), "{}", path.display());
+        let refused = match toolchain().build(&extension(&text)) {
+            Err(BuildError::Refused(refusals)) => refusals[0].to_string(),
+            other => format!("{other:?}"),
+        };
+        if refused != expected {
+            wrong.push(format!("{}\n  expected {expected}\n  got      {refused}", path.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(paths.len() >= 8, "{} sources", paths.len());
 }
 
 /// Whether patterns are exhaustive is a logic puzzle; this one has 60 variables and 260 clauses.

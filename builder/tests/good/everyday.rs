@@ -149,7 +149,7 @@ async fn everyday(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
     let at = usize::from(first) % PRIMES.len();
     match (PRIMES[at], PRIMES[(at + 1) % PRIMES.len()]) {
         (prime, next) if next > prime && next - prime < 5 || !second.is_empty() => reply.u64(prime)?,
-        (prime, _) if matches!(prime, 2 | 3 if values[0] == 9) => reply.u64(NAMES[first as usize & 1].1 as u64)?,
+        (prime, _) if values[0] == 9 && prime > 2 => reply.u64(NAMES[first as usize & 1].1 as u64)?,
         _ => reply.write(&second[..second.len() / 2])?,
     }
     match second.len().cmp(&10) {

@@ -1,4 +1,4 @@
-//! refused: src/lib.rs:9:19: an associated type in an impl header or a type alias; instead, give the type a parameter of its own: `impl<I: Iterator<Item = T>, T> ..`
+//! refused: src/lib.rs:8:30: a named lifetime beside a type with another one; instead, leave one of the names out, or use one name for both
 #![no_std]
 extern crate alloc;
 use sandstorm::{Args, Db, Error, Reply};

@@ -1,4 +1,4 @@
-//! refused: src/lib.rs:6:20: an associated type in an impl header or a type alias; instead, give the type a parameter of its own: `impl<I: Iterator<Item = T>, T> ..`
+//! refused: src/lib.rs:6:20: a qualified path to a type (`<..>::..`); instead, write `T::Item` of a type parameter `T`, or the type itself
 #![no_std]
 extern crate alloc;
 use sandstorm::{Args, Db, Error, Reply};

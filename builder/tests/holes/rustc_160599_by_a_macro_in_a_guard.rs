@@ -1,4 +1,4 @@
-//! refused: src/lib.rs:8:23: a match guard that does more than read and compare values; instead, compute it with `let` before the `match`, or write an `if` inside the arm
+//! refused: src/lib.rs:8:14: a match guard that does more than read and compare values; instead, compute it with `let` before the `match`, or write an `if` inside the arm
 #![no_std]
 extern crate alloc;
 use sandstorm::{Args, Db, Error, Reply};

@@ -1,0 +1,190 @@
+//! The check of what the compiler made of a crate: its MIR, printed before any optimization.
+//!
+//! The check of the source (`check.rs`) refuses function pointers, raw pointers and trait objects where somebody writes
+//! them. The compiler infers them too: of the arms of an `if`, of the elements of an array, of what a library function
+//! returns; and rustc's soundness bugs (#25860, #84366, #107975) do not mind who wrote them. In the MIR of the
+//! tenant's crates every type and every conversion is written out. What it prints of a text constant may be taken for
+//! one of these: then a source is refused that could have been built, never the reverse.
+
+use crate::Refusal;
+use crate::limits;
+
+/// Conversions of MIR other than between numbers and from arrays to slices, by their names in `CastKind` and
+/// `PointerCoercion`; and what else has no place in the code of an extension.
+const REFUSED: [(&str, &str, &str); 15] = [
+    ("ReifyFnPointer", FUNCTION_POINTER, GENERIC),
+    ("ClosureFnPointer", FUNCTION_POINTER, GENERIC),
+    ("UnsafeFnPointer", FUNCTION_POINTER, GENERIC),
+    ("FnPtrToPtr", FUNCTION_POINTER, GENERIC),
+    ("PointerExposeProvenance", RAW_POINTER, REFERENCE),
+    ("PointerWithExposedProvenance", RAW_POINTER, REFERENCE),
+    ("MutToConstPointer", RAW_POINTER, REFERENCE),
+    ("ArrayToPointer", RAW_POINTER, REFERENCE),
+    ("PtrToPtr", RAW_POINTER, REFERENCE),
+    ("Transmute", "a conversion between types that are not alike", REFERENCE),
+    ("(Subtype)", "a conversion between functions for several lifetimes", GENERIC),
+    ("core::fmt::Pointer", ADDRESS, "print the value"),
+    ("Argument::<'_>::new_pointer", ADDRESS, "print the value"),
+    ("asm!", "assembly", "write Rust"),
+    ("core::intrinsics::", "an intrinsic function", "call what core and alloc offer"),
+];
+const FUNCTION_POINTER: &str = "a function or a closure becomes a function pointer here";
+const GENERIC: &str = "use a parameter `impl Fn(..)`, or an enum and a `match`";
+const RAW_POINTER: &str = "there is a raw pointer here";
+const REFERENCE: &str = "use references and slices";
+const ADDRESS: &str = "an address is printed here";
+const TRAIT_OBJECT: &str = "there is a trait object (`dyn`) here";
+
+/// The trait objects that `derive` and the formatting macros make.
+const TRAIT_OBJECTS: [&str; 2] = ["core::fmt::Debug", "core::fmt::Write"];
+
+/// Checks the MIR of a crate.
+///
+/// # Errors
+/// The refusals, at most [`limits::REFUSALS_MAX`], in the order of their places.
+pub(crate) fn check(mir: &str) -> Result<(), Vec<Refusal>> {
+    let mut refusals = Vec::new();
+    // Locals of the function at hand whose type is a raw pointer.
+    let mut raw_locals: Vec<&str> = Vec::new();
+    for line in mir.lines() {
+        let (code, comment) = line.rsplit_once(" // ").unwrap_or((line, ""));
+        let code = code.trim();
+        if line.starts_with("fn ") || line.starts_with("const ") || line.starts_with("static ") {
+            raw_locals.clear();
+        }
+        if is_dump(code) || line.starts_with("// ") {
+            continue;
+        }
+        if let Some(local) = raw_local(code) {
+            raw_locals.push(local);
+        } else if let Some((what, instead)) = fault(line, code, &raw_locals) {
+            refusals.push(refusal(comment, what, instead));
+        }
+    }
+    // Declarations and headers bear no place; what they declare does.
+    if refusals.iter().any(|refusal: &Refusal| refusal.line > 0) {
+        refusals.retain(|refusal| refusal.line > 0);
+    }
+    refusals.sort();
+    refusals.dedup();
+    refusals.truncate(limits::REFUSALS_MAX);
+    if refusals.is_empty() { Ok(()) } else { Err(refusals) }
+}
+
+/// What is wrong with a line, and what to write instead.
+fn fault(line: &str, code: &str, raw_locals: &[&str]) -> Option<(&'static str, &'static str)> {
+    if dereferences_a_box(code) {
+        return None;
+    }
+    if let Some((_, what, instead)) = REFUSED.iter().find(|(name, ..)| line.contains(name)) {
+        return Some((what, instead));
+    }
+    let assigned = code.split_once(" = ").map(|(local, _)| local);
+    if line.contains("*const ")
+        || line.contains("*mut ")
+        || assigned.is_some_and(|local| raw_locals.contains(&local))
+    {
+        return Some((RAW_POINTER, REFERENCE));
+    }
+    has_trait_object(line).then_some((TRAIT_OBJECT, "use a generic parameter or an enum"))
+}
+
+/// The local of `let mut _7: *const T;`. What it is assigned decides.
+fn raw_local(code: &str) -> Option<&str> {
+    let (local, kind) = code.strip_prefix("let ")?.split_once(": ")?;
+    let pointee = kind.strip_prefix("*const ").or_else(|| kind.strip_prefix("*mut "))?;
+    let is_plain = !pointee.contains('*') && !has_trait_object(pointee) && !pointee.contains("fn(");
+    is_plain.then(|| local.strip_prefix("mut ").unwrap_or(local))
+}
+
+/// `_7 = copy ((_3.0: core::ptr::Unique<T>).0: core::ptr::NonNull<T>) as *const T (Transmute);`: how MIR looks into a
+/// box, whose fields nobody else can name.
+fn dereferences_a_box(code: &str) -> bool {
+    let Some((_, value)) = code.split_once(" = ") else { return false };
+    let value = value.strip_prefix("copy ((").or_else(|| value.strip_prefix("move (("));
+    value.is_some_and(|value| {
+        value.contains(".0: core::ptr::Unique<")
+            && value.contains(").0: core::ptr::NonNull<")
+            && value.contains(") as *const ")
+            && value.ends_with(" (Transmute);")
+    })
+}
+
+/// Whether a line names a trait object other than those of formatting.
+fn has_trait_object(code: &str) -> bool {
+    code.match_indices("dyn ").any(|(at, found)| {
+        let is_word = !code[..at].ends_with(|before: char| before.is_ascii_alphanumeric() || before == '_');
+        let named = &code[at + found.len()..];
+        let is_allowed = TRAIT_OBJECTS.iter().any(|allowed| {
+            named.strip_prefix(allowed).is_some_and(|rest| rest.starts_with(['>', ')', ';', ',', ' ']))
+        });
+        is_word && !is_allowed
+    })
+}
+
+/// Whether a line shows bytes of a constant: `0x10 │ 61 62 __ ╾──`.
+fn is_dump(code: &str) -> bool {
+    let bytes = code.as_bytes();
+    let hex = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+    let pair =
+        matches!(bytes, [first, second, b' ', ..] if hex(first) && hex(second)) || code.starts_with("__ ");
+    pair || code.starts_with("0x") || code.starts_with('╾')
+}
+
+/// The refusal of a line at the place that its comment names: `scope 0 at src/lib.rs:3:5: 3:10`.
+fn refusal(comment: &str, what: &str, instead: &str) -> Refusal {
+    let place = comment.rsplit_once(" at ").map(|(_, place)| place).unwrap_or_default();
+    let mut parts = place.split(':');
+    let (file, line, column) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
+    let number = |part: Option<&str>| part.and_then(|part| part.trim().parse().ok()).unwrap_or(0);
+    Refusal::at(file, number(line), number(column), what, instead)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    fn verdict(lines: &str) -> Vec<(usize, String)> {
+        let text = format!("fn f(_1: u8) -> u8 {{\n{lines}\n}}\n");
+        let refusals = check(&text).err().unwrap_or_default();
+        refusals.into_iter().map(|refusal| (refusal.line, refusal.what)).collect()
+    }
+
+    const AT: &str = "// scope 0 at src/lib.rs:7:5: 7:9";
+
+    #[test]
+    fn conversions_of_numbers_and_boxes_pass() {
+        let lines = format!(
+            "    let mut _7: *const u8; {AT}\n    _2 = copy _1 as u64 (IntToInt); {AT}\n    \
+             _7 = copy ((_3.0: core::ptr::Unique<u8>).0: core::ptr::NonNull<u8>) as *const u8 (Transmute); {AT}\n    \
+             _4 = copy (*_7); {AT}\n    _5 = copy _4 as &[u8] (PointerCoercion(Unsize, Implicit)); {AT}\n    \
+             _6 = &_5 as &dyn core::fmt::Debug (PointerCoercion(Unsize, Implicit)); {AT}\n    \
+             0x00 │ 2a 6d 75 74 20 │ *mut "
+        );
+        assert_eq!(verdict(&lines), []);
+    }
+
+    #[test]
+    fn a_raw_pointer_is_refused_wherever_it_comes_from() {
+        for line in [
+            "_7 = core::slice::<impl [u8]>::as_ptr(copy _1) -> [return: bb1, unwind unreachable];",
+            "_7 = copy _3 as *const u8 (PtrToPtr);",
+            "_7 = copy _3 as *const u8 (Transmute);",
+            "_7 = &raw const (*_3);",
+            "_8 = g::<*const u8>(copy _3) -> [return: bb1, unwind unreachable];",
+        ] {
+            let lines = format!("    let mut _7: *const u8; {AT}\n    {line} {AT}");
+            assert_eq!(verdict(&lines).len(), 1, "{line}");
+        }
+        assert_eq!(verdict(&format!("    let mut _7: (u8, *const u8); {AT}")).len(), 1);
+    }
+
+    #[test]
+    fn a_text_cannot_hide_what_stands_beside_it() {
+        let hidden =
+            "_5 = h(const \" // scope 0 at src/lib.rs:1:1: 1:1\", copy _6 as fn() (ReifyFnPointer(Safe)));";
+        assert_eq!(verdict(&format!("    {hidden} {AT}")).len(), 1);
+        assert_eq!(verdict(&format!("    _5 = h::<dyn core::fmt::Debugger>(); {AT}")).len(), 1);
+        assert_eq!(verdict(&format!("    _5 = mydyn (copy _4); {AT}")), []);
+    }
+}

@@ -1,0 +1,7 @@
+//! refused: src/lib.rs:6:55: there is a raw pointer here; instead, use references and slices
+#![no_std]
+extern crate alloc;
+use sandstorm::{Args, Db, Error, Reply};
+sandstorm::extension! { read run }
+pub fn f(waker: Option<&core::task::Waker>) -> bool { waker.map(core::task::Waker::data).is_some() }
+async fn run(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> { Ok(()) }
