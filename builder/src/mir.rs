@@ -73,7 +73,7 @@ pub(crate) fn check(mir: &str) -> Result<(), Vec<Refusal>> {
 
 /// What is wrong with a line, and what to write instead.
 fn fault(line: &str, code: &str, raw_locals: &[&str]) -> Option<(&'static str, &'static str)> {
-    if dereferences_a_box(code) {
+    if dereferences_a_box(code) || asks_for_a_length(code) {
         return None;
     }
     if let Some((_, what, instead)) = REFUSED.iter().find(|(name, ..)| line.contains(name)) {
@@ -108,6 +108,12 @@ fn dereferences_a_box(code: &str) -> bool {
             && value.contains(") as *const ")
             && value.ends_with(" (Transmute);")
     })
+}
+
+/// `_6 = &raw const (fake) (*_1);`: how MIR asks for the length of a slice before it indexes it. It is the pointer's
+/// metadata alone that anybody looks at, and only MIR can say so.
+fn asks_for_a_length(code: &str) -> bool {
+    code.split_once(" = ").is_some_and(|(_, value)| value.starts_with("&raw const (fake) ("))
 }
 
 /// Whether a line names a trait object other than those of formatting.
@@ -157,7 +163,7 @@ mod tests {
         let lines = format!(
             "    let mut _7: *const u8; {AT}\n    _2 = copy _1 as u64 (IntToInt); {AT}\n    \
              _7 = copy ((_3.0: core::ptr::Unique<u8>).0: core::ptr::NonNull<u8>) as *const u8 (Transmute); {AT}\n    \
-             _4 = copy (*_7); {AT}\n    _5 = copy _4 as &[u8] (PointerCoercion(Unsize, Implicit)); {AT}\n    \
+             _4 = copy (*_7); {AT}\n    _7 = &raw const (fake) (*_1); {AT}\n    _8 = PtrMetadata(move _7); {AT}\n    _5 = copy _4 as &[u8] (PointerCoercion(Unsize, Implicit)); {AT}\n    \
              _6 = &_5 as &dyn core::fmt::Debug (PointerCoercion(Unsize, Implicit)); {AT}\n    \
              0x00 │ 2a 6d 75 74 20 │ *mut "
         );

@@ -34,7 +34,10 @@ use crate::sdk;
 ///
 /// MIR is not optimized: its passes are where most miscompilations of safe code come from (#158206, and see
 /// `tests/soundness.tsv`), and LLVM does the same. The two `-Z` flags want [`UNSTABLE`]; no feature is allowed by them.
-const FLAGS: [&str; 12] = [
+///
+/// LLVM's predication of loops lets a loop end though one within it never does, and with it what stands behind bounds
+/// checks that were left out since they follow from its end (#153222).
+const FLAGS: [&str; 13] = [
     "--sysroot=/sr",
     "--edition=2024",
     "-Copt-level=3",
@@ -47,6 +50,7 @@ const FLAGS: [&str; 12] = [
     "-Ldependency=/sdk",
     "-Zallow-features=",
     "-Zmir-opt-level=0",
+    "-Cllvm-args=-indvars-predicate-loops=false",
 ];
 /// Makes a stable compiler take `-Z` flags.
 pub(crate) const UNSTABLE: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");

@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
 
 use super::host::End;
 use super::host::Loaded;
@@ -11,6 +14,10 @@ use crate::toolchain;
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/good/probe.rs");
 /// Set in a process that is to overflow a stack.
 const OVERFLOW: &str = "SPLINTER_TEST_OVERFLOW";
+/// Set in a process that is to loop for ever.
+const ENDLESS: &str = "SPLINTER_TEST_ENDLESS";
+/// Time to build and load the artefact in, and more: the loop that is miscompiled ends at once.
+const LOOPS_FOR: Duration = Duration::from_secs(4);
 
 fn probe() -> Loaded {
     let text = fs::read_to_string(PROBE).unwrap();
@@ -91,12 +98,48 @@ fn memory_that_is_used_up_ends_the_invocation() {
     assert_eq!((kind, &*text), (1, "the invocation's memory is used up"));
 }
 
+const MISCOMPILED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/good/miscompiled.rs");
+
+fn miscompiled() -> Loaded {
+    let text = fs::read_to_string(MISCOMPILED).unwrap();
+    let artefact = toolchain().build(&extension(&text)).unwrap();
+    Loaded::open(&artefact.path, toolchain().sdk_hash())
+}
+
+#[test]
+fn a_bool_is_what_was_compared() {
+    let (code, _, reply, _) = returned(miscompiled().invoke("wrong_bool", b"", 0));
+    assert_eq!((code, &reply[..]), (0, &[27][..]));
+}
+
+/// The loop runs in a process of its own, which is ended once the loop has proved itself.
+#[test]
+fn a_loop_that_cannot_end_reads_nothing_behind_a_slice() {
+    if std::env::var_os(ENDLESS).is_some() {
+        let end = miscompiled().invoke_here("endless", b"abc");
+        println!("{end:?}");
+        return;
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "build::run::a_loop_that_cannot_end_reads_nothing_behind_a_slice", "--nocapture"])
+        .env(ENDLESS, "1")
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + LOOPS_FOR;
+    while Instant::now() < deadline {
+        assert!(child.try_wait().unwrap().is_none(), "the loop ended");
+        thread::sleep(Duration::from_millis(50));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
 /// A frame larger than stack and guard page must touch the guard page on its way, not what lies behind it.
 #[test]
 fn large_frames_are_probed() {
     if std::env::var_os(OVERFLOW).is_some() {
         let probe = probe();
-        let small = std::thread::Builder::new().stack_size(64 << 10);
+        let small = thread::Builder::new().stack_size(64 << 10);
         let overflow = small.spawn(move || probe.invoke_here("deep_frame", &[0; 1000])).unwrap();
         let _ = overflow.join();
         return;

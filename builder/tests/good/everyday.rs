@@ -112,6 +112,14 @@ fn apply(values: &mut [u64], change: impl Fn(u64) -> u64) {
     }
 }
 
+fn swap_ends(values: &mut [u64]) {
+    let last = values.len() - 1;
+    let first = values[0];
+    values[0] = values[last];
+    values[last] = first;
+    values[..1][0] += 1;
+}
+
 fn evens(limit: u32) -> impl Iterator<Item = u32> {
     (0..limit).filter(|number| number % 2 == 0)
 }
@@ -136,6 +144,7 @@ async fn everyday(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
     db.log(Level::Debug, format_args!("{text} {:#x}", 255));
     let mut values = vec![1u64; 4];
     apply(&mut values, |value| value << 3 | 1);
+    swap_ends(&mut values);
     let rectangle = Rectangle { sides: &PRIMES };
     assert_eq!(rectangle.twice(), 420, "an area");
     let shape = if matches!(first, 0 | 1 if second.is_empty()) {
