@@ -38,7 +38,7 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use store::prefetch_value;
+use store::{prefetch_lines, prefetch_value};
 
 use crate::limits::STEADY_SLICES;
 use crate::tenant::TenantId;
@@ -70,27 +70,34 @@ pub struct Function {
     pub(crate) run: native::Run,
 }
 
-/// One version of an extension, loaded.
+/// One version of an extension, loaded. What every invocation reads lies on the first cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Extension {
-    /// Number of (tenant, name); all versions share it.
-    pub id: u32,
-    /// Who may invoke it, and whose tables it reaches: the owner, or a tenant to whom it is granted.
-    pub tenant: TenantId,
-    /// Who pays: the account of that tenant.
+    /// Who pays: the account of the tenant.
     pub account: Arc<Account>,
-    /// Unique among the extensions of the tenant; of a granted one `owner/name`.
-    pub name: Box<str>,
-    /// Counts the installations, from 1.
-    pub version: u32,
-    /// Where its log lines go: the tenant's.
-    pub log: Arc<ExtensionLog>,
     /// What its invocations came to.
     pub measures: Arc<Measures>,
-    retired: AtomicBool,
+    functions: Arc<[Function]>,
     steadiness: Steadiness,
+    /// Who may invoke it, and whose tables it reaches: the owner, or a tenant to whom it is granted.
+    pub tenant: TenantId,
+    /// Number of (tenant, name); all versions share it.
+    pub id: u32,
+    /// Counts the installations, from 1.
+    pub version: u32,
+    retired: AtomicBool,
+    /// Where its log lines go: the tenant's.
+    pub log: Arc<ExtensionLog>,
+    /// Unique among the extensions of the tenant; of a granted one `owner/name`.
+    pub name: Box<str>,
     library: Arc<Library>,
 }
+
+const _: () = assert!(std::mem::offset_of!(Extension, log) <= 64);
+
+/// Lines of a function's code that are asked for ahead; the processor goes on by itself.
+const CODE_LINES_AHEAD: usize = 8;
 
 /// How often any extension was retired: a worker that sees it change looks through what it keeps.
 static RETIREMENTS: AtomicU64 = AtomicU64::new(0);
@@ -108,7 +115,8 @@ impl Extension {
     ) -> Self {
         let (measures, retired) = (Arc::new(Measures::new()), AtomicBool::new(false));
         let (tenant, steadiness) = (account.tenant, Steadiness::new());
-        Self { id, tenant, account, name: name.into(), version, log, measures, retired, steadiness, library }
+        let (name, functions) = (name.into(), library.functions());
+        Self { account, measures, functions, steadiness, tenant, id, version, retired, log, name, library }
     }
 
     /// The same version for another tenant, to whom it is granted: it reaches that tenant's tables and logs to
@@ -123,7 +131,7 @@ impl Extension {
     #[inline]
     #[must_use]
     pub fn functions(&self) -> &[Function] {
-        self.library.functions()
+        &self.functions
     }
 
     /// The index of the function of this [`wire::function_hash`].
@@ -133,26 +141,28 @@ impl Extension {
         self.functions().iter().position(|function| function.hash == hash)
     }
 
-    /// Asks for its memory.
+    /// Asks for what every invocation reads of it.
     #[inline]
     pub fn prefetch(&self) {
-        prefetch_value(self);
+        prefetch_value(&self.account);
     }
 
     /// Asks for what its pointers lead to; wants itself in the cache.
     #[inline]
     pub fn prefetch_behind(&self, worker: usize) {
-        prefetch_value(&*self.library);
+        if let Some(function) = self.functions.first() {
+            prefetch_value(function);
+        }
         self.measures.prefetch_place(worker);
     }
 
-    /// Asks for what those lead to.
+    /// Asks for what those lead to, and for the code of a function.
     #[inline]
-    pub fn prefetch_last(&self, worker: usize) {
-        if let Some(function) = self.functions().first() {
-            prefetch_value(function);
-        }
+    pub fn prefetch_last(&self, worker: usize, function: u32) {
         self.measures.prefetch(worker);
+        if let Some(index) = self.function(function) {
+            prefetch_lines(self.functions[index].run as *const u8, CODE_LINES_AHEAD);
+        }
     }
 
     /// How many slices ahead of its polls the preemption timer is to be kept: few until it has shown that they

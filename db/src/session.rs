@@ -16,6 +16,7 @@ pub use ring::{Claim, Ring};
 pub use told::Told;
 
 use std::fmt;
+use std::mem::offset_of;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -27,28 +28,31 @@ use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::arrivals::Arrivals;
 
-/// An open session of a tenant.
+/// An open session of a tenant. What every request reads lies on the first cache line.
+#[repr(C, align(64))]
 pub struct Session {
+    /// The tenant's limits.
+    pub account: Arc<Account>,
     /// Unguessable; whoever knows it speaks for the session.
     pub token: u64,
     /// Number of the client over all sessions of the server's life; not a secret.
     pub client_id: u64,
-    /// Whose session it is.
-    pub tenant: TenantId,
-    /// The tenant's limits.
-    pub account: Arc<Account>,
-    /// What is remembered of mutations and invocations.
-    pub ring: Ring,
     /// Messages in one round of a worker.
     pub arrivals: Arrivals,
     seen_ms: AtomicU64,
     streams: AtomicU32,
+    /// Whose session it is.
+    pub tenant: TenantId,
+    /// What is remembered of mutations and invocations; the first of it on this line.
+    pub ring: Ring,
     closed: AtomicBool,
     /// From where it was opened, over a stream: whoever is there has answered.
     opener: Option<IpAddr>,
     /// How far a migration is, as far as it was told.
     pub told: Told,
 }
+
+const _: () = assert!(offset_of!(Session, ring) + Ring::READ_BYTES <= 64);
 
 impl Session {
     /// A session without history.
@@ -90,10 +94,10 @@ impl Session {
         self.account.home_core()
     }
 
-    /// Asks for its memory.
+    /// Asks for what every request reads of it.
     #[inline]
     pub fn prefetch(&self) {
-        prefetch_value(self);
+        prefetch_value(&self.account);
     }
 
     /// Notes that the client is alive.

@@ -24,21 +24,23 @@ use wire::{Body, ServerPlace, TabletMap};
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 
-/// A table as one tenant knows it. Shared by all workers and replaced as a whole; the objects are in the store.
+/// A table as one tenant knows it. Shared by all workers and replaced as a whole; the objects are in the store. What a
+/// look-up reads lies on the first cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct TableEntry {
     /// Number of the table in the cluster, never reused. Parts have numbers of their own, which mean something here alone.
     pub id: u32,
     /// Who may use it: the owner, or the tenant to which this entry grants it.
     pub tenant: TenantId,
-    /// Its name among the tables of the tenant; of a granted one `owner/name`.
-    pub name: Box<str>,
     /// Whether the tenant may write to it.
     pub writable: bool,
+    /// Indexes and objects, as far as they are here; the widest range first.
+    pub parts: Parts,
+    /// Its name among the tables of the tenant; of a granted one `owner/name`.
+    pub name: Box<str>,
     /// Who pays for its memory: the account of the owner, also where this entry grants the table.
     pub owner: Arc<Account>,
-    /// Indexes and objects, as far as they are here.
-    pub parts: Parts,
     /// Which server has what of it, as clients are told; `None` where this server is alone.
     pub map: Option<Arc<[u8]>>,
 }
@@ -130,12 +132,13 @@ impl Tables {
         self.by_id.get(&id).filter(|entry| entry.tenant == tenant)
     }
 
-    /// Asks for what is known of the table `id`.
+    /// Asks for the entry of the table `id`, whosever it is.
     #[inline]
-    pub fn prefetch(&self, id: u32) {
-        if let Some(entry) = self.by_id.get(&id) {
-            store::prefetch_value(&**entry);
-        }
+    pub fn prefetch(&self, id: u32) -> Option<&TableEntry> {
+        self.by_id.get(&id).map(|entry| {
+            store::prefetch_value(&entry.id);
+            &**entry
+        })
     }
 
     /// The number of the table of `tenant` that is called `name`.

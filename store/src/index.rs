@@ -37,7 +37,7 @@ use crate::index::bucket::{BUSY_FOR_READERS, Bucket, LOCKED, MOVED, is_locked};
 use crate::index::generation::Generation;
 use crate::index::locked::LockedBucket;
 use crate::limits::CHAIN_BUCKETS_HARD_MAX;
-use crate::memory::{prefetch, prefetch_value};
+use crate::memory::prefetch;
 use crate::sync::{AtomicPtr, AtomicU64, Backoff, Exclusive, Ordering, fence};
 
 /// Bits of a location: 256 TiB of objects.
@@ -70,6 +70,7 @@ pub(crate) struct Stamp {
 }
 
 /// The index of one table.
+#[repr(C)]
 pub(crate) struct Index {
     current: AtomicPtr<Generation>,
     /// Held by whoever moves buckets.
@@ -157,7 +158,7 @@ impl Index {
     #[inline]
     pub(crate) fn prefetch(&self, pin: &EpochPin<'_>) {
         if let Some(generation) = self.current(pin) {
-            prefetch_value(generation);
+            prefetch(std::ptr::from_ref(generation).cast());
         }
     }
 

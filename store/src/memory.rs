@@ -136,6 +136,12 @@ pub fn prefetch_value<T>(value: &T) {
     prefetch(at.wrapping_add(size_of::<T>().saturating_sub(1)));
 }
 
+/// Asks for so many cache lines from `address` on; any address is allowed.
+#[inline(always)]
+pub fn prefetch_lines(address: *const u8, lines: usize) {
+    (0..lines).for_each(|line| prefetch(address.wrapping_add(line * CACHE_LINE_BYTES)));
+}
+
 /// Asks for the cache line at `address`; any address is allowed.
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {

@@ -12,6 +12,7 @@ use crate::cache::{Cache, Eviction};
 use crate::hash_range::HashRange;
 use crate::index::Index;
 use crate::limits::CACHE_CHUNKS_PER_STEP;
+use crate::memory::prefetch;
 use crate::object::NEVER_MS;
 use crate::ordered::OrderedKeys;
 use crate::quota::Quota;
@@ -55,14 +56,17 @@ pub struct TableOptions {
     pub objects_expected: u64,
 }
 
-/// A table of a store. Made by [`crate::Store::table`].
+/// A table of a store. Made by [`crate::Store::table`]. What a look-up reads lies on the first cache line.
+#[repr(C, align(64))]
 pub struct Table {
     pub(crate) index: Index,
+    /// Address of the log its index leads to.
+    log: usize,
+    /// Of a table that evicts.
+    pub(crate) cache: Option<Box<Cache>>,
     hashes: HashRange,
     /// Of an ordered table.
     pub(crate) ordered: Option<OrderedKeys>,
-    /// Of a table that evicts.
-    pub(crate) cache: Option<Box<Cache>>,
     /// Of a table whose objects arrive from another store, or have arrived.
     pub(crate) arrival: OnceLock<Arrival>,
     /// Of a table that is, or was, copied while in use.
@@ -78,8 +82,6 @@ pub struct Table {
     /// Whether the table waits for, or is at, the removal of what has expired.
     expiry_is_due: AtomicBool,
     id: u32,
-    /// Address of the log its index leads to.
-    log: usize,
     shards: Box<[Shard]>,
     quota: Arc<Quota>,
     /// Tables of the store that are retired and not yet taken apart.
@@ -123,6 +125,12 @@ impl Table {
             quota,
             retired_count,
         }
+    }
+
+    /// Asks for what a look-up reads of it.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch(std::ptr::from_ref(self).cast());
     }
 
     /// Its number.

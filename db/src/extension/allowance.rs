@@ -4,6 +4,8 @@
 //! access counts against it what passes through host calls, the invocation what it is charged between polls,
 //! its arena and its reply what they hold.
 
+use std::sync::LazyLock;
+
 use sandstorm::Error;
 
 use crate::limits::{ARENA_BYTES, TRANSACTION_BYTES, TRANSACTION_READS_MAX, TRANSACTION_WRITES_MAX};
@@ -52,8 +54,13 @@ impl Allowance {
     #[inline]
     #[must_use]
     pub fn of(account: &Account) -> Self {
-        let limit = |limit| account.limit(limit);
-        let within = |limit, most: usize| account.limit(limit).min(most as u64) as usize;
+        // Most tenants have the defaults, which lie on lines that all of them share.
+        static DEFAULT: LazyLock<Allowance> = LazyLock::new(|| Allowance::by(TenantLimit::default_value));
+        if account.has_own_limits() { Self::by(|limit| account.limit(limit)) } else { *DEFAULT }
+    }
+
+    fn by(limit: impl Fn(TenantLimit) -> u64) -> Self {
+        let within = |of, most: usize| limit(of).min(most as u64) as usize;
         Self {
             cpu_us: limit(TenantLimit::InvocationCpuUs),
             wall_us: limit(TenantLimit::InvocationWallUs),

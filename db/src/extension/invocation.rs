@@ -53,6 +53,7 @@ use crate::sched::fault::Guarded;
 use crate::sched::preempt::Preemption;
 use crate::sched::stack::StackPool;
 use crate::tablet::NumberHash;
+use crate::tenant::TenantId;
 use crate::tenant::limit::TenantLimit;
 use fair::{Fair, PlaceId};
 use holding::Holding;
@@ -138,6 +139,12 @@ impl<O> Invocations<O> {
             recorder: Some(Box::default()),
             _guarded: Guarded::new()?,
         })
+    }
+
+    /// Asks for where a tenant waits.
+    #[inline]
+    pub fn prefetch(&self, tenant: TenantId) {
+        self.queue.prefetch(tenant);
     }
 
     /// How many have not ended.

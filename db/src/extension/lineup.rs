@@ -20,6 +20,13 @@ pub struct Lineup {
     /// Who may invoke it.
     pub tenant: TenantId,
     current: Arc<Extension>,
+    /// Nothing for most: workers have the lineups themselves in their maps, which stay small so.
+    more: Option<Box<More>>,
+}
+
+/// Versions besides the current one.
+#[derive(Clone, Debug, Default)]
+struct More {
     canary: Option<(Arc<Extension>, u8)>,
     others: Vec<Arc<Extension>>,
 }
@@ -28,7 +35,7 @@ impl Lineup {
     /// One version alone.
     #[must_use]
     pub fn of(current: Arc<Extension>) -> Self {
-        Self { id: current.id, tenant: current.tenant, current, canary: None, others: Vec::new() }
+        Self { id: current.id, tenant: current.tenant, current, more: None }
     }
 
     /// A current version, perhaps a canary with its percentage, and others that are invoked by number alone.
@@ -38,15 +45,19 @@ impl Lineup {
         canary: Option<(Arc<Extension>, u8)>,
         others: Vec<Arc<Extension>>,
     ) -> Self {
-        Self { canary, others, ..Self::of(current) }
+        let is_alone = canary.is_none() && others.is_empty();
+        let more = (!is_alone).then(|| Box::new(More { canary, others }));
+        Self { more, ..Self::of(current) }
     }
 
     /// The version for a request: `version` if it is kept, or with 0 what the request's identity chooses.
     #[inline]
     #[must_use]
     pub fn choose(&self, version: u32, client_id: u64, sequence: u64) -> Option<&Arc<Extension>> {
-        match &self.canary {
-            _ if version != 0 => self.named(version),
+        if version != 0 {
+            return self.named(version);
+        }
+        match self.more.as_ref().and_then(|more| more.canary.as_ref()) {
             Some((canary, percent)) if share_of(client_id, sequence) < *percent => Some(canary),
             _ => Some(&self.current),
         }
@@ -59,8 +70,9 @@ impl Lineup {
     }
 
     fn named(&self, version: u32) -> Option<&Arc<Extension>> {
-        let canary = self.canary.iter().map(|(canary, _)| canary);
-        let mut all = [&self.current].into_iter().chain(canary).chain(&self.others);
+        let canary = self.more.iter().flat_map(|more| &more.canary).map(|(canary, _)| canary);
+        let others = self.more.iter().flat_map(|more| &more.others);
+        let mut all = [&self.current].into_iter().chain(canary).chain(others);
         all.find(|extension| extension.version == version)
     }
 }

@@ -16,6 +16,7 @@ mod tally;
 pub use gauge::Gauge;
 pub use tally::Tally;
 
+use std::mem::offset_of;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -71,11 +72,13 @@ struct SpentCells {
 }
 
 /// What one worker counted.
+///
+/// What every end that is `ok` changes lies on the first line.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 struct Cells {
-    ends: [AtomicU64; ENDS.len()],
     spent: SpentCells,
+    ends: [AtomicU64; ENDS.len()],
     /// Calls up to the last one that was timed, and the time that is taken for theirs.
     calls_estimated: AtomicU64,
     cycles_estimated: AtomicU64,
@@ -83,6 +86,8 @@ struct Cells {
     timed_cycles: AtomicU64,
     times: [AtomicU32; STEPS],
 }
+
+const _: () = assert!(offset_of!(Cells, ends) + size_of::<AtomicU64>() <= 64);
 
 /// See the file's head.
 #[derive(Debug)]
@@ -107,7 +112,6 @@ impl Measures {
     #[inline]
     pub fn prefetch(&self, worker: usize) {
         if let Some(cells) = self.workers[worker].get() {
-            prefetch_value(&cells.ends);
             prefetch_value(&cells.spent);
         }
     }
@@ -156,8 +160,8 @@ impl Cells {
     #[cold]
     fn new() -> Box<Self> {
         Box::new(Self {
-            ends: [const { AtomicU64::new(0) }; ENDS.len()],
             spent: SpentCells::default(),
+            ends: [const { AtomicU64::new(0) }; ENDS.len()],
             calls_estimated: AtomicU64::new(0),
             cycles_estimated: AtomicU64::new(0),
             timed: AtomicU64::new(0),

@@ -9,6 +9,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::slice;
+use std::sync::Arc;
 
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
 use sandstorm::abi::{ABI_VERSION, Artefact, Call, Code};
@@ -48,7 +49,7 @@ impl std::error::Error for LoadError {}
 /// A loaded artefact. Shared by every extension of the same source.
 #[derive(Debug)]
 pub struct Library {
-    functions: Vec<Function>,
+    functions: Arc<[Function]>,
     path: PathBuf,
     /// Closed after everything above is gone.
     _handle: Option<Handle>,
@@ -78,14 +79,13 @@ impl Library {
         let functions = unsafe { functions_of(artefact) }?;
         // SAFETY: called once, before any function.
         unsafe { (artefact.open)(SERVICES) };
-        Ok(Self { functions, path: path.to_owned(), _handle: Some(handle) })
+        Ok(Self { functions: functions.into(), path: path.to_owned(), _handle: Some(handle) })
     }
 
-    /// The functions, in the order of the source.
-    #[inline]
+    /// The functions, in the order of the source. Good for as long as the library is.
     #[must_use]
-    pub fn functions(&self) -> &[Function] {
-        &self.functions
+    pub fn functions(&self) -> Arc<[Function]> {
+        Arc::clone(&self.functions)
     }
 
     /// The file that was opened.
@@ -97,7 +97,7 @@ impl Library {
     /// A library of functions of this very program, for tests of what runs them.
     #[cfg(test)]
     pub fn of(functions: Vec<Function>) -> Self {
-        Self { functions, path: PathBuf::new(), _handle: None }
+        Self { functions: functions.into(), path: PathBuf::new(), _handle: None }
     }
 }
 

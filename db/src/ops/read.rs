@@ -34,7 +34,7 @@ pub fn get_arriving<'p>(
 #[inline]
 pub fn prefetch_table(entry: &TableEntry) {
     if let Some(part) = entry.parts.likely() {
-        store::prefetch_value(part);
+        part.prefetch();
     }
 }
 

@@ -11,15 +11,17 @@
 
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use store::Table;
 use wire::{FrameReader, Request, Status};
 
 use super::catalog::Catalog;
 use crate::extension::Extension;
+use crate::extension::invocation::Invocations;
 use crate::limits::CHUNK_REQUESTS;
 use crate::ops::write::Target;
 use crate::ops::{WorkerEnvironment, read};
-use crate::session::Session;
+use crate::session::{Origin, Session};
 use crate::tablet::TableEntry;
 
 /// Groups of a frame whose sessions are looked up ahead.
@@ -60,29 +62,44 @@ impl<'w> Sessions<'w> {
     }
 }
 
-/// Asks for what a worker will touch of the extensions that a chunk of requests invokes.
+/// Asks for what a worker will touch of the extensions that a chunk of requests invokes, and of their tenants.
 #[inline]
 pub fn prefetch_extensions<'b>(
     requests: impl Iterator<Item = &'b Request<'b>> + Clone,
     catalog: &Catalog,
+    invocations: &Invocations<Origin>,
     worker: usize,
 ) {
-    let numbers = requests.filter_map(|request| match request {
-        Request::Invoke { extension, .. } => Some(*extension),
+    let mut invoked = requests.filter_map(|request| match request {
+        Request::Invoke { extension, function, .. } => Some((*extension, *function)),
         _ => None,
     });
-    let mut others = numbers.clone();
+    let mut others = invoked.clone();
     let Some(first) = others.next() else { return };
-    if others.all(|number| number == first) {
-        return;
+    if others.any(|other| other.0 != first.0) {
+        prefetch_mixed(&mut invoked, catalog, invocations, worker);
     }
-    let mut found: [Option<&Extension>; CHUNK_REQUESTS] = [None; CHUNK_REQUESTS];
-    for (place, number) in found.iter_mut().zip(numbers) {
-        *place = catalog.extension(number).map(|lineup| &**lineup.current());
-        place.inspect(|extension| extension.prefetch());
+}
+
+#[cold]
+fn prefetch_mixed(
+    invoked: &mut dyn Iterator<Item = (u32, u32)>,
+    catalog: &Catalog,
+    invocations: &Invocations<Origin>,
+    worker: usize,
+) {
+    let mut found: ArrayVec<(&Extension, u32), CHUNK_REQUESTS> = ArrayVec::new();
+    for (extension, function) in invoked {
+        if let Some(lineup) = catalog.extension(extension) {
+            lineup.current().prefetch();
+            found.push((lineup.current(), function));
+        }
     }
-    found.iter().flatten().for_each(|extension| extension.prefetch_behind(worker));
-    found.iter().flatten().for_each(|extension| extension.prefetch_last(worker));
+    found.iter().for_each(|(extension, _)| extension.prefetch_behind(worker));
+    for (extension, function) in &found {
+        extension.prefetch_last(worker, *function);
+        invocations.prefetch(extension.tenant);
+    }
 }
 
 /// Where a request goes: its table, the part of it that has its key, and the key's hash, if it has them.
@@ -121,67 +138,76 @@ impl<'w> Located<'w> {
 
 /// The tables of the requests of a chunk.
 #[derive(Default)]
-pub struct TablesAhead {
+pub struct TablesAhead<'w> {
     /// That of the request before; 0 before the first.
     latest: u32,
-    /// Some requests are of others, and not located yet.
-    is_mixed: bool,
+    /// Requests of others, by their places in the chunk: their entries are asked for, and not looked at yet.
+    waiting: ArrayVec<(usize, &'w TableEntry), CHUNK_REQUESTS>,
 }
 
-impl TablesAhead {
-    /// Finds the table of a request and asks for the bucket of its key, if the one before was of the same or there was
-    /// none: a batch of one table takes no further step. Otherwise asks for the table alone.
+impl<'w> TablesAhead<'w> {
+    /// Finds the table of the request that is to be `place` in the chunk and asks for the bucket of its key, if the one
+    /// before was of the same or there was none: a batch of one table takes no further step. Otherwise asks for the table
+    /// alone.
     #[inline]
-    pub fn locate<'w>(
+    pub fn locate(
         &mut self,
         environment: &WorkerEnvironment<'w>,
         session: &Session,
         request: &Request<'_>,
+        place: usize,
     ) -> Located<'w> {
         let Some((table, _)) = target(request) else { return locate(environment, session, request) };
         let before = std::mem::replace(&mut self.latest, table);
         if before == table || before == 0 {
             return locate(environment, session, request);
         }
-        self.is_mixed = true;
-        environment.tables.prefetch(table);
+        self.wait_for(environment, table, place);
         Located::default()
     }
 
-    /// Locates what is not yet, a step at a time for all.
-    #[inline]
-    pub fn locate_all<'p, 'w: 'p, 'b: 'p>(
-        &mut self,
-        environment: &WorkerEnvironment<'w>,
-        places: impl Iterator<Item = (&'p mut Located<'w>, &'p Arc<Session>, &'p Request<'b>)>,
-    ) {
-        if std::mem::take(&mut self.is_mixed) {
-            locate_mixed(environment, places);
+    #[cold]
+    fn wait_for(&mut self, environment: &WorkerEnvironment<'w>, table: u32, place: usize) {
+        if let Some(entry) = environment.tables.prefetch(table) {
+            self.waiting.push((place, entry));
         }
     }
-}
 
-#[cold]
-fn locate_mixed<'p, 'w: 'p, 'b: 'p>(
-    environment: &WorkerEnvironment<'w>,
-    places: impl Iterator<Item = (&'p mut Located<'w>, &'p Arc<Session>, &'p Request<'b>)>,
-) {
-    let mut waiting: [Option<(&mut Located<'w>, &Arc<Session>, &Request<'b>)>; CHUNK_REQUESTS] =
-        [const { None }; CHUNK_REQUESTS];
-    for (place, request) in waiting.iter_mut().zip(places.filter(|(located, ..)| located.entry.is_none())) {
-        *place = Some(request);
+    /// Locates what is not yet, a step at a time for all requests of a chunk.
+    #[inline]
+    pub fn locate_all<R>(
+        &mut self,
+        environment: &WorkerEnvironment<'w>,
+        chunk: &mut [R],
+        parts: impl Fn(&mut R) -> (&mut Located<'w>, &Session, &Request<'_>),
+    ) {
+        if !self.waiting.is_empty() {
+            self.locate_waiting(environment, chunk, parts);
+        }
     }
-    let waiting = &mut waiting;
-    for (located, session, request) in waiting.iter_mut().flatten() {
-        let table = target(request).and_then(|(table, _)| environment.tables.get(session.tenant, table));
-        located.entry = table.map(|entry| &**entry);
-        located.entry.inspect(|entry| read::prefetch_table(entry));
-    }
-    for (located, ..) in waiting.iter().flatten() {
-        located.entry.inspect(|entry| read::prefetch_index(environment.pin, entry));
-    }
-    for (located, session, request) in waiting.iter_mut().flatten() {
-        **located = locate(environment, session, request);
+
+    #[cold]
+    fn locate_waiting<R>(
+        &mut self,
+        environment: &WorkerEnvironment<'w>,
+        chunk: &mut [R],
+        parts: impl Fn(&mut R) -> (&mut Located<'w>, &Session, &Request<'_>),
+    ) {
+        self.waiting.retain(|(place, entry)| {
+            let is_tenants = entry.tenant == parts(&mut chunk[*place]).1.tenant;
+            if is_tenants {
+                read::prefetch_table(entry);
+            }
+            is_tenants
+        });
+        for (_, entry) in &self.waiting {
+            read::prefetch_index(environment.pin, entry);
+        }
+        for (place, entry) in self.waiting.drain(..) {
+            let (located, _, request) = parts(&mut chunk[place]);
+            let key = target(request).and_then(|(_, key)| key);
+            *located = locate_in(environment, entry, key);
+        }
     }
 }
 
@@ -214,7 +240,19 @@ pub fn locate<'w>(
     request: &Request<'_>,
 ) -> Located<'w> {
     let Some((table, key)) = target(request) else { return Located::default() };
-    let Some(entry) = environment.tables.get(session.tenant, table) else { return Located::default() };
+    match environment.tables.get(session.tenant, table) {
+        Some(entry) => locate_in(environment, entry, key),
+        None => Located::default(),
+    }
+}
+
+/// The same in a table.
+#[inline]
+fn locate_in<'w>(
+    environment: &WorkerEnvironment<'w>,
+    entry: &'w TableEntry,
+    key: Option<&[u8]>,
+) -> Located<'w> {
     let Some(key) = key else { return Located { entry: Some(entry), ..Located::default() } };
     let hash = store::hash(key);
     let part = entry.parts.find(hash);

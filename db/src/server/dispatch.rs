@@ -81,7 +81,7 @@ struct Pending<'b> {
 /// a get does.
 struct Chunk<'b> {
     pending: ArrayVec<Pending<'b>, CHUNK_REQUESTS>,
-    tables: TablesAhead,
+    tables: TablesAhead<'b>,
 }
 
 impl<'w, P: Exits> Dispatch<'w, P> {
@@ -155,7 +155,8 @@ impl<'w, P: Exits> Dispatch<'w, P> {
             match decoded {
                 Ok(request) => {
                     let takes_parts = message.flags & TAKES_PARTS != 0 && session.is_reached_at(peer.ip());
-                    let located = chunk.tables.locate(&self.environment, session, &request);
+                    let located =
+                        chunk.tables.locate(&self.environment, session, &request, chunk.pending.len());
                     self.admit(chunk, Pending { request, session, located, sequence, peer, takes_parts });
                 }
                 Err(Status::WrongView) => self.refuse_other_view(session, sequence, peer),
@@ -208,8 +209,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
     /// Executes what the chunk holds and empties it.
     fn execute(&mut self, chunk: &mut Chunk<'w>) {
         let Chunk { pending: chunk, tables } = chunk;
-        let places = chunk.iter_mut().map(|it| (&mut it.located, it.session, &it.request));
-        tables.locate_all(&self.environment, places);
+        tables.locate_all(&self.environment, chunk, |it| (&mut it.located, it.session, &it.request));
         for pending in chunk.iter() {
             let Located { part, hash, .. } = pending.located;
             if let Some(part) = part {
@@ -222,7 +222,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
             }
         }
         let requests = chunk.iter().map(|pending| &pending.request);
-        prefetch_extensions(requests, self.catalog, self.environment.core.index());
+        prefetch_extensions(requests, self.catalog, self.invocations, self.environment.core.index());
         for pending in chunk.iter() {
             self.run(pending);
         }

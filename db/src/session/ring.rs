@@ -72,6 +72,7 @@ struct LongReply {
 
 /// The records of one session.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Ring {
     acknowledged: AtomicU64,
     records: Box<[Record]>,
@@ -80,6 +81,9 @@ pub struct Ring {
 }
 
 impl Ring {
+    /// Bytes at its beginning that a request reads which needs no record.
+    pub const READ_BYTES: usize = size_of::<AtomicU64>();
+
     /// A ring in which nothing happened.
     #[must_use]
     pub fn new() -> Self {

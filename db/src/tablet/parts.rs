@@ -55,6 +55,7 @@ const NOTHING: Piece = Piece { first: 0, span: u64::MAX, part: None };
 
 /// See the file's head.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Parts {
     /// The widest owned range, in which most look-ups end.
     widest: Piece,

@@ -5,6 +5,7 @@
 //! request. The memory of its objects is counted and limited by the store, in the quota that its tables share.
 
 use std::collections::HashMap;
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -17,19 +18,22 @@ use super::limit::{TenantLimit, UNLIMITED};
 use super::rate::{Admission, Rate};
 use super::remote::RemoteUse;
 
-/// See the file's head.
+/// See the file's head. What every request reads lies on the first cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Account {
     /// Whose it is.
     pub tenant: TenantId,
-    /// What its requests came to.
-    pub ledger: Ledger,
+    home_core: AtomicU16,
     /// Whether somebody reads traces of the tenant's invocations.
     traced: AtomicBool,
-    limits: [AtomicU64; TenantLimit::ALL.len()],
-    home_core: AtomicU16,
-    operations: Rate,
+    /// Whether some limit is not the default.
+    has_own_limits: AtomicBool,
     changes: AtomicU64,
+    limits: [AtomicU64; TenantLimit::ALL.len()],
+    /// What its requests came to.
+    pub ledger: Ledger,
+    operations: Rate,
     /// What its installations used.
     pub compile_time: CompileTime,
     /// What its invocations have under way at other servers.
@@ -44,10 +48,23 @@ impl Account {
     pub fn new(tenant: TenantId) -> Self {
         let limits = std::array::from_fn(|index| AtomicU64::new(TenantLimit::ALL[index].default_value()));
         let (ledger, operations) = (Ledger::new(), Rate::default());
-        let (traced, home_core) = (AtomicBool::new(false), AtomicU16::new(0));
+        let [traced, has_own_limits] = [(); 2].map(|()| AtomicBool::new(false));
+        let home_core = AtomicU16::new(0);
         let (changes, compile_time, quota) = (AtomicU64::new(0), CompileTime::default(), OnceLock::new());
         let remote = RemoteUse::default();
-        Self { tenant, ledger, traced, limits, home_core, operations, changes, compile_time, remote, quota }
+        Self {
+            tenant,
+            home_core,
+            traced,
+            has_own_limits,
+            changes,
+            limits,
+            ledger,
+            operations,
+            compile_time,
+            remote,
+            quota,
+        }
     }
 
     /// The worker that the tenant's clients should send to.
@@ -65,8 +82,6 @@ impl Account {
     /// Asks for what a worker looks at with each request.
     #[inline]
     pub fn prefetch(&self, worker: usize) {
-        prefetch_value(&self.limits);
-        prefetch_value(&self.home_core);
         prefetch_value(&self.changes);
         self.ledger.prefetch_place(worker);
     }
@@ -76,6 +91,13 @@ impl Account {
     #[must_use]
     pub fn limit(&self, limit: TenantLimit) -> u64 {
         self.limits[limit as usize].load(Ordering::Relaxed)
+    }
+
+    /// Whether some limit was set to something else than its default.
+    #[inline]
+    #[must_use]
+    pub fn has_own_limits(&self) -> bool {
+        self.has_own_limits.load(Ordering::Relaxed)
     }
 
     /// Takes so many native operations and invocations from what the tenant may make a second, over all cores.
@@ -110,6 +132,8 @@ impl Account {
     /// Sets a limit. The caller has looked at [`TenantLimit::allows`], and no table is made meanwhile.
     pub fn set_limit(&self, limit: TenantLimit, value: u64) {
         self.limits[limit as usize].store(value, Ordering::Relaxed);
+        let is_own = |limit: &TenantLimit| self.limit(*limit) != limit.default_value();
+        self.has_own_limits.store(TenantLimit::ALL.iter().any(is_own), Ordering::Relaxed);
         self.changes.fetch_add(1, Ordering::Release);
         if limit == TenantLimit::MemoryBytes
             && let Some(quota) = self.quota.get()
@@ -123,6 +147,8 @@ impl Account {
         self.quota.get_or_init(|| Arc::new(Quota::new(cores, self.limit(TenantLimit::MemoryBytes))))
     }
 }
+
+const _: () = assert!(offset_of!(Account, limits) + (TenantLimit::Invocations as usize + 1) * 8 <= 64);
 
 /// The accounts of all tenants of a server. Control threads come here; workers never do.
 #[derive(Clone, Debug, Default)]

@@ -11,6 +11,7 @@
 
 use std::io;
 use std::ops::{Range, RangeInclusive};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::epoch::EpochPin;
@@ -50,16 +51,17 @@ struct OverflowPool {
     free: u32,
 }
 
-/// An index of one size.
+/// An index of one size. What a look-up reads lies on the first cache line.
+#[repr(C, align(64))]
 pub(crate) struct Generation {
-    buckets: u64,
+    memory: BucketArray,
     hashes: HashRange,
+    buckets: u64,
+    /// Buckets below are moved.
+    cursor: AtomicU64,
     /// `buckets` over the width of the hashes, in units of 2^-(64 + `scale_shift`).
     scale: u64,
     scale_shift: u32,
-    /// Buckets below are moved.
-    cursor: AtomicU64,
-    memory: BucketArray,
     next: AtomicPtr<Generation>,
     /// Overflow buckets that inserts may use; the mover may use all.
     insert_overflow_max: u32,
@@ -283,9 +285,18 @@ fn scale_of(hashes: HashRange, buckets: u64) -> (u64, u32) {
 /// The buckets of a generation in memory.
 #[cfg(not(loom_model))]
 struct BucketArray {
+    /// The first bucket, so that a look-up needs nothing of the mapping.
+    first: NonNull<Bucket>,
     mapping: Arc<Mapping>,
     count: usize,
 }
+
+// SAFETY: `first` lies in the mapping, which any thread may use; buckets are atomics.
+#[cfg(not(loom_model))]
+unsafe impl Send for BucketArray {}
+// SAFETY: as above.
+#[cfg(not(loom_model))]
+unsafe impl Sync for BucketArray {}
 
 #[cfg(not(loom_model))]
 impl BucketArray {
@@ -294,7 +305,7 @@ impl BucketArray {
         // Overflow buckets are few, and huge pages would be touched for each.
         let huge_bytes = if huge_pages { buckets * BUCKET_BYTES } else { 0 };
         let mapping = Arc::new(Mapping::new(count * BUCKET_BYTES, huge_bytes)?);
-        Ok(BucketArray { mapping, count })
+        Ok(BucketArray { first: mapping.base().cast(), mapping, count })
     }
 
     #[inline]
@@ -302,7 +313,7 @@ impl BucketArray {
         debug_assert!(at < self.count);
         // SAFETY: callers check `at` against the counts that the mapping was made for; it is 64-byte aligned, lives
         // as long as `self`, and every bit pattern is a valid bucket of atomics.
-        unsafe { self.mapping.base().cast::<Bucket>().add(at).as_ref() }
+        unsafe { self.first.add(at).as_ref() }
     }
 
     fn mapping(&self) -> Option<Arc<Mapping>> {

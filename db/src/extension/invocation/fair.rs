@@ -20,6 +20,7 @@
 
 mod places;
 mod taking;
+mod waiting;
 
 pub(super) use places::PlaceId;
 
@@ -27,6 +28,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::limits::{FRESH_SLICES, PARKED_REST_SLICES, TENANT_DEBT_SLICES_MAX, TENANT_WEIGHT_DEFAULT};
+use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::limit::TenantLimit;
 use places::{Listed, Places};
@@ -88,6 +90,12 @@ impl<T> Fair<T> {
         self.parked
     }
 
+    /// Asks for the place of a tenant.
+    #[inline]
+    pub(super) fn prefetch(&self, tenant: TenantId) {
+        self.places.prefetch(tenant);
+    }
+
     /// A tenant gets one more invocation: its place.
     #[inline]
     pub(super) fn enter(&mut self, account: &Arc<Account>) -> PlaceId {
@@ -99,7 +107,7 @@ impl<T> Fair<T> {
     /// How many invocations of a place have not ended.
     #[inline]
     pub(super) fn live(&self, id: PlaceId) -> usize {
-        self.places[id].live
+        self.places[id].live as usize
     }
 
     /// Bytes that the invocations of a place hold, as far as they are counted.

@@ -61,6 +61,10 @@ pub(super) struct Slot<O> {
     run: Option<Run>,
     mode: Mode,
     extension: Option<Arc<Extension>>,
+    /// The extension of the invocation before, to be compared alone.
+    previous: *const Extension,
+    /// The invocation before was of the same extension, as the next one may be.
+    keeps_extension: bool,
     /// [`crate::tenant::account::Account::changes`] when its limits were read.
     changes_seen: u64,
     origin: Option<O>,
@@ -111,6 +115,8 @@ impl<O> Slot<O> {
             run: None,
             mode: Mode::Read,
             extension: None,
+            previous: ptr::null(),
+            keeps_extension: false,
             changes_seen: 0,
             origin: None,
             held: None,
@@ -165,6 +171,8 @@ impl<O> Slot<O> {
         let allowance = Allowance::of(&extension.account);
         self.access.allow(budget.map_or(allowance, |budget| budget.instead_of(allowance)));
         self.changes_seen = changes;
+        let address = Arc::as_ptr(extension);
+        self.keeps_extension = mem::replace(&mut self.previous, address) == address;
         self.extension = Some(Arc::clone(extension));
     }
 

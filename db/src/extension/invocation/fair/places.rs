@@ -4,12 +4,18 @@
 //! The queues of a place grow with what waited there at a time. Whenever another tenant comes, one place is looked at
 //! in turn: one that had nothing to do since the look before gives back what is more than a few entries.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::mem::offset_of;
 use std::ops::{Index, IndexMut};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
+use store::prefetch_value;
+
+use super::waiting::Waiting;
 use crate::limits::{TENANT_PLACE_ENTRIES_KEPT, TENANT_PLACES_KEPT};
 use crate::tablet::NumberHash;
+use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 
 /// Where a tenant waits; good until all of its invocations have ended.
@@ -29,26 +35,29 @@ pub(super) enum Listed {
     Round,
 }
 
-/// What waits of one tenant.
+/// What waits of one tenant. What an invocation changes that is never parked lies on the first cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Place<T> {
     pub(super) account: Arc<Account>,
-    pub(super) ready: VecDeque<T>,
-    pub(super) parked: VecDeque<T>,
+    pub(super) ready: Waiting<T>,
+    pub(super) parked: Waiting<T>,
     /// Cycles that it may still use; negative when it used more.
     pub(super) deficit: i64,
-    /// Cycles that its ready ones used since a parked one ran.
-    pub(super) since_parked: u64,
     /// The rounds that there were when it was last given its quantum or left the lists.
     pub(super) rounds: u64,
-    pub(super) listed: Listed,
     /// Its invocations on this worker that have not ended.
-    pub(super) live: usize,
-    /// Bytes that those hold, as far as they are counted.
-    pub(super) held_bytes: usize,
+    pub(super) live: u32,
+    pub(super) listed: Listed,
     /// It had nothing to do when it was last looked at, and was not listed since.
     pub(super) rests: bool,
+    /// Cycles that its ready ones used since a parked one ran.
+    pub(super) since_parked: u64,
+    /// Bytes that its invocations hold, as far as they are counted.
+    pub(super) held_bytes: usize,
 }
+
+const _: () = assert!(offset_of!(Place<NonNull<u8>>, since_parked) <= 64);
 
 /// See the file's head.
 #[derive(Debug)]
@@ -78,6 +87,14 @@ impl<T> Places<T> {
     #[inline]
     pub(super) fn of(&mut self, account: &Arc<Account>, standing: impl FnOnce() -> (i64, u64)) -> PlaceId {
         if self.last.0 == Arc::as_ptr(account) { self.last.1 } else { self.look_up(account, standing) }
+    }
+
+    /// Asks for what an invocation changes of the place of a tenant.
+    #[inline]
+    pub(super) fn prefetch(&self, tenant: TenantId) {
+        if let Some(id) = self.known.get(&tenant.0) {
+            prefetch_value(&self.places[*id as usize].account);
+        }
     }
 
     #[cold]
@@ -111,9 +128,8 @@ impl<T> Places<T> {
         }
         let fresh = Place {
             account: Arc::clone(account),
-            ready: VecDeque::new(),
-            // Any invocation can be parked, when its thread loses the core: that is no reason to allocate then.
-            parked: VecDeque::with_capacity(4),
+            ready: Waiting::new(),
+            parked: Waiting::new(),
             deficit,
             since_parked: 0,
             rounds,

@@ -29,8 +29,7 @@ impl<T> Fair<T> {
             return None;
         }
         for id in self.fresh.iter().chain(&self.round) {
-            let parked = &mut self.places[*id].parked;
-            if let Some(item) = parked.iter().position(&mut ends).and_then(|at| parked.remove(at)) {
+            if let Some(item) = self.places[*id].parked.remove(&mut ends) {
                 self.parked -= 1;
                 return Some(item);
             }
@@ -48,7 +47,8 @@ impl<T> Fair<T> {
                 for _ in 0..waiting.len() {
                     match waiting.pop_front() {
                         Some(item) if ends(&item) => taken.push(item),
-                        item => waiting.extend(item),
+                        Some(item) => waiting.push_back(item),
+                        None => break,
                     }
                 }
             }

@@ -6,8 +6,8 @@ use crate::ops::WorkerEnvironment;
 use crate::sched::running::Parked;
 
 impl<O> Slot<O> {
-    /// Frees what the invocation held; by how many bytes the slot is warmer than before it. The extension is kept
-    /// for the next one.
+    /// Frees what the invocation held; by how many bytes the slot is warmer than before it. The extension is kept for
+    /// the next invocation where two in a row were of the same; among many tenants it is let go of while it is in the cache.
     #[inline]
     pub(in crate::extension::invocation) fn end(&mut self, environment: &WorkerEnvironment<'_>) -> usize {
         self.release(environment);
@@ -16,6 +16,9 @@ impl<O> Slot<O> {
         self.access.transaction().trim();
         // SAFETY: the invocation has ended and its answer was taken.
         let warmer = unsafe { self.room.tidy(touched) };
+        if !self.keeps_extension {
+            self.extension = None;
+        }
         self.let_go_if_retired();
         warmer
     }
