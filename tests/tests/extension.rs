@@ -45,7 +45,8 @@ async fn fails(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
 async fn panics(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
     db.put(args.table(), args.key(), b"left behind").await?;
     let empty: &[u8] = &[];
-    let _ = empty[args.bytes().len()];
+    let beyond = args.bytes().len();
+    let _ = empty[beyond];
     Ok(())
 }
 
