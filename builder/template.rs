@@ -1,5 +1,6 @@
 //! An extension: functions that run inside the store, beside the data.
 #![no_std]
+#![deny(unused_must_use)]
 
 use sandstorm::Args;
 use sandstorm::Db;
@@ -8,7 +9,8 @@ use sandstorm::Reply;
 
 sandstorm::extension! { read greet }
 
-/// Greets the name stored under the key; the arguments are the greeting.
+/// Greets the name stored under the key.
+/// Arguments: greeting text
 async fn greet(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let name = db.get(args.table(), args.key()).await?.ok_or(Error::NotFound)?;
     reply.write(args.bytes())?;

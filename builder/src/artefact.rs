@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! CACHE/artefacts/KEY.so     the shared object; KEY = SHA-256 over SDK hash and source
-//! CACHE/artefacts/KEY.json   its own SHA-256, its functions, how long it took to build
+//! CACHE/artefacts/KEY.json   its own SHA-256, its functions, the warnings, the lints that it was built under
 //! ```
 //!
 //! Both appear by rename, the description last, so a crash leaves an artefact whole or not at all.
@@ -28,10 +28,32 @@ pub struct Artefact {
     pub content_hash: String,
     /// What may be invoked.
     pub functions: Vec<Function>,
+    /// What the compiler warned of when it was built, at most [`DIAGNOSTICS_BYTES_MAX`] bytes and a mark.
+    ///
+    /// [`DIAGNOSTICS_BYTES_MAX`]: crate::limits::DIAGNOSTICS_BYTES_MAX
+    pub warnings: String,
     /// How long the build took, check and link included; 0 when the artefact was there.
     pub compile_ms: u64,
     /// Whether the artefact was there.
     pub cached: bool,
+}
+
+/// What becomes of a source in which the compiler finds what installations are refused for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Lints {
+    /// It is refused.
+    Refuse,
+    /// It is built and warned of.
+    Warn,
+}
+
+/// What a build has made.
+pub(crate) struct Made {
+    pub(crate) object: Vec<u8>,
+    pub(crate) functions: Vec<Function>,
+    pub(crate) warnings: String,
+    pub(crate) lints: Lints,
 }
 
 /// What is written beside the shared object.
@@ -39,37 +61,34 @@ pub struct Artefact {
 struct Description {
     sha256: String,
     functions: Vec<Function>,
-    compile_ms: u64,
+    warnings: String,
+    lints: Lints,
 }
 
-/// The artefact of a key, when it is there and undamaged.
-pub(crate) fn find(folder: &Path, key: &str) -> Option<Artefact> {
+/// The artefact of a key and the lints that it was built under, when it is there and undamaged.
+pub(crate) fn find(folder: &Path, key: &str) -> Option<(Artefact, Lints)> {
     let path = folder.join(format!("{key}.so"));
     let description = fs::read(folder.join(format!("{key}.json"))).ok()?;
     let description: Description = serde_json::from_slice(&description).ok()?;
     let object = fs::read(&path).ok()?;
-    let (functions, cached) = (description.functions, true);
-    let intact = hex(&Sha256::digest(&object)) == description.sha256;
-    intact.then(|| Artefact { path, content_hash: key.into(), functions, compile_ms: 0, cached })
+    let Description { sha256, functions, warnings, lints } = description;
+    let (content_hash, compile_ms, cached) = (key.into(), 0, true);
+    let intact = hex(&Sha256::digest(&object)) == sha256;
+    intact.then_some((Artefact { path, content_hash, functions, warnings, compile_ms, cached }, lints))
 }
 
 /// Stores an artefact under its key.
-pub(crate) fn store(
-    folder: &Path,
-    key: &str,
-    object: &[u8],
-    functions: Vec<Function>,
-    compile_ms: u64,
-) -> Result<Artefact, BuildError> {
+pub(crate) fn store(folder: &Path, key: &str, made: Made, compile_ms: u64) -> Result<Artefact, BuildError> {
     let path = folder.join(format!("{key}.so"));
-    let sha256 = hex(&Sha256::digest(object));
-    let description = Description { sha256, functions, compile_ms };
+    let Made { object, functions, warnings, lints } = made;
+    let sha256 = hex(&Sha256::digest(&object));
+    let description = Description { sha256, functions, warnings, lints };
     let text = serde_json::to_vec_pretty(&description)
         .map_err(|error| BuildError::Io { what: format!("describe an artefact: {error}") })?;
-    publish(&path, object)?;
+    publish(&path, &object)?;
     publish(&folder.join(format!("{key}.json")), &text)?;
-    let functions = description.functions;
-    Ok(Artefact { path, content_hash: key.into(), functions, compile_ms, cached: false })
+    let Description { functions, warnings, .. } = description;
+    Ok(Artefact { path, content_hash: key.into(), functions, warnings, compile_ms, cached: false })
 }
 
 /// Writes a file under another name, makes it durable and renames it.
@@ -102,6 +121,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 mod tests {
     use std::fs;
 
+    use super::Lints;
+    use super::Made;
     use super::find;
     use super::store;
 
@@ -109,9 +130,16 @@ mod tests {
     fn a_damaged_artefact_is_as_good_as_none() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(find(folder.path(), "key"), None);
-        let artefact = store(folder.path(), "key", b"object", vec![], 5).unwrap();
-        let found = find(folder.path(), "key").unwrap();
-        assert!(found.cached && found.path == artefact.path);
+        let made = Made {
+            object: b"object".to_vec(),
+            functions: vec![],
+            warnings: "a word".into(),
+            lints: Lints::Warn,
+        };
+        let artefact = store(folder.path(), "key", made, 5).unwrap();
+        let (found, lints) = find(folder.path(), "key").unwrap();
+        assert!(found.cached && found.path == artefact.path && lints == Lints::Warn);
+        assert_eq!((found.warnings, artefact.warnings.as_str()), ("a word".into(), "a word"));
         fs::write(&artefact.path, b"objecT").unwrap();
         assert_eq!(find(folder.path(), "key"), None);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no drafts are left");

@@ -10,12 +10,15 @@ use crate::Artefact;
 use crate::BuildError;
 use crate::Package;
 use crate::artefact;
+use crate::artefact::Lints;
+use crate::artefact::Made;
 use crate::artefact::hex;
 use crate::checked::Checked;
 use crate::glue;
 use crate::imports;
 use crate::mir;
 use crate::toolchain::Toolchain;
+use crate::toolchain::diagnostics;
 use crate::toolchain::write;
 
 impl Toolchain {
@@ -27,16 +30,33 @@ impl Toolchain {
     /// # Errors
     /// See [`BuildError`]; nothing is left behind then.
     pub fn build(&self, package: &Package) -> Result<Artefact, BuildError> {
+        self.build_under(Lints::Refuse, package)
+    }
+
+    /// As [`Toolchain::build`], of a package that was installed before, here or at another server: what installations
+    /// are refused for since then is only among the warnings, so that callers do not lose the function.
+    ///
+    /// # Errors
+    /// As for [`Toolchain::build`].
+    pub fn rebuild(&self, package: &Package) -> Result<Artefact, BuildError> {
+        self.build_under(Lints::Warn, package)
+    }
+
+    fn build_under(&self, lints: Lints, package: &Package) -> Result<Artefact, BuildError> {
         let begun = Instant::now();
         let key = self.key(package);
-        if let Some(artefact) = artefact::find(&self.artefacts(), &key) {
+        let found = artefact::find(&self.artefacts(), &key);
+        if let Some((artefact, under)) = found
+            && (under == Lints::Refuse || under == lints)
+        {
             return Ok(artefact);
         }
         let checked = self.check(package)?;
-        let object = self.compile(&checked)?;
+        let (object, warnings) = self.compile(&checked, lints)?;
         imports::check(&object)?;
         let compile_ms = begun.elapsed().as_millis() as u64;
-        artefact::store(&self.artefacts(), &key, &object, checked.functions, compile_ms)
+        let made = Made { object, functions: checked.functions, warnings, lints };
+        artefact::store(&self.artefacts(), &key, made, compile_ms)
     }
 
     /// The name of a package's artefact.
@@ -47,8 +67,8 @@ impl Toolchain {
         hex(&hasher.finalize())
     }
 
-    /// Compiles and links checked sources; answers the bytes of the shared object.
-    fn compile(&self, checked: &Checked) -> Result<Vec<u8>, BuildError> {
+    /// Compiles and links checked sources; answers the bytes of the shared object, and what the compiler warned of.
+    fn compile(&self, checked: &Checked, lints: Lints) -> Result<(Vec<u8>, String), BuildError> {
         let work = self.work_folder()?;
         let failed = |error| BuildError::io("lay out a build", &error);
         let folder = |name: &str| {
@@ -61,10 +81,12 @@ impl Toolchain {
                 write(&sources.join(path), text)?;
             }
         }
+        let mut warnings = String::new();
         for source in &checked.sources {
             let root = format!("{}src/lib.rs", source.folder);
             let name = &source.crate_name;
-            self.compile_crate(name, &root, &source.dependencies, &sources, &libraries, &output)?;
+            let uses = &source.dependencies;
+            warnings += &self.compile_crate((name, lints), &root, uses, &sources, &libraries, &output)?;
             mir::check(&fs::read_to_string(output.join("crate.mir")).map_err(failed)?)
                 .map_err(BuildError::Refused)?;
             let library = format!("lib{name}.rlib");
@@ -75,7 +97,8 @@ impl Toolchain {
         let text = glue::source(&self.sdk_hash(), crate_name, &checked.functions);
         write(&glue_folder.join("glue.rs"), &text)?;
         self.link(crate_name, &glue_folder, &libraries, &output)?;
-        fs::read(output.join("artefact.so")).map_err(failed)
+        let object = fs::read(output.join("artefact.so")).map_err(failed)?;
+        Ok((object, diagnostics(&warnings)))
     }
 }
 
@@ -88,9 +111,10 @@ mod tests {
     use crate::Function;
     use crate::Mode;
     use crate::Toolchain;
+    use crate::artefact::Lints;
     use crate::checked::Source;
 
-    /// Sources that no check has seen meet a compiler that refuses them too.
+    /// Sources that no check has seen meet a compiler that refuses them too, under whichever lints.
     #[test]
     fn the_compiler_refuses_by_itself_what_it_can() {
         let cache = tempfile::tempdir().unwrap();
@@ -100,7 +124,7 @@ mod tests {
             let source =
                 Source { crate_name: "hole".into(), dependencies: vec![], folder: String::new(), files };
             let function = Function { name: "run".into(), mode: Mode::Read, doc: String::new() };
-            toolchain.compile(&Checked { sources: vec![source], functions: vec![function] })
+            toolchain.compile(&Checked { sources: vec![source], functions: vec![function] }, Lints::Warn)
         };
         for (text, expected) in [
             ("pub fn f(x: &u8) -> u8 { unsafe { *core::ptr::from_ref(x) } }", "usage of an `unsafe` block"),

@@ -13,6 +13,7 @@ mod compiler;
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -20,6 +21,8 @@ use sha2::Digest;
 use sha2::Sha256;
 
 use crate::BuildError;
+use crate::Package;
+use crate::artefact::Lints;
 use crate::artefact::hex;
 use crate::artefact::publish;
 use crate::artefact::unique;
@@ -37,7 +40,7 @@ use crate::sdk;
 ///
 /// LLVM's predication of loops lets a loop end though one within it never does, and with it what stands behind bounds
 /// checks that were left out since they follow from its end (#153222).
-const FLAGS: [&str; 13] = [
+const FLAGS: [&str; 12] = [
     "--sysroot=/sr",
     "--edition=2024",
     "-Copt-level=3",
@@ -46,7 +49,6 @@ const FLAGS: [&str; 13] = [
     "-Cdebuginfo=0",
     "-Cembed-bitcode=no",
     "--color=never",
-    "-Awarnings",
     "-Ldependency=/sdk",
     "-Zallow-features=",
     "-Zmir-opt-level=0",
@@ -54,6 +56,8 @@ const FLAGS: [&str; 13] = [
 ];
 /// Makes a stable compiler take `-Z` flags.
 pub(crate) const UNSTABLE: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
+/// How the SDK is compiled besides: its warnings are not the tenant's to mend.
+const SDK_FLAGS: [&str; 3] = ["--crate-type=rlib", "--crate-name=sandstorm", "-Awarnings"];
 /// How the tenant's crates are compiled besides.
 const TENANT_FLAGS: [&str; 6] = [
     "--crate-type=rlib",
@@ -63,9 +67,13 @@ const TENANT_FLAGS: [&str; 6] = [
     "-Flong_running_const_eval",
     "-Ldependency=/in",
 ];
+/// What is refused when it is installed, and only warned of once it is: a future or a `Result` that is dropped unused
+/// loses a write without a word. It is forbidden, not denied, so that no `#![allow(unused)]` lets it pass.
+const INSTALL_FLAG: &str = "-Funused_must_use";
 /// How the artefact is linked besides.
-const GLUE_FLAGS: [&str; 6] = [
+const GLUE_FLAGS: [&str; 7] = [
     "--crate-type=cdylib",
+    "-Awarnings",
     "--crate-name=splinter_artefact",
     "-Cstrip=symbols",
     "-Clinker-flavor=ld",
@@ -89,6 +97,21 @@ pub struct Toolchain {
 
 /// A folder that goes away with its owner.
 pub(crate) struct WorkFolder(pub(crate) PathBuf);
+
+impl WorkFolder {
+    /// A new folder among the temporary files, for this user alone.
+    fn temporary() -> Result<WorkFolder, BuildError> {
+        loop {
+            let path = std::env::temp_dir().join(format!("splinter-{}-{}", std::process::id(), unique()));
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(WorkFolder(path)),
+                // What is there is another one's: of a process that had this number before, for instance.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(BuildError::io("make a temporary folder to build in", &error)),
+            }
+        }
+    }
+}
 
 impl Drop for WorkFolder {
     fn drop(&mut self) {
@@ -132,6 +155,16 @@ impl Toolchain {
         Ok(toolchain)
     }
 
+    /// What the compiler warns of when a server of this release installs the package. Takes half a second, and keeps
+    /// nothing.
+    ///
+    /// # Errors
+    /// As for [`Toolchain::prepare`] and [`Toolchain::build`].
+    pub fn try_out(package: &Package) -> Result<String, BuildError> {
+        let folder = WorkFolder::temporary()?;
+        Ok(Toolchain::prepare(&folder.0)?.build(package)?.warnings)
+    }
+
     /// The same toolchain, with a count of its own of what builds use.
     #[must_use]
     pub fn counting(&self) -> Toolchain {
@@ -164,18 +197,21 @@ impl Toolchain {
         Ok(WorkFolder(path))
     }
 
-    /// Compiles one of the tenant's crates: `sources` is the package's folder, `libraries` holds the crates
-    /// that it uses and receives it.
+    /// Compiles one of the tenant's crates, and gives what the compiler warned of: `sources` is the package's folder,
+    /// `libraries` holds the crates that it uses and receives it.
     pub(crate) fn compile_crate(
         &self,
-        crate_name: &str,
+        (crate_name, lints): (&str, Lints),
         root: &str,
         uses: &[String],
         sources: &Path,
         libraries: &Path,
         output: &Path,
-    ) -> Result<(), BuildError> {
+    ) -> Result<String, BuildError> {
         let mut arguments: Vec<OsString> = TENANT_FLAGS.map(OsString::from).to_vec();
+        if lints == Lints::Refuse {
+            arguments.push(INSTALL_FLAG.into());
+        }
         arguments.push(format!("--crate-name={crate_name}").into());
         arguments.push("--extern=sandstorm=/sdk/libsandstorm.rlib".into());
         for used in uses {
@@ -200,7 +236,7 @@ impl Toolchain {
         arguments.push(format!("--extern={crate_name}=/in/lib{crate_name}.rlib").into());
         arguments.extend(["-o/out/artefact.so".into(), "glue.rs".into()]);
         let shown = vec![(sources.into(), "/src".into()), (libraries.into(), "/in".into())];
-        self.run_rustc("linking the artefact", arguments, shown, output)
+        self.run_rustc("linking the artefact", arguments, shown, output).map(drop)
     }
 
     /// The folder of the compiled SDK.
@@ -221,21 +257,21 @@ impl Toolchain {
         for (path, text) in sdk::FILES {
             write(&sources.join(path), text)?;
         }
-        let arguments = ["--crate-type=rlib", "--crate-name=sandstorm", "-o/out/libsandstorm.rlib", "lib.rs"];
+        let arguments = SDK_FLAGS.into_iter().chain(["-o/out/libsandstorm.rlib", "lib.rs"]);
         let shown = vec![(sources, "/src".into())];
-        self.run_rustc("compiling the SDK", arguments.map(OsString::from).to_vec(), shown, &output)?;
+        self.run_rustc("compiling the SDK", arguments.map(OsString::from).collect(), shown, &output)?;
         fs::create_dir_all(&folder).map_err(failed)?;
         publish(&library, &fs::read(output.join("libsandstorm.rlib")).map_err(failed)?)
     }
 
-    /// Runs the compiler in the sandbox, in `/src`.
+    /// Runs the compiler in the sandbox, in `/src`; gives what it printed besides.
     fn run_rustc(
         &self,
         step: &str,
         arguments: Vec<OsString>,
         shown: Vec<(PathBuf, String)>,
         output: &Path,
-    ) -> Result<(), BuildError> {
+    ) -> Result<String, BuildError> {
         let mut all = shown;
         all.extend(self.tools.iter().cloned());
         let sdk = self.sdk_folder();
@@ -253,7 +289,10 @@ impl Toolchain {
             input: Vec::new(),
             cpu_seconds: limits::CPU_SECONDS_MAX,
         })?;
-        if outcome.status.success() { Ok(()) } else { Err(compile_error(step, &outcome)) }
+        if !outcome.status.success() {
+            return Err(compile_error(step, &outcome));
+        }
+        Ok(String::from_utf8_lossy(&outcome.errors).into_owned())
     }
 
     /// Removes what builds that were killed left behind.
@@ -286,15 +325,21 @@ fn compile_error(step: &str, outcome: &Outcome) -> BuildError {
         let line: String = line.chars().take(limits::CRASH_CHARACTERS_MAX).collect();
         return BuildError::CompilerCrashed { what: format!("{step} crashed ({})", line.trim()) };
     }
-    let mut text = text.trim().to_string();
-    if text.len() > limits::DIAGNOSTICS_BYTES_MAX {
-        text.truncate(text.floor_char_boundary(limits::DIAGNOSTICS_BYTES_MAX));
-        text.push_str("\n...");
-    }
+    let mut text = diagnostics(&text);
     if text.is_empty() {
         text = format!("the compiler ended with {}", outcome.status);
     }
     BuildError::CompileFailed { text }
+}
+
+/// As much of the compiler's text as a tenant gets to see.
+pub(crate) fn diagnostics(text: &str) -> String {
+    let text = text.trim();
+    if text.len() <= limits::DIAGNOSTICS_BYTES_MAX {
+        return text.to_string();
+    }
+    let kept = &text[..text.floor_char_boundary(limits::DIAGNOSTICS_BYTES_MAX)];
+    format!("{kept}\n...")
 }
 
 /// The hash that names this way of building.
@@ -305,7 +350,7 @@ fn sdk_hash(version: &str) -> [u8; 32] {
         hasher.update(part);
     };
     add(version);
-    FLAGS.iter().chain(&TENANT_FLAGS).chain(&GLUE_FLAGS).for_each(|flag| add(flag));
+    FLAGS.iter().chain(&SDK_FLAGS).chain(&TENANT_FLAGS).chain(&GLUE_FLAGS).for_each(|flag| add(flag));
     sdk::FILES.iter().for_each(|file| [file.0, file.1].iter().for_each(|part| add(part)));
     add(glue::TEMPLATE);
     hasher.finalize().into()

@@ -6,6 +6,7 @@ mod build {
     pub mod host;
     pub mod refusals;
     pub mod run;
+    pub mod warnings;
 }
 
 use std::path::Path;

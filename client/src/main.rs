@@ -5,5 +5,6 @@ mod command;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    builder::child_main();
     command::run()
 }

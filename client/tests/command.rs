@@ -60,7 +60,8 @@ fn a_new_extension_passes_the_check() {
     assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
     let ran = splinter(directory.path(), &["ext", "check", "visits"]);
     assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
-    assert!(text(&ran.stdout).starts_with("visits passes the check\n"));
+    assert!(text(&ran.stdout).starts_with("visits passes the check; it was not compiled\n"));
+    assert!(text(&ran.stdout).contains("comes with the installation") && text(&ran.stdout).contains("bwrap"));
     let again = splinter(directory.path(), &["ext", "new", "visits"]);
     assert_eq!(again.status.code(), Some(1));
     let escaping = splinter(directory.path(), &["ext", "new", "../visits"]);
@@ -79,6 +80,37 @@ fn a_refused_source_is_shown_with_place_and_remedy() {
     let place = format!("src/lib.rs:{}:", good.lines().count() + 2);
     let said = text(&ran.stderr);
     assert!(said.contains(&place) && said.contains("instead,"), "{said}");
+}
+
+#[test]
+fn a_check_shows_what_the_compiler_would_say_at_the_installation() {
+    let directory = tempfile::tempdir().unwrap();
+    splinter(directory.path(), &["ext", "new", "visits"]);
+    let source = directory.path().join("visits/src/lib.rs");
+    let good = fs::read_to_string(&source).unwrap();
+    // With the sandbox and the compiler of who runs the test at hand.
+    let check = |source_text: &str| {
+        fs::write(&source, source_text).unwrap();
+        let folder = directory.path().join("temporary");
+        fs::create_dir_all(&folder).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_splinter"));
+        command.args(["ext", "check", "visits"]).current_dir(directory.path()).env("TMPDIR", &folder);
+        let ran = command.output().unwrap();
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "nothing stays behind");
+        ran
+    };
+    let ran = check(&good);
+    assert_eq!(
+        text(&ran.stdout),
+        "visits passes the check and compiles\nread  greet\n",
+        "{}",
+        text(&ran.stderr)
+    );
+    let ran = check(&good.replace("let name", "let unused = 1;\n    let name"));
+    assert!(ran.status.success() && text(&ran.stdout).contains("unused variable: `unused`"));
+    let ran = check(&good.replace("reply.write(b\", \")?;", "reply.write(b\", \");"));
+    assert_eq!(ran.status.code(), Some(7));
+    assert!(text(&ran.stderr).contains("unused `Result` that must be used"), "{}", text(&ran.stderr));
 }
 
 #[test]

@@ -223,3 +223,26 @@ fn a_failed_installation_leaves_the_version_before_it_in_place() {
     assert!(matches!(unrecorded, Err(InstallError::Customer("no room"))));
     assert!(Arc::ptr_eq(&registry.find(TENANT, "count").expect("live"), &first));
 }
+
+/// What the compiler let pass when it was installed, and would not in a new installation.
+const FORGETFUL: &str = r#"
+#![no_std]
+use sandstorm::{Args, Db, Error, Reply};
+
+sandstorm::extension! { write put }
+
+async fn put(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    db.put(args.table(), args.key(), b"never");
+    Ok(())
+}
+"#;
+
+#[test]
+fn what_was_installed_before_is_brought_back_though_it_would_be_refused_now() {
+    let cache = tempfile::tempdir().expect("a folder");
+    let registry = registry(cache.path());
+    let installed = install(&registry, "put", FORGETFUL, 1, 1).unwrap_or_else(|error| panic!("{error}"));
+    assert!(installed.warnings.contains("that must be used"), "{}", installed.warnings);
+    let answer = call(&mut Worker::default(), &installed.extension, "put", b"key", b"");
+    assert_eq!(answer, (Status::Ok, Vec::new()));
+}

@@ -1,6 +1,6 @@
 //! Checks and builds the extension of a folder, without a server: `splinter-build FOLDER CACHE`.
 //!
-//! Prints the artefact's path, or why there is none. Also the program that the builder's own tests start
+//! Prints the artefact's path and what the compiler warned of, or why there is none. Also the program that the builder's own tests start
 //! anew as the checker.
 
 use std::path::Path;
@@ -26,6 +26,9 @@ fn main() -> ExitCode {
             println!("{}", artefact.path.display());
             for function in artefact.functions {
                 println!("{:?} {}: {}", function.mode, function.name, function.doc);
+            }
+            if !artefact.warnings.is_empty() {
+                eprintln!("{}", artefact.warnings);
             }
             eprintln!("{} ms", artefact.compile_ms);
             ExitCode::SUCCESS

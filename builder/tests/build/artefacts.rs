@@ -49,11 +49,12 @@ fn identical_source_is_built_once_under_any_name() {
 
 #[test]
 fn the_projects_own_extensions_build() {
-    for name in ["get", "put", "aggregate", "noop", "scan", "tao"] {
+    for name in ["aggregate", "auth", "checksum", "get", "noop", "put", "scan", "spin", "tao", "ycsbt"] {
         let package = Package::from_directory(Path::new(&format!("{ROOT}/ext/{name}"))).unwrap();
         assert_eq!(package.name(), name);
         let artefact = toolchain().build(&package).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(artefact.functions.iter().all(|function| !function.doc.is_empty()));
+        assert_eq!(artefact.warnings, "", "{name}");
     }
 }
 
@@ -98,7 +99,7 @@ fn a_new_extension_passes_its_unit_test_and_the_check() {
     let directory = folder.path().join("hello");
     builder::template::write(&directory, "hello").unwrap();
     let artefact = toolchain().build(&Package::from_directory(&directory).unwrap()).unwrap();
-    assert_eq!(artefact.functions[0].name, "greet");
+    assert_eq!((artefact.functions[0].name.as_str(), artefact.warnings.as_str()), ("greet", ""));
     assert!(builder::template::write(&directory, "hello").is_err(), "the folder is not empty any more");
     assert!(builder::template::write(&folder.path().join("bad"), "../bad").is_err());
     let test = Command::new("cargo")

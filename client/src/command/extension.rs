@@ -11,7 +11,7 @@ use super::options::ExtensionCommand;
 use super::output::Answer;
 use super::settings::Settings;
 use builder::package::DirectoryError;
-use builder::{Mode, Package, Refusal};
+use builder::{BuildError, Mode, Package, Refusal, Toolchain};
 use client::{Client, PackageFile, Placement, Status};
 use serde_json::json;
 use std::path::Path;
@@ -120,14 +120,49 @@ fn create(name: &str) -> Result<Answer, Failure> {
 fn check(directory: &Path) -> Result<Answer, Failure> {
     let package = pack(directory)?;
     let checked = builder::check(&package).map_err(|refusals| refused(directory, &refusals))?;
-    let mut text = format!("{} passes the check\n", package.name());
+    let (warnings, uncompiled) = compile(directory, &package)?;
+    let mut text = format!("{} passes the check", package.name());
+    text.push_str(match uncompiled {
+        None => " and compiles\n",
+        Some(_) => "; it was not compiled\n",
+    });
     let mut functions = Vec::new();
     for function in &checked.functions {
         let mode = if function.mode == Mode::Read { "read" } else { "write" };
         text.push_str(&format!("{mode:<5} {}\n", function.name));
         functions.push(json!({ "function": function.name, "mode": mode, "doc": function.doc }));
     }
-    Ok(Answer::new(text, json!({ "extension": package.name(), "functions": functions })))
+    if !warnings.is_empty() {
+        text.push_str(&format!("{warnings}\n"));
+    }
+    if let Some(why) = &uncompiled {
+        text.push_str(&format!("what the compiler says comes with the installation, for there is {why}\n"));
+    }
+    let json = json!({
+        "extension": package.name(), "functions": functions, "diagnostics": warnings, "uncompiled": uncompiled,
+    });
+    Ok(Answer::new(text, json))
+}
+
+/// What the compiler warns of; where there is none to ask, nothing and why.
+fn compile(directory: &Path, package: &Package) -> Result<(String, Option<String>), Failure> {
+    let error = match Toolchain::try_out(package) {
+        Ok(warnings) => return Ok((warnings, None)),
+        Err(error) => error,
+    };
+    match error {
+        BuildError::SandboxMissing { .. } | BuildError::ToolchainMissing { .. } => {
+            Ok((String::new(), Some(error.to_string())))
+        }
+        BuildError::Refused(refusals) => Err(refused(directory, &refusals)),
+        BuildError::DiskFull | BuildError::Io { .. } => Err(Failure::new(Kind::Local, error.to_string())),
+        _ => {
+            let what = format!("{} passes the check, but {error}", directory.display());
+            Err(Failure::new(Kind::Extension, what)
+                .known_as(Status::CompileFailed)
+                .next("mend what it names"))
+        }
+    }
 }
 
 fn pack(directory: &Path) -> Result<Package, Failure> {

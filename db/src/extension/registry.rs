@@ -91,7 +91,7 @@ impl Registry {
         Ok(Self { workshop, turns: Turns::default(), accounts, live: Mutex::default() })
     }
 
-    /// As [`Registry::install_for`], for whoever has no limits and only records.
+    /// As [`Registry::install_for`], for what was installed before: without limits, and only to be recorded.
     ///
     /// # Errors
     /// See [`InstallError`].
@@ -127,7 +127,8 @@ impl Registry {
         let _turn = self.turns.take(tenant).ok_or(InstallError::Busy)?;
         customer.admit().map_err(InstallError::Customer)?;
         let toolchain = self.workshop.toolchain().map_err(InstallError::Build)?.counting();
-        let built = toolchain.build(&package);
+        let built =
+            if customer.was_installed() { toolchain.rebuild(&package) } else { toolchain.build(&package) };
         customer.spent(toolchain.spent_ms());
         let artefact = built.map_err(InstallError::Build)?;
         let artefact_bytes = fs::metadata(&artefact.path).map_or(0, |file| file.len());
@@ -143,6 +144,7 @@ impl Registry {
             source_bytes,
             installed_ms: now_ms,
             compile_ms: artefact.compile_ms,
+            warnings: artefact.warnings,
         });
         let mut live = self.live();
         let lineage = live.extensions.entry((tenant, name.to_owned())).or_insert_with(|| Lineage {

@@ -75,7 +75,7 @@ pub struct ExtensionInstalled {
     pub current: u32,
     /// Milliseconds that checking and compiling took, 0 when the same source had been built before.
     pub compile_ms: u32,
-    /// The compiler's warnings; may be empty.
+    /// What the compiler warned of when the source was built, now or before; empty when it was nothing.
     pub diagnostics: String,
 }
 

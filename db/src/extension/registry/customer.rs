@@ -16,6 +16,12 @@ pub trait Customer {
         Ok(())
     }
 
+    /// Whether the source was installed before, here or at another server: then it is built although an installation
+    /// would be refused for what the compiler warns of.
+    fn was_installed(&self) -> bool {
+        false
+    }
+
     /// The build has ended, well or not, and used so much time on the processor.
     fn spent(&mut self, processor_ms: u64) {
         let _ = processor_ms;
@@ -28,11 +34,15 @@ pub trait Customer {
     fn record(&mut self, artefact_bytes: u64) -> Result<(u32, u32), Self::Refusal>;
 }
 
-/// Whoever only records.
+/// Whoever only records what was installed before.
 pub(super) struct Unlimited<R>(pub(super) Option<R>);
 
 impl<E, R: FnOnce() -> Result<(u32, u32), E>> Customer for Unlimited<R> {
     type Refusal = E;
+
+    fn was_installed(&self) -> bool {
+        true
+    }
 
     fn record(&mut self, _: u64) -> Result<(u32, u32), E> {
         let record = self.0.take().expect("an installation is recorded once");

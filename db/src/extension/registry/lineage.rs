@@ -24,6 +24,8 @@ pub struct Installed {
     pub installed_ms: u64,
     /// How long checking and compiling took; 0 when the same source had been built before.
     pub compile_ms: u64,
+    /// What the compiler warned of.
+    pub warnings: String,
 }
 
 /// Which versions are kept, and which of them invocations get that name none.

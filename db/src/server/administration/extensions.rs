@@ -94,6 +94,10 @@ struct Newcomer<'c> {
 impl Customer for Newcomer<'_> {
     type Refusal = Refusal;
 
+    fn was_installed(&self) -> bool {
+        true
+    }
+
     fn record(&mut self, _: u64) -> Result<(u32, u32), Refusal> {
         let changing = lock(&self.control.changing);
         let ExtensionRow { id, tenant, name, .. } = self.row;

@@ -50,7 +50,7 @@ pub(super) fn install(
         version: row.newest,
         current: row.standing.current,
         compile_ms: milliseconds(installed.compile_ms),
-        diagnostics: String::new(),
+        diagnostics: installed.warnings.clone(),
     };
     Ok(answer.encode())
 }
