@@ -34,6 +34,12 @@ impl Function {
     }
 }
 
+/// What the author wrote behind `Arguments:` at the beginning of a line of a function's doc comment.
+pub fn arguments_of(doc: &str) -> Option<&str> {
+    let shape = doc.lines().find_map(|line| line.trim().strip_prefix("Arguments:"))?.trim();
+    (!shape.is_empty()).then_some(shape)
+}
+
 /// One crate to compile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
@@ -60,6 +66,15 @@ pub struct Checked {
 mod tests {
     use super::Function;
     use super::Mode;
+    use super::arguments_of;
+
+    #[test]
+    fn the_shape_of_arguments_stands_in_a_line_of_its_own() {
+        assert_eq!(arguments_of("Adds.\n\nArguments: delta i64\nMore."), Some("delta i64"));
+        assert_eq!(arguments_of(" Arguments:   key text, limit u32 "), Some("key text, limit u32"));
+        assert_eq!(arguments_of("Arguments:"), None);
+        assert_eq!(arguments_of("Adds the arguments: all of them."), None);
+    }
 
     #[test]
     fn the_hash_of_a_name_is_fnv_1a() {

@@ -37,6 +37,7 @@ pub use checked::Checked;
 pub use checked::Function;
 pub use checked::Mode;
 pub use checked::Source;
+pub use checked::arguments_of;
 pub use child::child_main;
 pub use error::BuildError;
 pub use name::name_is_valid;

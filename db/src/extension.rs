@@ -134,6 +134,12 @@ impl Extension {
         &self.functions
     }
 
+    /// The line of the function's doc comment that says what it takes, `Arguments: ..`; empty when there is none.
+    #[must_use]
+    pub fn arguments(&self, function: usize) -> &str {
+        self.library.arguments(function)
+    }
+
     /// The index of the function of this [`wire::function_hash`].
     #[inline]
     #[must_use]

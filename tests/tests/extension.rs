@@ -295,3 +295,67 @@ fn a_failed_replacement_leaves_the_old_version_serving() {
     assert_eq!(stage.invoke("sample.answer", b"", b"").unwrap(), 1_u32.to_le_bytes());
     assert_eq!(stage.client.extension_describe("sample").unwrap().standing.current, 1);
 }
+
+/// A function of `body` in a source that the check passes.
+fn sample(body: &str) -> String {
+    format!(
+        "#![no_std]\nuse sandstorm::{{Args, Db, Error, Reply}};\nsandstorm::extension! {{ write run }}\n\
+         async fn run(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {{\n{body}\n}}\n"
+    )
+}
+
+#[test]
+fn a_forgotten_await_is_refused_at_install_and_no_attribute_lets_it_pass() {
+    let server = Server::start();
+    let (mut client, _) = server.tenant_with_table("acme");
+    let forgotten = sample("db.put(args.table(), args.key(), b\"lost\");\nreply.u8(1)");
+    for attribute in ["", "#![allow(unused_must_use)]\n", "#![allow(unused)]\n", "#![allow(warnings)]\n"] {
+        let (status, text) = refusal(install(&mut client, "sample", &format!("{attribute}{forgotten}")));
+        assert_eq!(status, Status::CompileFailed, "{attribute}");
+        assert!(
+            text.contains("unused_must_use") || text.contains("unless you `.await`"),
+            "{attribute}{text}"
+        );
+    }
+    assert!(client.extension_list().unwrap().is_empty());
+}
+
+#[test]
+fn what_the_compiler_warns_of_comes_with_every_installation() {
+    let server = Server::start();
+    let (mut client, _) = server.tenant_with_table("acme");
+    let source =
+        sample("let forgotten = 1;\nreply.write(args.key())?;\ndb.delete(args.table(), args.key()).await");
+    let files = || {
+        vec![
+            PackageFile { path: "Cargo.toml", bytes: MANIFEST.as_bytes() },
+            PackageFile { path: "src/lib.rs", bytes: source.as_bytes() },
+        ]
+    };
+    let first = client.extension_install("sample", files()).unwrap();
+    assert!(first.diagnostics.contains("unused variable: `forgotten`"), "{:?}", first.diagnostics);
+    assert!(first.diagnostics.contains("src/lib.rs:5:"), "{:?}", first.diagnostics);
+    let second = client.extension_install("sample", files()).unwrap();
+    assert_eq!((second.compile_ms, second.diagnostics), (0, first.diagnostics));
+}
+
+#[test]
+fn wrong_arguments_are_answered_with_what_the_function_takes() {
+    let server = Server::start();
+    let (mut client, table) = server.tenant_with_table("acme");
+    let body = "let count = args.reader().u64()?;\ndb.increment(args.table(), args.key(), count as i64).await?;\nreply.u8(1)";
+    let documented =
+        sample(body).replace("async fn", "/// Adds.\n/// Arguments: count u64, no more\nasync fn");
+    assert_eq!(install(&mut client, "sample", &documented).unwrap(), 1);
+    let (status, text) = refusal(client.invoke("sample.run", table, b"k", b"short"));
+    assert_eq!((status, text.as_str()), (Status::Malformed, "Arguments: count u64, no more"));
+    assert_eq!(install(&mut client, "sample", &sample(body)).unwrap(), 2);
+    let (status, text) = refusal(client.invoke("sample.run", table, b"k", b"short"));
+    assert_eq!((status, text.as_str()), (Status::Malformed, ""), "there is no such line");
+    let long = format!("/// Arguments: {}\nasync fn", "\u{e4}".repeat(3_000));
+    let long = sample(body).replace("async fn", &long);
+    assert_eq!(install(&mut client, "sample", &long).unwrap(), 3);
+    let (status, text) = refusal(client.invoke("sample.run", table, b"k", b"short"));
+    assert_eq!(status, Status::Malformed);
+    assert!(text.starts_with("Arguments: \u{e4}") && text.len() <= 512 && text.ends_with("..."), "{text}");
+}

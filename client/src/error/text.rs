@@ -94,8 +94,8 @@ fn next_after(status: Status) -> Option<&'static str> {
         }
         Status::Conflict => "repeat the call",
         Status::Malformed => {
-            "for a call, see what the function takes with `splinter ext describe`; else use a client of the server's \
-             release"
+            "for a call, give what the function takes (`splinter ext describe` shows it); else use a client of the \
+             server's release"
         }
         Status::Internal => "look into the server's log",
         Status::Unavailable => "repeat it later",

@@ -16,6 +16,7 @@ use sandstorm::abi::{ABI_VERSION, Artefact, Call, Code};
 
 use super::services::SERVICES;
 use super::{Function, Mode};
+use crate::limits::ARGUMENTS_LINE_BYTES_MAX;
 
 /// The entry of a function: polls an invocation once.
 pub type Run = unsafe extern "C" fn(call: *mut Call) -> Code;
@@ -50,6 +51,8 @@ impl std::error::Error for LoadError {}
 #[derive(Debug)]
 pub struct Library {
     functions: Arc<[Function]>,
+    /// What callers with wrong arguments are told, by function; apart from what every invocation looks at.
+    arguments: Vec<Box<str>>,
     path: PathBuf,
     /// Closed after everything above is gone.
     _handle: Option<Handle>,
@@ -79,13 +82,30 @@ impl Library {
         let functions = unsafe { functions_of(artefact) }?;
         // SAFETY: called once, before any function.
         unsafe { (artefact.open)(SERVICES) };
-        Ok(Self { functions: functions.into(), path: path.to_owned(), _handle: Some(handle) })
+        Ok(Self { functions: functions.into(), arguments: Vec::new(), path: path.to_owned(), _handle: Some(handle) })
+    }
+
+    /// The same with what its author wrote on what functions take.
+    #[must_use]
+    pub fn documented(mut self, by: &[builder::Function]) -> Self {
+        let line = |function: &Function| {
+            let described = by.iter().find(|described| *described.name == *function.name);
+            let shape = described.and_then(|described| builder::arguments_of(&described.doc));
+            shape.map(arguments_line).unwrap_or_default()
+        };
+        self.arguments = self.functions.iter().map(line).collect();
+        self
     }
 
     /// The functions, in the order of the source. Good for as long as the library is.
     #[must_use]
     pub fn functions(&self) -> Arc<[Function]> {
         Arc::clone(&self.functions)
+    }
+
+    /// What callers of a function with wrong arguments are told.
+    pub fn arguments(&self, function: usize) -> &str {
+        self.arguments.get(function).map_or("", |line| line)
     }
 
     /// The file that was opened.
@@ -97,8 +117,17 @@ impl Library {
     /// A library of functions of this very program, for tests of what runs them.
     #[cfg(test)]
     pub fn of(functions: Vec<Function>) -> Self {
-        Self { functions: functions.into(), path: PathBuf::new(), _handle: None }
+        Self { functions: functions.into(), arguments: Vec::new(), path: PathBuf::new(), _handle: None }
     }
+}
+
+/// What callers with wrong arguments are told.
+fn arguments_line(shape: &str) -> Box<str> {
+    let line = format!("Arguments: {shape}");
+    if line.len() <= ARGUMENTS_LINE_BYTES_MAX {
+        return line.into();
+    }
+    format!("{}...", &line[..line.floor_char_boundary(ARGUMENTS_LINE_BYTES_MAX - 3)]).into()
 }
 
 /// Copies the table of functions out of an artefact.

@@ -281,7 +281,8 @@ impl Registry {
         }
         // SAFETY: the builder of this process gave the path now, after it had built the file or checked it
         // against the hash that it wrote beside it; its name is a hash over SDK and source.
-        let library = Arc::new(unsafe { Library::open(&artefact.path, &toolchain.sdk_hash()) }?);
+        let library = unsafe { Library::open(&artefact.path, &toolchain.sdk_hash()) }?;
+        let library = Arc::new(library.documented(&artefact.functions));
         live.libraries.insert(artefact.content_hash.clone(), Arc::downgrade(&library));
         Ok(library)
     }

@@ -82,6 +82,9 @@ pub const COMMIT_TRIES_MAX: u32 = 8;
 /// Bytes of the text of a panic that the caller gets.
 pub const LAST_WORDS_BYTES_MAX: usize = 512;
 
+/// Bytes that a caller with wrong arguments gets of the line that says what the function takes: kept with each function.
+pub const ARGUMENTS_LINE_BYTES_MAX: usize = 512;
+
 /// Bytes of one log line; what the SDK sends at most.
 pub const EXTENSION_LOG_LINE_BYTES_MAX: usize = 256;
 
@@ -257,3 +260,4 @@ const _: () = assert!(
 );
 const _: () = assert!(EXTENSION_LOG_LINE_BYTES_MAX + 64 < EXTENSION_LOG_BYTES);
 const _: () = assert!(LAST_WORDS_BYTES_MAX <= STORED_REPLY_BYTES_MAX);
+const _: () = assert!(ARGUMENTS_LINE_BYTES_MAX <= STORED_REPLY_BYTES_MAX);

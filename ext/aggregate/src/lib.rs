@@ -10,6 +10,7 @@
 //! | records found | u32 |
 //! | records missing, or shorter than eight bytes | u32 |
 #![no_std]
+#![deny(unused_must_use)]
 
 use sandstorm::Args;
 use sandstorm::Db;
@@ -37,6 +38,7 @@ struct Total {
 }
 
 /// Sums the first eight bytes of every record that the record under the key lists.
+/// Arguments: nothing, or bytes of a listed key u32
 async fn aggregate(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let key_bytes = if args.bytes().is_empty() { KEY_BYTES } else { args.reader().u32()? } as usize;
     let list = db.get(args.table(), args.key()).await?.ok_or(Error::NotFound)?;

@@ -19,6 +19,7 @@
 //! of the processor; a record that asks for more is refused before any work. Both functions make room for
 //! others every few microseconds.
 #![no_std]
+#![deny(unused_must_use)]
 
 #[cfg(test)]
 mod hex;
@@ -97,6 +98,7 @@ impl Stored {
 }
 
 /// Stores a password under the key: rounds u32 (0 for the default), salt (16 bytes), password.
+/// Arguments: rounds u32, salt 16 bytes, password
 async fn set_password(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
     let mut reader = args.reader();
     let rounds = match reader.u32()? {

@@ -11,6 +11,7 @@
 //! Each record is fetched with many others and read where it lies; a large one makes room for others every
 //! 64 KiB.
 #![no_std]
+#![deny(unused_must_use)]
 
 mod crc32c;
 
@@ -32,6 +33,7 @@ const BATCH_KEYS: usize = 64;
 const PORTION_BYTES: usize = 64 << 10;
 
 /// Replies with one CRC-32C over the values of all listed keys, and how many were found and missing.
+/// Arguments: for each key: bytes u16, key
 async fn checksum(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let mut keys = args.reader();
     let mut records = [None; BATCH_KEYS];
@@ -54,6 +56,7 @@ async fn checksum(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
 }
 
 /// Replies with the CRC-32C of each listed key's value, in order.
+/// Arguments: for each key: bytes u16, key
 async fn checksum_each(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let mut keys = args.reader();
     let mut records = [None; BATCH_KEYS];

@@ -1,5 +1,6 @@
 //! A get as an extension: what one read costs when it is pushed down.
 #![no_std]
+#![deny(unused_must_use)]
 
 use sandstorm::Args;
 use sandstorm::Db;

@@ -15,6 +15,7 @@
 //! | `sneak` | read only |
 //! | `hold`, `peek`, `forget_future` | well, unless the server is wrong |
 #![no_std]
+#![deny(unused_must_use)]
 
 extern crate alloc;
 
@@ -318,6 +319,7 @@ async fn sneak(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Err
 }
 
 /// Keeps a record over as many yields as the arguments say (u32) and replies with it, if it is unchanged.
+/// Arguments: yields u32
 async fn hold(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let lent = db.get(args.table(), args.key()).await?.ok_or(Error::NotFound)?;
     let copy = lent.to_vec();

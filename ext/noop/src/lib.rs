@@ -1,5 +1,6 @@
 //! Does nothing: what an invocation costs by itself.
 #![no_std]
+#![deny(unused_must_use)]
 
 use sandstorm::Args;
 use sandstorm::Db;

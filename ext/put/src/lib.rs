@@ -1,5 +1,6 @@
 //! A put as an extension: what one write costs when it is pushed down.
 #![no_std]
+#![deny(unused_must_use)]
 
 use sandstorm::Args;
 use sandstorm::Db;

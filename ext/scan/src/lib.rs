@@ -3,6 +3,7 @@
 //! The table that the caller names must be an ordered one (`splinter table create NAME --ordered`). The caller's key
 //! is the prefix of the keys that a function looks at.
 #![no_std]
+#![deny(unused_must_use)]
 
 use sandstorm::Args;
 use sandstorm::Condition;
@@ -16,8 +17,9 @@ sandstorm::extension! { read scan, read count, write push, write pop }
 /// Longest prefix of a queue in bytes.
 const QUEUE_PREFIX_BYTES_MAX: usize = 256;
 
-/// Replies with the objects whose keys begin with the caller's key, in order. Arguments: how many at most u32,
-/// backward u8. Per object: key bytes u16, value bytes u32, key, value.
+/// Replies with the objects whose keys begin with the caller's key, in order. Per object: key bytes u16, value bytes
+/// u32, key, value.
+/// Arguments: how many at most u32, backward u8
 async fn scan(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let mut reader = args.reader();
     let (limit, backward) = (reader.u32()? as usize, reader.u8()? != 0);

@@ -3,6 +3,7 @@
 //! `splinter-bench` holds a copy of this file, installs it for the tenants that it makes, and changes [`SALT`]
 //! where it needs extensions that differ.
 #![no_std]
+#![deny(unused_must_use)]
 
 use core::hint::black_box;
 

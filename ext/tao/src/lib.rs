@@ -3,6 +3,7 @@
 //! The functions live in the crate `tao`, which says byte by byte what they take and reply
 //! (`tao::message`); here they get the names under which callers invoke them.
 #![no_std]
+#![deny(unused_must_use)]
 
 use sandstorm::{Args, Db, Error, Reply};
 use tao::function;
@@ -24,66 +25,79 @@ sandstorm::extension! {
 }
 
 /// The record of an object, or nothing.
+/// Arguments: none; the key is `o`, id u64
 async fn obj_get(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     function::obj_get(db, args, reply).await
 }
 
 /// The associations from an object to certain others.
+/// Arguments: newest time u64, oldest time u64, ids u64; the key is `l`, id u64, type u32
 async fn assoc_get(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     function::assoc_get(db, args, reply).await
 }
 
 /// A part of a list by position, newest first.
+/// Arguments: position u32, limit u32; the key is `l`, id u64, type u32
 async fn assoc_range(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     function::assoc_range(db, args, reply).await
 }
 
 /// The newest associations of a span of time.
+/// Arguments: newest time u64, oldest time u64, limit u32; the key is `l`, id u64, type u32
 async fn assoc_time_range(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     function::assoc_time_range(db, args, reply).await
 }
 
 /// How many associations a list has.
+/// Arguments: none; the key is `l`, id u64, type u32
 async fn assoc_count(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     function::assoc_count(db, args, reply).await
 }
 
 /// The newest ends of a list, with their objects if asked for.
+/// Arguments: limit u32, objects u8; the key is `l`, id u64, type u32
 async fn friends(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     function::friends(db, args, reply).await
 }
 
 /// The friends of friends that most paths lead to.
+/// Arguments: limit u32, visits u32, objects u8; the key is `l`, id u64, type u32
 async fn friends_of_friends(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     function::friends_of_friends(db, args, reply).await
 }
 
 /// Creates an object and replies with its id.
+/// Arguments: kind u32, data; the key is `o`, id u64, all ones for a new one
 async fn obj_add(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     function::obj_add(db, args, reply).await
 }
 
 /// Replaces the kind and data of an object.
+/// Arguments: kind u32, data; the key is `o`, id u64
 async fn obj_update(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     function::obj_update(db, args, reply).await
 }
 
 /// Deletes an object.
+/// Arguments: none; the key is `o`, id u64
 async fn obj_delete(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     function::obj_delete(db, args, reply).await
 }
 
 /// Adds or replaces an association, and its inverse if the type has one.
+/// Arguments: other id u64, time u64, data; the key is `l`, id u64, type u32
 async fn assoc_add(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     function::assoc_add(db, args, reply).await
 }
 
 /// Deletes an association, and its inverse if the type has one.
+/// Arguments: other id u64; the key is `l`, id u64, type u32
 async fn assoc_delete(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     function::assoc_delete(db, args, reply).await
 }
 
 /// Declares an association type and its inverse.
+/// Arguments: inverse type u32; the key is `t`, type u32
 async fn assoc_declare(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     function::assoc_declare(db, args, reply).await
 }

@@ -14,6 +14,7 @@
 //! `sum` reads the accounts one by one, while others may transfer; `audit` reads them as at one moment, or
 //! ends with `Conflict`.
 #![no_std]
+#![deny(unused_must_use)]
 
 use sandstorm::Args;
 use sandstorm::Condition;
@@ -69,6 +70,7 @@ impl Account {
 }
 
 /// Opens an account with a balance (i64); fails when there is one.
+/// Arguments: balance i64, 0 or more; the key is an account u64
 async fn open(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
     let mut reader = args.reader();
     let balance = reader.i64()?;
@@ -81,6 +83,7 @@ async fn open(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Erro
 }
 
 /// Moves an amount (i64) from the account under the key to another (u64); replies with what the payer has.
+/// Arguments: amount i64, 0 or more, other account u64; the key is an account u64
 async fn transfer(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let mut reader = args.reader();
     let amount = reader.i64()?;
@@ -109,11 +112,13 @@ async fn balance(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
 }
 
 /// Adds up a range of accounts, one by one: first (u64), how many (u32).
+/// Arguments: first account u64, how many u32
 async fn sum(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     add_up(db, args, reply).await
 }
 
 /// Adds up a range of accounts as at one moment: first (u64), how many (u32).
+/// Arguments: first account u64, how many u32
 async fn audit(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     add_up(db, args, reply).await
 }

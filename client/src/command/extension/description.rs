@@ -4,6 +4,7 @@ use super::super::failure::Failure;
 use super::super::limits;
 use super::super::output::{Answer, columns, moment, thousands};
 use super::versions;
+use builder::arguments_of;
 use client::{Client, FunctionEntry, FunctionMode, Measured, Standing, Statistic, VersionDescription};
 use serde_json::{Map, Value, json};
 
@@ -94,12 +95,6 @@ fn first_line(doc: &str) -> &str {
     doc.lines().next().unwrap_or("").trim()
 }
 
-/// What the author wrote behind `Arguments:` at the beginning of a line.
-fn arguments_of(doc: &str) -> Option<&str> {
-    let shape = doc.lines().find_map(|line| line.trim().strip_prefix("Arguments:"))?.trim();
-    (!shape.is_empty()).then_some(shape)
-}
-
 fn function_value(function: &FunctionEntry) -> Value {
     json!({
         "function": function.name, "hash": function.hash, "mode": mode_of(function),
@@ -130,16 +125,8 @@ fn named(statistics: &[Statistic]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{arguments_of, errors_of};
+    use super::errors_of;
     use client::{Measured, Statistic};
-
-    #[test]
-    fn the_shape_of_arguments_stands_in_a_line_of_its_own() {
-        assert_eq!(arguments_of("Adds.\n\nArguments: delta i64\nMore."), Some("delta i64"));
-        assert_eq!(arguments_of(" Arguments:   key text, limit u32 "), Some("key text, limit u32"));
-        assert_eq!(arguments_of("Arguments:"), None);
-        assert_eq!(arguments_of("Adds the arguments: all of them."), None);
-    }
 
     #[test]
     fn errors_are_shown_by_kind() {

@@ -20,6 +20,8 @@ pub(super) enum Body {
     Failure(u32),
     /// The text of the panic.
     LastWords,
+    /// What the author says that the function takes.
+    Arguments,
     /// A version.
     Version(u64),
     /// Microseconds.
@@ -78,7 +80,7 @@ impl Ending {
             Error::ConditionFailed => {
                 return Self { status: Status::ConditionFailed, body: Body::Version(version) };
             }
-            Error::BadArguments => Status::Malformed,
+            Error::BadArguments => return Self { status: Status::Malformed, body: Body::Arguments },
             Error::NotFound => Status::NotFound,
             Error::ReplyTooLarge => Status::ReplyTooLarge,
             Error::KeyTooLarge => Status::KeyTooLarge,

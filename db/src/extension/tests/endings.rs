@@ -218,7 +218,8 @@ fn every_error_of_the_sdk_has_its_status() {
     let mut world = World::new();
     assert_eq!(world.call_once(answers_an_unknown_code, Mode::Read, b"").0, Status::Internal);
     function!(bad_arguments, |db, args, reply| { args.reader().u64().map(|_| ()) });
-    assert_eq!(world.call_once(bad_arguments, Mode::Read, b"").0, Status::Malformed);
+    let takes = b"Arguments: a shape".to_vec();
+    assert_eq!(world.call_once(bad_arguments, Mode::Read, b""), (Status::Malformed, takes));
     function!(not_permitted, |db, args, reply| { Err(Error::NotPermitted) });
     assert_eq!(world.call_once(not_permitted, Mode::Read, b"").0, Status::NotPermitted);
 }

@@ -114,9 +114,11 @@ impl World {
     /// The extension of one function, of tenant 1.
     pub(super) fn extension(run: unsafe extern "C" fn(*mut Call) -> Code, mode: Mode) -> Arc<Extension> {
         let run: Run = run;
-        let functions =
-            vec![Function { name: "function".into(), hash: wire::function_hash("function"), mode, run }];
-        let library = Arc::new(Library::of(functions));
+        let hash = wire::function_hash("function");
+        let functions = vec![Function { name: "function".into(), hash, mode, run }];
+        let doc = "Does it.\nArguments: a shape".into();
+        let described = builder::Function { name: "function".into(), mode: builder::Mode::Write, doc };
+        let library = Arc::new(Library::of(functions).documented(&[described]));
         Arc::new(Extension::new(
             9,
             Arc::new(Account::new(TenantId(1))),

@@ -29,6 +29,10 @@ impl<O> Slot<O> {
                 // SAFETY: this many bytes were copied there when the stack was left.
                 unsafe { slice::from_raw_parts(reply, self.access.last_words_bytes()) }
             }
+            Body::Arguments => match &self.extension {
+                Some(extension) => extension.arguments(self.function).as_bytes(),
+                None => &[],
+            },
             Body::Version(version) => self.with_head(version.to_le_bytes(), 0),
             Body::RetryAfter(after_us) => self.with_head(after_us.to_le_bytes(), 0),
             Body::Overdrawn(overdrawn) => self.describe(overdrawn),
