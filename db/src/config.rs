@@ -17,8 +17,8 @@ use net::IdleStrategy;
 
 use crate::limits::{
     CORES_MAX, DESCRIPTORS_BESIDE_STREAMS, DESCRIPTORS_OF_LINKS, DESCRIPTORS_PER_CORE,
-    DESCRIPTORS_PER_STREAM, MEMORY_BYTES_MIN, STREAMS_LEAVING_MAX, STREAMS_MAX, STREAMS_RESERVE,
-    TENANT_STREAMS_MAX, THREADS_BESIDE_STREAMS,
+    DESCRIPTORS_PER_STREAM, MEMORY_BYTES_MIN, MIGRATION_CORES, STREAMS_LEAVING_MAX, STREAMS_MAX,
+    STREAMS_RESERVE, TENANT_STREAMS_MAX, THREADS_BESIDE_STREAMS,
 };
 
 /// What a server is started with.
@@ -180,12 +180,18 @@ impl Config {
         if !self.pin.is_empty() && self.pin.len() != self.cores {
             return refuse(format!("{} CPUs to pin {} workers to", self.pin.len(), self.cores));
         }
-        if self.memory_bytes < MEMORY_BYTES_MIN {
+        let store = self.store(self.metadata != MetadataPlace::File);
+        let least = store.memory_bytes_min().max(MEMORY_BYTES_MIN);
+        if self.memory_bytes < least {
             return refuse(format!(
-                "{} bytes of memory: at least {MEMORY_BYTES_MIN} are needed",
-                self.memory_bytes
+                "{} of memory: at least {} are needed with segments of {} and {} log heads",
+                text_of_bytes(self.memory_bytes),
+                text_of_bytes(least),
+                text_of_bytes(self.segment_bytes),
+                store.cores
             ));
         }
+        store.check().map_err(|error| ConfigError(error.to_string()))?;
         if !self.streams.leave_room() {
             return refuse(format!("{:?}: a tenant and an operator have to have room", self.streams));
         }
@@ -197,6 +203,17 @@ impl Config {
             return refuse(format!("port {} of the last core does not exist", last_port));
         }
         Ok(())
+    }
+
+    /// The store of such a server, which has further cores where it moves tablets.
+    #[must_use]
+    pub fn store(&self, moves_tablets: bool) -> store::Config {
+        store::Config {
+            memory_bytes: self.memory_bytes,
+            segment_bytes: self.segment_bytes,
+            cores: self.cores + if moves_tablets { MIGRATION_CORES } else { 0 },
+            huge_pages: self.huge_pages,
+        }
     }
 
     /// The UDP address of core `index`.
@@ -229,6 +246,13 @@ pub fn parse_bytes(text: &str) -> Result<usize, ConfigError> {
     number.checked_mul(1 << shift).ok_or_else(refuse)
 }
 
+/// A number of bytes as [`parse_bytes`] reads it.
+fn text_of_bytes(bytes: usize) -> String {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let whole = units.into_iter().find(|(_, shift)| bytes > 0 && bytes.is_multiple_of(1 << shift));
+    whole.map_or_else(|| bytes.to_string(), |(unit, shift)| format!("{}{unit}", bytes >> shift))
+}
+
 /// A list of CPUs as people write it: `0`, `0,2`, `4-7`.
 ///
 /// # Errors
@@ -252,7 +276,9 @@ pub fn parse_cpus(text: &str) -> Result<Vec<usize>, ConfigError> {
 mod tests {
     use std::path::PathBuf;
 
-    use super::{Config, StreamLimits, parse_bytes, parse_cpus};
+    use super::{
+        Config, MetadataPlace, StreamLimits, parse_bytes, parse_cpus, parse_metadata_place, text_of_bytes,
+    };
 
     #[test]
     fn bytes_are_read_as_people_write_them() {
@@ -262,6 +288,31 @@ mod tests {
         assert_eq!(parse_bytes("2g"), Ok(2 << 30));
         for text in ["", "GiB", "-1", "1.5G", "99999999999999999999", "99999999999T", "1 parsec"] {
             assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_written_as_they_are_read() {
+        for (bytes, text) in
+            [(0, "0"), (1 << 30, "1GiB"), (40 << 20, "40MiB"), (1536, "1536"), (3 << 10, "3KiB")]
+        {
+            assert_eq!((text_of_bytes(bytes).as_str(), parse_bytes(text)), (text, Ok(bytes)));
+        }
+    }
+
+    #[test]
+    fn the_least_memory_that_is_named_is_the_least_that_a_store_takes() {
+        let etcd = parse_metadata_place("etcd://127.0.0.1:1/c").unwrap();
+        for (cores, segment_bytes, metadata) in
+            [(1, 8 << 20, MetadataPlace::File), (7, 1 << 20, MetadataPlace::File), (2, 8 << 20, etcd)]
+        {
+            let config =
+                Config { cores, segment_bytes, metadata, memory_bytes: 1, ..Config::new("data".into()) };
+            let said = config.check().unwrap_err().to_string();
+            let least = said.split_once("at least ").unwrap().1.split(' ').next().unwrap();
+            let memory_bytes = parse_bytes(least).unwrap();
+            assert_eq!(Config { memory_bytes, ..config.clone() }.check(), Ok(()));
+            assert!(Config { memory_bytes: memory_bytes - 1, ..config }.check().is_err());
         }
     }
 
@@ -282,6 +333,7 @@ mod tests {
         assert!(Config { cores: 0, ..good.clone() }.check().is_err());
         assert!(Config { cores: 2, pin: vec![1], ..good.clone() }.check().is_err());
         assert!(Config { memory_bytes: 4096, ..good.clone() }.check().is_err());
+        assert!(Config { segment_bytes: 3 << 20, ..good.clone() }.check().is_err());
         let crowded = StreamLimits { places: 4, of_tenant: 4, reserve: 1 };
         assert!(Config { streams: crowded, ..good.clone() }.check().is_err());
         assert!(Config { listen: ([127, 0, 0, 1], 65_535).into(), cores: 2, ..good }.check().is_err());

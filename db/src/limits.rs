@@ -23,7 +23,7 @@ pub use stream::*;
 /// Worker cores of one server: the opening answer lists their ports in one record.
 pub const CORES_MAX: usize = 64;
 
-/// Memory of a store below which a server refuses to start: a few segments per core.
+/// Memory of a store below which a server refuses to start, however small its segments are: no tenant gets far with less.
 pub const MEMORY_BYTES_MIN: usize = 8 << 20;
 
 /// How long a worker keeps a CPU from somebody else who waits for it, in microseconds: the shortest that the kernel takes,

@@ -7,8 +7,10 @@
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, ValueEnum};
@@ -187,6 +189,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
             "ISOLATION IS OFF: an extension that loops stops this server; only for measuring what isolation costs"
         );
     }
+    warn_of_shared_processors(&config);
     raise_descriptors(&config);
     let secret = config.data_directory.join(administrator::FILE_NAME);
     let server = Server::start(&config).map_err(|error| error.to_string())?;
@@ -238,6 +241,20 @@ fn shm(transports: &[Transport], socket: Option<PathBuf>) -> SharedMemory {
         _ if !transports.contains(&Transport::Shm) => SharedMemory::Off,
         Some(path) => SharedMemory::At(path),
         None => SharedMemory::InDataDirectory,
+    }
+}
+
+/// Says so where workers have to take turns: each spins for requests, and one that has a processor while another waits
+/// for it keeps that one's clients waiting.
+fn warn_of_shared_processors(config: &Config) {
+    let processors = thread::available_parallelism().map_or(usize::MAX, NonZero::get);
+    if config.cores > processors {
+        let workers = config.cores;
+        tracing::warn!(
+            workers,
+            processors,
+            "workers share processors and delay each other: start with fewer --cores"
+        );
     }
 }
 

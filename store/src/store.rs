@@ -49,6 +49,22 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// Whether a store can be made of this.
+    ///
+    /// # Errors
+    /// [`StoreError::Config`], which says what is wrong.
+    pub fn check(&self) -> Result<(), StoreError> {
+        segment_count(self).map(drop)
+    }
+
+    /// The least `memory_bytes` that a store of such segments and so many cores works with.
+    #[must_use]
+    pub const fn memory_bytes_min(&self) -> usize {
+        (WINDOWS_MIN + self.cores).saturating_mul(self.segment_bytes)
+    }
+}
+
 /// Figures of a store.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Statistics {
@@ -310,10 +326,10 @@ fn segment_count(config: &Config) -> Result<u32, StoreError> {
     if config.cores == 0 {
         return Err(StoreError::Config("cores must be at least 1"));
     }
-    let count = config.memory_bytes / bytes;
-    if count < WINDOWS_MIN + config.cores {
+    if config.memory_bytes < config.memory_bytes_min() {
         return Err(StoreError::Config("memory_bytes must hold a segment per core and four more"));
     }
+    let count = config.memory_bytes / bytes;
     // Locations have 48 bits in units of 8 bytes; this keeps far below.
     let count = u32::try_from(count).ok().filter(|&count| count <= u32::MAX / SEGLETS_PER_WINDOW_MAX);
     count.ok_or(StoreError::Config("memory_bytes is too large for this segment_bytes"))

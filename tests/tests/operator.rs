@@ -41,6 +41,44 @@ fn a_start_that_is_refused_says_what_is_in_the_way() {
 }
 
 #[test]
+fn too_little_memory_is_refused_with_the_least_that_starts_and_leaves_no_directory() {
+    let elsewhere = tempfile::tempdir().expect("a temporary directory");
+    let data = elsewhere.path().join("data");
+    for (cores, segment, tried) in
+        [(1, "8MiB", "1MiB"), (1, "8MiB", "39MiB"), (6, "1MiB", "9MiB"), (3, "64KiB", "4096")]
+    {
+        let place = data.display().to_string();
+        let count = cores.to_string();
+        let start = ["--listen", "127.0.0.1:0", "--data", &place, "--cores", &count, "--segment", segment];
+        let little = said(&refused(&[&start[..], &["--memory", tried]].concat()));
+        let least =
+            little.split_once("at least ").map(|(_, behind)| behind.split([' ', ',']).next().unwrap_or(""));
+        let least = least.unwrap_or_else(|| panic!("no least is named: {little}"));
+        assert!(!data.exists(), "{little}");
+        let settings =
+            Settings { cores, memory: least.into(), segment: segment.into(), ..Settings::default() };
+        Server::start_with(settings).stop();
+    }
+    let place = data.display().to_string();
+    let segment = refused(&["--listen", "127.0.0.1:0", "--data", &place, "--segment", "3MiB"]);
+    assert!(said(&segment).contains("power of two") && !data.exists(), "{}", said(&segment));
+}
+
+#[test]
+fn more_workers_than_processors_are_said_to_share_them() {
+    let processors = std::thread::available_parallelism().expect("a number of processors").get();
+    let start = |cores| {
+        let settings =
+            Settings { cores, memory: "512MiB".into(), segment: "1MiB".into(), ..Settings::default() };
+        Server::start_with(settings).log()
+    };
+    let shared = start(processors + 1);
+    assert!(shared.contains("share processors") && shared.contains("--cores"), "{shared}");
+    let alone = start(1);
+    assert!(!alone.contains("share processors"), "{alone}");
+}
+
+#[test]
 fn a_log_in_a_file_has_no_colours() {
     let mut server = Server::start();
     server.stop();

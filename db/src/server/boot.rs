@@ -52,7 +52,7 @@ use super::streams::Streams;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::extension::registry::Registry;
-use crate::limits::{ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, HOUSEKEEPING_MS, MIGRATION_CORES};
+use crate::limits::{ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, HOUSEKEEPING_MS};
 use crate::sched::watchdog::Watchdog;
 use crate::tenant::account::Accounts;
 use crate::tenant::secret::SecretHash;
@@ -330,11 +330,5 @@ fn start_watchdog(neighbours: &Arc<Neighbours>, clock: Clock) -> Result<Watchdog
 }
 
 fn make_store(config: &Config, moves_tablets: bool) -> Result<Arc<Store>, BootError> {
-    Store::new(store::Config {
-        memory_bytes: config.memory_bytes,
-        segment_bytes: config.segment_bytes,
-        cores: config.cores + if moves_tablets { MIGRATION_CORES } else { 0 },
-        huge_pages: config.huge_pages,
-    })
-    .map_err(|error| BootError::new("cannot make the store", error))
+    Store::new(config.store(moves_tablets)).map_err(|error| BootError::new("cannot make the store", error))
 }
