@@ -285,3 +285,49 @@ fn tablets_are_cut_and_joined_while_every_increment_counts() {
         assert_eq!(total.0, count, "key {key}");
     }
 }
+
+#[test]
+fn the_readmes_commands_for_several_servers_do_what_they_say() {
+    let cluster = Cluster::start();
+    let first = &cluster.servers[0];
+    let demo = first.tenant("demo");
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
+    let readme = std::fs::read_to_string(readme).expect("the README");
+    let section = readme.split("## Several servers").nth(1).expect("a section");
+    let block = section.split("```").nth(1).expect("a block of commands");
+    let commands = block.lines().filter_map(|line| line.split(" #").next()?.trim().strip_prefix("splinter "));
+    let mut ran = Vec::new();
+    for line in commands {
+        let output = first
+            .command(&demo)
+            .env("SPLINTER_ADMIN_SECRET", first.admin_secret())
+            .args(line.split_whitespace())
+            .output()
+            .expect("the program runs");
+        assert!(output.status.success(), "splinter {line}: {}", String::from_utf8_lossy(&output.stderr));
+        ran.extend(line.split(' ').nth(1).map(str::to_owned));
+    }
+    assert_eq!(ran, ["create", "t", "status", "migrate", "drain"]);
+}
+
+#[test]
+fn a_server_that_is_gone_is_adopted_as_the_status_says() {
+    let mut cluster = Cluster::start();
+    cluster.create_table(3);
+    cluster.servers[2].kill();
+    let warning = "splinter cluster adopt 3";
+    comes("a word on the server that is gone", || {
+        drawn(&cluster, 1, &["cluster", "status"]).contains(warning).then_some(())
+    });
+    let adopted = comes("the adoption", || {
+        let refused = match cluster.admin(1).cluster_adopt(3) {
+            Ok(adopted) => return Some(adopted),
+            Err(error) => error.to_string(),
+        };
+        assert!(refused.contains("gone") && !refused.contains("drain"), "{refused}");
+        None
+    });
+    assert_eq!(adopted.tablets, 1);
+    let is_there = cluster.admin(1).cluster_adopt(2).expect_err("it runs").to_string();
+    assert!(is_there.contains("splinter cluster drain 2"), "{is_there}");
+}

@@ -6,6 +6,7 @@ use std::time::Instant;
 use wire::{Adopted, Body, ClusterStatus, MemberEntry, PlanEntry, PlanProgress, Status};
 
 use crate::cluster::metadata::{Goal, MetadataError, PlanRow, PlanStanding, Snapshot, TabletError, drained};
+use crate::limits::GONE_AFTER_MS;
 use crate::server::control::{Control, Refusal};
 
 pub(super) fn status(control: &Control) -> Result<Vec<u8>, Refusal> {
@@ -87,14 +88,27 @@ pub(super) fn adopt(control: &Control, server: u32) -> Result<Vec<u8>, Refusal> 
         false => control.metadata.tablets_adopt(server, control.clock.wall_ms()),
     };
     let (tablets, are_left) = adopted.map_err(|error| match error {
-        MetadataError::Tablets(TabletError::IsThere(_)) => {
-            let text =
-                format!("server {server} is there, or was until a moment ago; `splinter cluster drain {server}` moves what it owns");
-            Refusal::new(Status::WrongTablets, text)
-        }
+        MetadataError::Tablets(TabletError::IsThere(_)) => not_adopted(control, server),
         error => error.into(),
     })?;
     Ok(Adopted { tablets: u32::try_from(tablets).unwrap_or(u32::MAX), are_left }.encode())
+}
+
+/// Why what a server owns is not given to others: it serves, or it might register again.
+fn not_adopted(control: &Control, server: u32) -> Refusal {
+    match control.metadata.snapshot() {
+        Ok(Snapshot { there, .. }) if there.iter().any(|run| run.server == server) => {
+            let text =
+                format!("server {server} is there; `splinter cluster drain {server}` moves what it owns");
+            Refusal::new(Status::WrongTablets, text)
+        }
+        Ok(_) => {
+            let seconds = GONE_AFTER_MS.div_ceil(1_000);
+            let text = format!("server {server} has been gone for less than {seconds} s, and may register again");
+            Refusal::new(Status::Unavailable, text)
+        }
+        Err(error) => error.into(),
+    }
 }
 
 fn check_shared(control: &Control) -> Result<(), Refusal> {
