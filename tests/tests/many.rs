@@ -55,6 +55,51 @@ fn what_a_command_prints_another_one_writes() {
 }
 
 #[test]
+fn what_scans_and_enumerations_print_is_loaded_with_its_times_to_live() {
+    let server = Server::start();
+    let acme = server.tenant("acme");
+    let done = |line: &str, input: &str| {
+        let output = run(&server, &acme, line, input);
+        assert!(output.status.success(), "{line}: {}", said(&output.stderr));
+        said(&output.stdout).to_owned()
+    };
+    done("table create from --ordered", "");
+    let lines: String = (0..1_500).map(|number| format!("stays{number:04}\t{number}\n")).collect();
+    done("put from --from -", &lines);
+    done("put from --from - --ttl 1d", "goes\tsoon\n0x00\t0xff\n");
+    for (table, printing) in
+        [("scanned", "scan from --limit 10000"), ("enumerated", "table enumerate from --limit 10000")]
+    {
+        let printed = done(&format!("{printing} --output json"), "");
+        let answer: Value = serde_json::from_str(&printed).expect("one JSON value");
+        assert_eq!(answer["objects"].as_array().map(Vec::len), Some(1_502), "{printing}");
+        assert!(printed.lines().count() > 1_502, "an object a line, so that nobody needs to hold them all");
+        done(&format!("table create {table}"), "");
+        // As it was printed, and as a program may have written it anew in one line.
+        for input in [printed, answer.to_string()] {
+            let put = done(&format!("put {table} --from - --format json"), &input);
+            assert_eq!(put, "1,502 written, 0 refused\n", "{printing}");
+        }
+        for key in ["goes", "0x00"] {
+            let read: Value =
+                serde_json::from_str(&done(&format!("get {table} {key} --output json"), "")).expect("JSON");
+            let ttl_ms = read["ttl_ms"].as_u64().expect("it expires");
+            assert!((80_000_000..=86_400_000).contains(&ttl_ms), "{printing} {key}: {ttl_ms}");
+        }
+        let stays: Value =
+            serde_json::from_str(&done(&format!("get {table} stays0007 --output json"), "")).expect("JSON");
+        assert_eq!((&stays["ttl_ms"], &stays["value"]["text"]), (&Value::Null, &"7".into()), "{printing}");
+    }
+    let keys = "stays0007\tits value is not looked at\nstays0008\n";
+    let read = done("get scanned --from - --output json", keys);
+    let read: Value = serde_json::from_str(&read).expect("JSON");
+    let texts = [0, 1].map(|index| read["objects"][index]["value"]["text"].clone());
+    assert_eq!(texts, [Value::from("7"), Value::from("8")]);
+    let nothing = done("scan from --prefix nothing --output json", "");
+    assert_eq!(done("put scanned --from - --format json", &nothing), "0 written, 0 refused\n");
+}
+
+#[test]
 fn what_is_refused_is_told_line_by_line_and_the_rest_is_done() {
     let server = Server::start();
     let acme = server.tenant("acme");

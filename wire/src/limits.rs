@@ -95,7 +95,7 @@ pub const PROOF_BYTES: usize = 32;
 pub const CREDITS_MAX: u16 = 32_768;
 
 const _: () = assert!(REPLY_PARTS_BYTES_MAX <= REPLY_PARTS_MAX * (FRAME_BYTES_MAX_V6 / 2));
-const _: () = assert!(LISTING_IN_PARTS_BYTES + 16 * ENUMERATE_OBJECTS_MAX <= REPLY_PARTS_BYTES_MAX);
+const _: () = assert!(LISTING_IN_PARTS_BYTES + 24 * ENUMERATE_OBJECTS_MAX <= REPLY_PARTS_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX_V6 < FRAME_BYTES_MAX && FRAME_BYTES_MAX < FRAME_BYTES_LIMIT);
 const _: () = assert!(FRAME_BYTES_LIMIT <= u16::MAX as usize);
 const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize);

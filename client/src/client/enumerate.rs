@@ -55,7 +55,7 @@ impl Default for PageSize {
 }
 
 /// An object that was met.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
     /// Its key.
     pub key: Vec<u8>,
@@ -63,6 +63,15 @@ pub struct Listed {
     pub value: Vec<u8>,
     /// Its version.
     pub version: u64,
+    /// How long it will be there yet, in milliseconds; `None` where it stays.
+    pub ttl_ms: Option<u64>,
+}
+
+impl Listed {
+    pub(super) fn of(listed: &reply::Listed<'_>) -> Listed {
+        let (key, value) = (listed.key.to_vec(), listed.value.to_vec());
+        Listed { key, value, version: listed.version, ttl_ms: listed.ttl_ms }
+    }
 }
 
 /// Some objects of a table.
@@ -102,11 +111,7 @@ impl Client {
         let mut page = Page { next: listing.cursor().map(Cursor::from_bytes), ..Page::default() };
         for listed in listing {
             match listed.status {
-                Status::Ok => page.objects.push(Listed {
-                    key: listed.key.to_vec(),
-                    value: listed.value.to_vec(),
-                    version: listed.version,
-                }),
+                Status::Ok => page.objects.push(Listed::of(&listed)),
                 Status::Corrupted => page.corrupted.push(listed.version),
                 status => return Err(Error::of_answer(status, &[])),
             }
@@ -191,10 +196,7 @@ impl Iterator for Enumeration<'_> {
             }
         }
         self.at += 1;
-        Some(Ok(std::mem::replace(
-            &mut self.page.objects[self.at - 1],
-            Listed { key: Vec::new(), value: Vec::new(), version: 0 },
-        )))
+        Some(Ok(std::mem::take(&mut self.page.objects[self.at - 1])))
     }
 }
 

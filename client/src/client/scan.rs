@@ -30,13 +30,7 @@ impl Client {
         self.call(&Request::Scan { table, range, cursor, keys_only, objects_max, bytes_max })?;
         let listing = reply::Scanned::decode(&self.body).map_err(|_| unintelligible("objects in order"))?;
         let next = listing.cursor().map(Cursor::from_bytes);
-        let objects = listing
-            .map(|listed| Listed {
-                key: listed.key.to_vec(),
-                value: listed.value.to_vec(),
-                version: listed.version,
-            })
-            .collect();
+        let objects = listing.map(|listed| Listed::of(&listed)).collect();
         Ok(Page { objects, next, ..Page::default() })
     }
 

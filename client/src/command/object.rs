@@ -9,16 +9,19 @@ use super::failure::{Failure, Kind};
 use super::options::{DeleteOptions, GetOptions, PutOptions, WriteCondition};
 use super::output::Answer;
 use super::settings::Settings;
-use client::{Client, Condition, Status};
+use client::{Client, Condition, Listed, Status};
 use serde_json::{Value, json};
 
 /// Reads objects.
 pub fn get(settings: &Settings, options: &GetOptions) -> Result<Answer, Failure> {
     let table = options.table.as_str();
-    let [key] = &options.keys[..] else { return many::get(settings, table, &options.keys) };
-    let key = key.read()?;
+    if let Some(from) = &options.from {
+        return many::get_lines(settings, table, (from, options.format));
+    }
+    let keys = options.keys.iter().map(Bytes::read).collect::<Result<Vec<_>, _>>()?;
+    let [key] = &keys[..] else { return many::get(settings, table, &keys) };
     let (mut client, id) = open(settings, table)?;
-    let Some(object) = client.get(id, &key)? else {
+    let Some(object) = client.get(id, key)? else {
         let failure = Failure::new(Kind::Missing, format!("table {table} has no such object"));
         return Err(failure.known_as(Status::NotFound));
     };
@@ -89,6 +92,14 @@ pub fn increment_float(settings: &Settings, table: &str, key: &Bytes, delta: f64
 /// Bytes as JSON: as text when they are text, and always as hex.
 pub fn value_of(bytes: &[u8]) -> Value {
     json!({ "bytes": bytes.len(), "text": std::str::from_utf8(bytes).ok(), "hex": to_hex(bytes) })
+}
+
+/// An object of a listing as JSON, as a line of a file for `put` takes it.
+pub fn listed_value(object: &Listed, keys_only: bool) -> Value {
+    let value = (!keys_only).then(|| value_of(&object.value));
+    json!({
+        "key": value_of(&object.key), "version": object.version, "ttl_ms": object.ttl_ms, "value": value,
+    })
 }
 
 /// Connects and finds the table.

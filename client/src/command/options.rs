@@ -305,8 +305,10 @@ mod tests {
             |line: &str| Options::try_parse_from(["splinter"].into_iter().chain(line.split(' '))).is_ok();
         assert!(parses("get t a") && parses("get t a b c") && parses("delete t a b"));
         assert!(parses("put t --from - --format json") && parses("delete t --from keys"));
+        assert!(parses("get t --from keys --format json"));
         for wrong in [
             "get t",
+            "get t a --from -",
             "put t",
             "put t a",
             "put t a b --from -",

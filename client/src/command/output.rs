@@ -47,7 +47,7 @@ impl Answer {
         let mut out = std::io::stdout().lock();
         let written = match output {
             Output::Text => out.write_all(&self.text),
-            Output::Json => writeln!(out, "{}", self.json),
+            Output::Json => write_json(&mut out, &self.json),
         };
         match written.and_then(|()| out.flush()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -56,6 +56,26 @@ impl Answer {
             _ => Ok(()),
         }
     }
+}
+
+/// Writes one JSON value. Its objects, if it has any, stand on a line each: whoever reads them can take one at a time.
+fn write_json(out: &mut impl Write, json: &Value) -> std::io::Result<()> {
+    let Some(fields) = json.as_object().filter(|_| json["objects"].is_array()) else {
+        return writeln!(out, "{json}");
+    };
+    for (index, (name, value)) in fields.iter().enumerate() {
+        write!(out, "{}{}:", if index == 0 { "{" } else { "," }, Value::from(name.as_str()))?;
+        match value.as_array().filter(|objects| name == "objects" && !objects.is_empty()) {
+            None => write!(out, "{value}")?,
+            Some(objects) => {
+                for (index, object) in objects.iter().enumerate() {
+                    write!(out, "{}\n{object}", if index == 0 { "[" } else { "," })?;
+                }
+                write!(out, "\n]")?;
+            }
+        }
+    }
+    writeln!(out, "}}")
 }
 
 /// Cells that are wider do not widen the others of their column.
@@ -121,7 +141,24 @@ fn is_number(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{columns, moment, thousands};
+    use super::{columns, moment, thousands, write_json};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn objects_stand_on_a_line_each_of_one_json_value() {
+        for (value, lines) in [
+            (json!({ "table": "t", "objects": [{ "key": "a" }, { "key": "b" }], "cursor": null }), 4),
+            (json!({ "objects": [{ "key": "a" }] }), 3),
+            (json!({ "objects": [], "cursor": "ff" }), 1),
+            (json!({ "objects": 7 }), 1),
+            (json!(["objects"]), 1),
+        ] {
+            let mut written = Vec::new();
+            write_json(&mut written, &value).unwrap();
+            assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), value);
+            assert_eq!(written.iter().filter(|byte| **byte == b'\n').count(), lines, "{value}");
+        }
+    }
 
     #[test]
     fn moments_are_dates_of_the_calendar() {

@@ -2,7 +2,7 @@
 
 use super::bytes::{Bytes, from_hex, shown, to_hex};
 use super::failure::{Failure, Kind};
-use super::object::value_of;
+use super::object::listed_value;
 use super::options::ScanOptions;
 use super::output::{Answer, columns};
 use super::settings::Settings;
@@ -43,10 +43,6 @@ pub fn run(settings: &Settings, options: &ScanOptions) -> Result<Answer, Failure
     if let Some(next) = next.as_ref().filter(|next| !next.is_empty()) {
         text += &format!("more: --cursor {next}\n");
     }
-    let value = |object: &client::Listed| {
-        let value = (!options.keys_only).then(|| value_of(&object.value));
-        json!({ "key": value_of(&object.key), "version": object.version, "value": value })
-    };
-    let values: Vec<_> = objects.iter().map(value).collect();
+    let values: Vec<_> = objects.iter().map(|object| listed_value(object, options.keys_only)).collect();
     Ok(Answer::new(text, json!({ "table": options.table, "objects": values, "cursor": next })))
 }

@@ -2,7 +2,7 @@
 
 use super::bytes::{from_hex, shown, to_hex};
 use super::failure::{Failure, Kind};
-use super::object::value_of;
+use super::object::listed_value;
 use super::options::TableCommand;
 use super::output::{Answer, columns, thousands};
 use super::settings::Settings;
@@ -119,13 +119,7 @@ fn enumerate(
     if let Some(next) = &next {
         text += &format!("more: --from {next}\n");
     }
-    let values: Vec<_> = objects
-        .iter()
-        .map(|object| {
-            let value = (!keys_only).then(|| value_of(&object.value));
-            json!({ "key": value_of(&object.key), "version": object.version, "value": value })
-        })
-        .collect();
+    let values: Vec<_> = objects.iter().map(|object| listed_value(object, keys_only)).collect();
     let hashes: Vec<_> = corrupted.iter().map(|hash| format!("{hash:016x}")).collect();
     let value = json!({ "table": name, "objects": values, "corrupted": hashes, "cursor": next });
     Ok(Answer::new(text, value))

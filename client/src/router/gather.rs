@@ -185,10 +185,7 @@ fn merge(
     if count < objects.len() {
         end = objects[..count].last().map(|listed| listed.key);
     }
-    let objects_bytes: usize = objects[..count]
-        .iter()
-        .map(|listed| Listed::HEAD_BYTES + listed.key.len() + listed.value.len())
-        .sum();
+    let objects_bytes = objects[..count].iter().map(Listed::bytes).sum();
     let seal = range.seal(table, xxh3_64);
     let cursor = end.map_or([&[][..], &[]], |last| [&seal[..], last]);
     let mut body = vec![0; Scanned::body_bytes(cursor[0].len() + cursor[1].len(), objects_bytes)];

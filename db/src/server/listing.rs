@@ -3,12 +3,12 @@
 //! What is found points into the store and is copied once, into the reply. A page that does not fit a datagram is
 //! asked for again over the stream, as any answer is.
 
-use store::{Listed, Object, PageLimits};
+use store::{Object, PageLimits};
 use wire::limits::ENUMERATE_OBJECTS_MAX;
 use wire::reply::{self, Listing, Scanned, Verified};
 use wire::{Request, Status};
 
-use super::native::{ReplyPlace, refuse, retry_after};
+use super::native::{ReplyPlace, refuse, retry_after, ttl_ms};
 use crate::limits::RETRY_ARRIVING_US;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
@@ -68,10 +68,13 @@ fn answer_page(
     let mut found: Found<'_> = [const { None }; ENUMERATE_OBJECTS_MAX];
     let (page, next) = enumerate::enumerate(environment.pin, entry, cursor, limits, &mut found)?;
     let found = found[..page.count].iter().flatten();
-    let listed = found.map(|listed| listed_of(listed, limits.keys_only));
+    let listed = found.map(|listed| match listed.object {
+        Some(object) => listed_of(environment, &object, limits.keys_only),
+        None => corrupted_of(listed.hash),
+    });
     let corrupted = listed.clone().filter(|listed| listed.status == Status::Corrupted).count();
     environment.metrics.add(Counter::ObjectsCorrupted, corrupted as u64);
-    let objects_bytes = page.count * reply::Listed::HEAD_BYTES + page.bytes;
+    let objects_bytes = listed.clone().map(|listed| listed.bytes()).sum();
     let body_bytes = Listing::body_bytes(next.as_slice(), objects_bytes);
     if body_bytes > wire::limits::STREAM_BODY_BYTES_MAX {
         // Crafted keys: all of one place come together.
@@ -105,32 +108,35 @@ fn answer_scan<const OBJECTS: usize>(
             return Ok(());
         }
     };
-    let objects_bytes = step.count * reply::Listed::HEAD_BYTES + step.bytes;
+    let found = found[..step.count].iter().flatten();
+    let listed = found.map(|object| listed_of(environment, object, limits.keys_only));
+    let objects_bytes = listed.clone().map(|listed| listed.bytes()).sum();
     let seal = scan::seal(entry, range);
     let cursor = step.last.map_or([&[][..], &[]], |last| [&seal[..], last]);
     let body_bytes = Scanned::body_bytes(cursor[0].len() + cursor[1].len(), objects_bytes);
     place.reply(Status::Ok, body_bytes, |body| {
-        let objects = found[..step.count].iter().flatten().map(|object| reply::Listed {
-            status: Status::Ok,
-            version: object.version(),
-            key: object.key(),
-            value: if limits.keys_only { &[] } else { object.value() },
-        });
-        Scanned::encode(body, cursor, step.count, objects);
+        Scanned::encode(body, cursor, step.count, listed);
     });
     Ok(())
 }
 
-fn listed_of<'p>(listed: &Listed<'p>, keys_only: bool) -> reply::Listed<'p> {
-    match listed.object {
-        Some(object) => reply::Listed {
-            status: Status::Ok,
-            version: object.version(),
-            key: object.key(),
-            value: if keys_only { &[] } else { object.value() },
-        },
-        None => reply::Listed { status: Status::Corrupted, version: listed.hash, key: &[], value: &[] },
+fn listed_of<'p>(
+    environment: &WorkerEnvironment<'_>,
+    object: &Object<'p>,
+    keys_only: bool,
+) -> reply::Listed<'p> {
+    reply::Listed {
+        status: Status::Ok,
+        version: object.version(),
+        // One that is about to expire is still there.
+        ttl_ms: ttl_ms(environment, object).map(|ttl_ms| ttl_ms.max(1)),
+        key: object.key(),
+        value: if keys_only { &[] } else { object.value() },
     }
+}
+
+fn corrupted_of(hash: u64) -> reply::Listed<'static> {
+    reply::Listed { status: Status::Corrupted, version: hash, ttl_ms: None, key: &[], value: &[] }
 }
 
 fn answer_verification(

@@ -1,9 +1,11 @@
 //! The answer of an enumeration: some objects, and where it goes on.
 //!
 //! Cursor bytes u8, cursor (none: that was the end), count u16, then per object status u8, key bytes u16, value bytes
-//! u32, version u64, key, value. An object whose status is `Corrupted` has neither key nor value; in the place of its
-//! version is the hash of its key as far as that is known. Checked when decoded, so iterating never fails.
+//! u32, version u64, key, value; of an object that expires bit 63 of the version is set, and the milliseconds left u64
+//! stand before the key. An object whose status is `Corrupted` has neither key nor value; in the place of its version is
+//! the hash of its key as far as that is known. Checked when decoded, so iterating never fails.
 
+use super::EXPIRES;
 use crate::limits::{CURSOR_BYTES_MAX, ENUMERATE_OBJECTS_MAX};
 use crate::status::Status;
 
@@ -14,6 +16,8 @@ pub struct Listed<'a> {
     pub status: Status,
     /// Version of the object; of a corrupted one the hash of its key.
     pub version: u64,
+    /// How long it will be there yet, in milliseconds; `None` where it stays.
+    pub ttl_ms: Option<u64>,
     /// Its key.
     pub key: &'a [u8],
     /// Its value, empty where only keys were asked for.
@@ -21,13 +25,13 @@ pub struct Listed<'a> {
 }
 
 impl Listed<'_> {
-    /// Bytes before the key.
-    pub const HEAD_BYTES: usize = 15;
+    /// Bytes before the key of an object that does not expire.
+    const HEAD_BYTES: usize = 15;
 
     /// Bytes in the answer.
     #[must_use]
     pub const fn bytes(&self) -> usize {
-        Self::HEAD_BYTES + self.key.len() + self.value.len()
+        Self::HEAD_BYTES + if self.ttl_ms.is_some() { 8 } else { 0 } + self.key.len() + self.value.len()
     }
 }
 
@@ -64,11 +68,17 @@ impl<'a> Listing<'a> {
     /// # Panics
     /// If it does not fit.
     pub fn encode_object<'b>(place: &'b mut [u8], object: &Listed<'_>) -> &'b mut [u8] {
-        let (head, rest) = place.split_at_mut(Listed::HEAD_BYTES);
+        let (head, mut rest) = place.split_at_mut(Listed::HEAD_BYTES);
         head[0] = object.status as u8;
         head[1..3].copy_from_slice(&(object.key.len() as u16).to_le_bytes());
         head[3..7].copy_from_slice(&(object.value.len() as u32).to_le_bytes());
-        head[7..].copy_from_slice(&object.version.to_le_bytes());
+        let expires = if object.ttl_ms.is_some() { EXPIRES } else { 0 };
+        head[7..].copy_from_slice(&(object.version | expires).to_le_bytes());
+        if let Some(ttl_ms) = object.ttl_ms {
+            let (ttl, behind) = rest.split_at_mut(8);
+            ttl.copy_from_slice(&ttl_ms.to_le_bytes());
+            rest = behind;
+        }
         let (key, rest) = rest.split_at_mut(object.key.len());
         key.copy_from_slice(object.key);
         let (value, rest) = rest.split_at_mut(object.value.len());
@@ -133,9 +143,14 @@ fn split_object(bytes: &[u8]) -> Option<(Listed<'_>, &[u8])> {
     let (status, rest) = bytes.split_first_chunk::<1>()?;
     let (key_bytes, rest) = rest.split_first_chunk::<2>()?;
     let (value_bytes, rest) = rest.split_first_chunk::<4>()?;
-    let (version, rest) = rest.split_first_chunk::<8>()?;
+    let (version, mut rest) = rest.split_first_chunk::<8>()?;
+    let (status, mut version) = (Status::from_u8(status[0])?, u64::from_le_bytes(*version));
+    let mut ttl_ms = None;
+    if status == Status::Ok && version & EXPIRES != 0 {
+        let (ttl, behind) = rest.split_first_chunk::<8>()?;
+        (ttl_ms, version, rest) = (Some(u64::from_le_bytes(*ttl)), version & !EXPIRES, behind);
+    }
     let (key, rest) = rest.split_at_checked(u16::from_le_bytes(*key_bytes) as usize)?;
     let (value, rest) = rest.split_at_checked(u32::from_le_bytes(*value_bytes) as usize)?;
-    let status = Status::from_u8(status[0])?;
-    Some((Listed { status, version: u64::from_le_bytes(*version), key, value }, rest))
+    Some((Listed { status, version, ttl_ms, key, value }, rest))
 }

@@ -68,11 +68,13 @@ fn a_page_of_an_enumeration_survives_the_wire() {
     let listed = |status, version, key: &'static [u8], value: &'static [u8]| reply::Listed {
         status,
         version,
+        ttl_ms: None,
         key,
         value,
     };
     let objects = [
         listed(Status::Ok, 1, b"one", b"value"),
+        reply::Listed { ttl_ms: Some(u64::MAX), ..listed(Status::Ok, 3, b"goes", b"soon") },
         listed(Status::Ok, 2, b"", b""),
         listed(Status::Corrupted, u64::MAX, b"", b""),
     ];

@@ -1,8 +1,10 @@
-//! Objects in a file, one a line: `KEY<tab>VALUE`, or a JSON object.
+//! Objects in a file, one a line: `KEY<tab>VALUE`, or a JSON object. What a command has printed as JSON is such a file: its
+//! objects stand on a line each, with a comma behind, and the lines before and behind them are passed over.
 //!
 //! A line is data: `@` has no meaning in it, so that no line can name a file. Lines are read as they are needed; one
 //! that is longer than an object may be ends the reading.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 
 use serde_json::Value;
@@ -27,6 +29,8 @@ pub struct Lines {
     input: Box<dyn BufRead>,
     name: String,
     format: LineFormat,
+    /// Objects of the line that was read last, which was a whole answer.
+    answered: VecDeque<LineObject>,
     /// Of the line that was read last, from 1.
     pub number: u64,
 }
@@ -42,12 +46,15 @@ impl Lines {
                 (Box::new(BufReader::new(file)), path.to_owned())
             }
         };
-        Ok(Lines { input, name, format, number: 0 })
+        Ok(Lines { input, name, format, answered: VecDeque::new(), number: 0 })
     }
 
     /// The next object; `None` at the end. Empty lines are passed over.
     pub fn read(&mut self) -> Result<Option<LineObject>, Failure> {
         loop {
+            if let Some(object) = self.answered.pop_front() {
+                return Ok(Some(object));
+            }
             let mut line = Vec::new();
             let read = (&mut self.input).take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
             read.map_err(|error| Failure::new(Kind::Local, format!("cannot read {}: {error}", self.name)))?;
@@ -64,11 +71,11 @@ impl Lines {
             if line.is_empty() {
                 continue;
             }
-            let object = match self.format {
-                LineFormat::Tab => of_tab(&line),
+            let objects = match self.format {
+                LineFormat::Tab => of_tab(&line).map(|object| vec![object]),
                 LineFormat::Json => of_json(&line),
             };
-            return object.map(Some).map_err(|what| self.wrong(what));
+            self.answered.extend(objects.map_err(|what| self.wrong(what))?);
         }
     }
 
@@ -93,8 +100,21 @@ fn of_field(field: &[u8]) -> Result<Vec<u8>, &'static str> {
     }
 }
 
-fn of_json(line: &[u8]) -> Result<LineObject, &'static str> {
+/// The objects of a line: one, those of a whole answer, or none where it is what stands around them.
+fn of_json(line: &[u8]) -> Result<Vec<LineObject>, &'static str> {
+    let line = line.trim_ascii();
+    if line.starts_with(b"]") || line.starts_with(b"{") && line.ends_with(b"\"objects\":[") {
+        return Ok(Vec::new());
+    }
+    let line = line.strip_suffix(b",").unwrap_or(line);
     let value: Value = serde_json::from_slice(line).map_err(|_| "it is no JSON")?;
+    match value["objects"].as_array() {
+        Some(objects) => objects.iter().map(of_object).collect(),
+        None => of_object(&value).map(|object| vec![object]),
+    }
+}
+
+fn of_object(value: &Value) -> Result<LineObject, &'static str> {
     let key = of_value(&value["key"]).ok_or("it has no key that is a text or has hex")?;
     let ttl_ms = match &value["ttl_ms"] {
         Value::Null => None,
@@ -117,7 +137,7 @@ fn of_value(value: &Value) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LineFormat, LineObject, Lines, of_json, of_tab};
+    use super::{LineFormat, LineObject, Lines, VecDeque, of_json, of_tab};
 
     fn object(key: &[u8], value: Option<&[u8]>) -> Result<LineObject, &'static str> {
         Ok(LineObject { key: key.to_vec(), value: value.map(<[u8]>::to_vec), ttl_ms: None })
@@ -135,10 +155,18 @@ mod tests {
     #[test]
     fn a_line_of_json_is_what_the_command_prints() {
         let printed = br#"{"key":{"bytes":2,"text":null,"hex":"00ff"},"version":3,"value":{"hex":"61"}}"#;
-        assert_eq!(of_json(printed), object(&[0, 255], Some(b"a")));
-        assert_eq!(of_json(br#"{"key":"k"}"#), object(b"k", None));
-        assert_eq!(of_json(br#"{"key":"k","value":"v","ttl_ms":7}"#).unwrap().ttl_ms, Some(7));
-        for wrong in [&b"{"[..], b"[]", b"{}", br#"{"key":1}"#, br#"{"key":"k","value":7}"#] {
+        let one = |line: &[u8]| of_json(line).map(|objects| <[LineObject; 1]>::try_from(objects).unwrap());
+        let [of_printed] = one(printed).unwrap();
+        assert_eq!(Ok(of_printed), object(&[0, 255], Some(b"a")));
+        assert_eq!(one(br#" {"key":"k"},"#).unwrap(), [object(b"k", None).unwrap()]);
+        assert_eq!(one(br#"{"key":"k","value":"v","ttl_ms":7}"#).unwrap()[0].ttl_ms, Some(7));
+        for around in [&br#"{"cursor":null,"objects":["#[..], br#"],"table":"t"}"#, br#"{"objects":[]}"#] {
+            assert_eq!(of_json(around), Ok(vec![]));
+        }
+        assert_eq!(of_json(br#"{"objects":[{"key":"a"},{"key":"b"}]}"#).unwrap().len(), 2);
+        for wrong in
+            [&b"{"[..], b"[]", b"{}", br#"{"key":1}"#, br#"{"key":"k","value":7}"#, b",", br#""objects":["#]
+        {
             assert!(of_json(wrong).is_err(), "{}", String::from_utf8_lossy(wrong));
         }
         assert!(of_json(br#"{"key":"k","value":"v","ttl_ms":-1}"#).is_err());
@@ -147,8 +175,13 @@ mod tests {
     #[test]
     fn a_line_that_is_wrong_is_named_by_its_number() {
         let text = &b"a\tb\r\n\n\nc\t0x1\n"[..];
-        let mut lines =
-            Lines { input: Box::new(text), name: "file".to_owned(), format: LineFormat::Tab, number: 0 };
+        let mut lines = Lines {
+            input: Box::new(text),
+            name: "file".to_owned(),
+            format: LineFormat::Tab,
+            answered: VecDeque::new(),
+            number: 0,
+        };
         assert_eq!(lines.read().unwrap(), object(b"a", Some(b"b")).ok());
         assert!(lines.read().unwrap_err().to_string().contains("line 4 of file"));
         assert_eq!(lines.read().unwrap(), None);

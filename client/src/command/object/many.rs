@@ -2,6 +2,9 @@
 //!
 //! What is written in one go is not ordered, so a key that comes again begins another batch: of a file the last line
 //! of a key counts. What was refused is told line by line, and the command fails as the first of it.
+//!
+//! Enumerations bring objects in the order of their hashes, and a table that is filled in that order has too many keys in
+//! the few places that it has by then. What is refused for that alone is written again when the others are there.
 
 use std::collections::HashSet;
 
@@ -22,10 +25,24 @@ const BATCH_OBJECTS: usize = 1024;
 const BATCH_BYTES: usize = 4 << 20;
 /// Refusals that are told one by one; the others are counted.
 const REFUSALS_TOLD: usize = 20;
+/// Bytes of objects that are kept to be written again, about: as much as fits any machine that printed them.
+const DEFERRED_BYTES_MAX: usize = 256 << 20;
 
-/// Reads objects, in the order of their keys on the command line.
-pub fn get(settings: &Settings, table: &str, keys: &[Bytes]) -> Result<Answer, Failure> {
-    let keys = keys.iter().map(Bytes::read).collect::<Result<Vec<_>, _>>()?;
+/// Reads the objects of a file, in the order of its lines.
+pub fn get_lines(
+    settings: &Settings,
+    table: &str,
+    (path, format): (&str, LineFormat),
+) -> Result<Answer, Failure> {
+    let (mut lines, mut keys) = (Lines::open(path, format)?, Vec::new());
+    while let Some(object) = lines.read()? {
+        keys.push(object.key);
+    }
+    get(settings, table, &keys)
+}
+
+/// Reads objects, in the order of these keys.
+pub fn get(settings: &Settings, table: &str, keys: &[Vec<u8>]) -> Result<Answer, Failure> {
     let (mut client, id) = open(settings, table)?;
     let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let objects = client.multi_get(id, &slices)?;
@@ -89,6 +106,33 @@ struct Tally {
     refused: u64,
     told: Vec<(u64, Vec<u8>, String, Option<Status>)>,
     first: Option<Error>,
+    deferred: Deferred,
+}
+
+/// Objects to be written again, in their order.
+#[derive(Default)]
+struct Deferred {
+    objects: Vec<(u64, LineObject)>,
+    keys: HashSet<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Deferred {
+    /// Takes an object in, or gives it back where there are too many.
+    fn take(&mut self, number: u64, object: LineObject) -> Option<LineObject> {
+        let bytes = self.bytes + bytes_of(&object);
+        if bytes > DEFERRED_BYTES_MAX {
+            return Some(object);
+        }
+        self.bytes = bytes;
+        self.keys.insert(object.key.clone());
+        self.objects.push((number, object));
+        None
+    }
+}
+
+fn bytes_of(object: &LineObject) -> usize {
+    object.key.len() + object.value.as_ref().map_or(0, Vec::len)
 }
 
 fn run(
@@ -98,8 +142,36 @@ fn run(
     mut next: impl FnMut() -> Result<Option<(u64, LineObject)>, Failure>,
 ) -> Result<Answer, Failure> {
     let (mut client, id) = open(settings, table)?;
-    let (mut batch, mut keys, mut bytes) = (Vec::new(), HashSet::new(), 0);
     let mut tally = Tally::default();
+    let end = pass(&mut client, id, work, &mut next, &mut tally)?;
+    loop {
+        let again = std::mem::take(&mut tally.deferred).objects;
+        let count = again.len();
+        let mut again = again.into_iter();
+        pass(&mut client, id, work, &mut || Ok(again.next()), &mut tally)??;
+        if tally.deferred.objects.len() == count {
+            break;
+        }
+    }
+    let deferred = std::mem::take(&mut tally.deferred);
+    for (number, object) in deferred.objects {
+        tally.refuse(number, object, Error::of_answer(Status::Collisions, &[]));
+    }
+    // What stands before a line that is wrong is written, and the message says so.
+    let done = tally.done;
+    end.map_err(|failure| failure.after(format!("{} done before it", thousands(done))))?;
+    Ok(tally.answer(table, work))
+}
+
+/// Does it with all objects that come, and gives why there are no more.
+fn pass(
+    client: &mut Client,
+    id: u32,
+    work: Work,
+    next: &mut dyn FnMut() -> Result<Option<(u64, LineObject)>, Failure>,
+    tally: &mut Tally,
+) -> Result<Result<(), Failure>, Failure> {
+    let (mut batch, mut keys, mut bytes) = (Vec::new(), HashSet::new(), 0);
     let end = loop {
         let (number, object) = match next() {
             Ok(Some(next)) => next,
@@ -108,31 +180,35 @@ fn run(
         };
         let is_full = batch.len() == BATCH_OBJECTS || bytes >= BATCH_BYTES;
         if is_full || keys.contains(&object.key) {
-            write(&mut client, id, work, &batch, &mut tally)?;
-            batch.clear();
+            write(client, id, work, &mut batch, tally)?;
             keys.clear();
             bytes = 0;
         }
-        bytes += object.key.len() + object.value.as_ref().map_or(0, Vec::len);
         if matches!(work, Work::Put { .. }) && object.value.is_none() {
             let what = format!("line {number} has no value");
             break Err(Failure::new(Kind::Local, what).next("a line is KEY, tab, VALUE"));
         }
+        if tally.deferred.keys.contains(&object.key) {
+            // An earlier line of the key is still to be written.
+            if let Some(object) = tally.deferred.take(number, object) {
+                tally.refuse(number, object, Error::of_answer(Status::Collisions, &[]));
+            }
+            continue;
+        }
+        bytes += bytes_of(&object);
         keys.insert(object.key.clone());
         batch.push((number, object));
     };
-    write(&mut client, id, work, &batch, &mut tally)?;
-    // What stands before a line that is wrong is written, and the message says so.
-    let done = tally.done;
-    end.map_err(|failure| failure.after(format!("{} done before it", thousands(done))))?;
-    Ok(tally.answer(table, work))
+    write(client, id, work, &mut batch, tally)?;
+    Ok(end)
 }
 
+/// Writes a batch and empties it.
 fn write(
     client: &mut Client,
     table: u32,
     work: Work,
-    batch: &[(u64, LineObject)],
+    batch: &mut Vec<(u64, LineObject)>,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
     let writes: Vec<_> = batch.iter().map(|(_, object)| work.write(object)).collect();
@@ -140,16 +216,16 @@ fn write(
         let done = format!("{} done before it, of the next {} nobody knows", tally.done, batch.len());
         Failure::from(error).after(done)
     })?;
-    for ((number, object), result) in batch.iter().zip(results) {
-        let Err(error) = result else {
-            tally.done += 1;
-            continue;
-        };
-        tally.refused += 1;
-        if tally.told.len() < REFUSALS_TOLD {
-            tally.told.push((*number, object.key.clone(), error.to_string(), error.status()));
+    for ((number, object), result) in batch.drain(..).zip(results) {
+        match result {
+            Ok(_) => tally.done += 1,
+            Err(error) if error.status() == Some(Status::Collisions) => {
+                if let Some(object) = tally.deferred.take(number, object) {
+                    tally.refuse(number, object, error);
+                }
+            }
+            Err(error) => tally.refuse(number, object, error),
         }
-        tally.first.get_or_insert(error);
     }
     Ok(())
 }
@@ -167,6 +243,14 @@ impl Work {
 }
 
 impl Tally {
+    fn refuse(&mut self, number: u64, object: LineObject, error: Error) {
+        self.refused += 1;
+        if self.told.len() < REFUSALS_TOLD {
+            self.told.push((number, object.key, error.to_string(), error.status()));
+        }
+        self.first.get_or_insert(error);
+    }
+
     fn answer(self, table: &str, work: Work) -> Answer {
         let done = match work {
             Work::Put { .. } => "written",

@@ -10,8 +10,14 @@ pub struct GetOptions {
     /// Name of the table, or OWNER/TABLE of one that is granted.
     pub table: String,
     /// Key: text, 0xHEX or @FILE. Several are read together.
-    #[arg(required = true, value_name = "KEY")]
+    #[arg(required_unless_present = "from", value_name = "KEY")]
     pub keys: Vec<Bytes>,
+    /// Read many objects, the key of one a line of this file (- for standard input).
+    #[arg(long, value_name = "FILE", conflicts_with = "keys")]
+    pub from: Option<String>,
+    /// How the lines are written.
+    #[arg(long, value_enum, default_value = "tab", conflicts_with = "keys")]
+    pub format: LineFormat,
 }
 
 /// What to write.

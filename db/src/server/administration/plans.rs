@@ -104,7 +104,8 @@ fn not_adopted(control: &Control, server: u32) -> Refusal {
         }
         Ok(_) => {
             let seconds = GONE_AFTER_MS.div_ceil(1_000);
-            let text = format!("server {server} has been gone for less than {seconds} s, and may register again");
+            let text =
+                format!("server {server} has been gone for less than {seconds} s, and may register again");
             Refusal::new(Status::Unavailable, text)
         }
         Err(error) => error.into(),
