@@ -54,6 +54,14 @@ fn a_wrong_command_line_is_a_usage_error() {
 }
 
 #[test]
+fn a_ping_of_no_round_trip_is_refused_before_anybody_is_asked() {
+    let directory = tempfile::tempdir().unwrap();
+    let ran = splinter(directory.path(), &["ping", "--count", "0"]);
+    assert_eq!(ran.status.code(), Some(2), "{}", text(&ran.stderr));
+    assert!(text(&ran.stderr).contains("--count"), "{}", text(&ran.stderr));
+}
+
+#[test]
 fn a_new_extension_passes_the_check() {
     let directory = tempfile::tempdir().unwrap();
     let ran = splinter(directory.path(), &["ext", "new", "visits"]);

@@ -1,5 +1,6 @@
 //! Many objects with one command: from a file, from the line, as texts, as JSON.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Output, Stdio};
 
@@ -97,6 +98,33 @@ fn what_scans_and_enumerations_print_is_loaded_with_its_times_to_live() {
     assert_eq!(texts, [Value::from("7"), Value::from("8")]);
     let nothing = done("scan from --prefix nothing --output json", "");
     assert_eq!(done("put scanned --from - --format json", &nothing), "0 written, 0 refused\n");
+}
+
+#[test]
+fn scans_and_enumerations_go_on_with_the_cursor_that_they_printed() {
+    let server = Server::start();
+    let acme = server.tenant("acme");
+    let done = |line: &str, input: &str| {
+        let output = run(&server, &acme, line, input);
+        assert!(output.status.success(), "{line}: {}", said(&output.stderr));
+        said(&output.stdout).to_owned()
+    };
+    done("table create data --ordered", "");
+    let lines: String = (0..2_000).map(|number| format!("key{number:04}\t{number}\n")).collect();
+    done("put data --from -", &lines);
+    for listing in ["scan data", "table enumerate data"] {
+        let (mut keys, mut more) = (BTreeSet::new(), String::new());
+        loop {
+            let page = done(&format!("{listing} --limit 600{more}"), "");
+            keys.extend(page.lines().filter(|line| line.starts_with("key")).skip(1).map(str::to_owned));
+            match page.lines().find_map(|line| line.strip_prefix("more: ")) {
+                Some(next) => more = format!(" {next}"),
+                None => break,
+            }
+            assert!(more.starts_with(" --cursor "), "{listing}: {more}");
+        }
+        assert_eq!(keys.len(), 2_000, "{listing}");
+    }
 }
 
 #[test]

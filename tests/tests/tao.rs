@@ -141,3 +141,18 @@ fn the_demo_finds_equal_answers_three_ways() {
     assert_eq!(report["answers_equal"], true);
     assert!(report["questions"].as_array().is_some_and(|questions| questions.len() >= 4), "{report}");
 }
+
+#[test]
+fn a_load_without_the_extension_makes_no_table() {
+    let server = Server::start();
+    let tenant = server.tenant("acme");
+    let path = graph(server.directory());
+    let path = path.to_str().expect("a path of letters");
+    for arguments in [&["tao", "load", path][..], &["demo", "--quick", "--graph", path]] {
+        let refused = server.command(&tenant).args(arguments).current_dir(root()).output().expect("it runs");
+        assert_eq!(refused.status.code(), Some(3), "{arguments:?}");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(said.contains("splinter ext install ext/tao"), "{said}");
+    }
+    assert!(server.client(&tenant).table_list().expect("tables").is_empty());
+}

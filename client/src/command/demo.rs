@@ -78,9 +78,9 @@ pub fn run(settings: &Settings, options: &DemoOptions) -> Result<Answer, Failure
     let (graph, name) = graph_of(options.graph.as_deref())?;
     say(&format!("graph: {name}"));
     let mut client = settings.connect()?;
-    let table = client.table_open_or_create(&options.table)?;
-    let load = Load { table, extension: "tao".into(), through: options.through, outstanding: 128 };
-    let load = load.run(&mut client, &graph)?;
+    let (extension, table) = ("tao".into(), options.table.clone());
+    let load = Load { table, extension, through: options.through, outstanding: 128 };
+    let (load, table) = load.run(&mut client, &graph)?;
     say(&format!("{load}\n"));
     let records_table = client.table_open_or_create(&format!("{}-records", options.table))?;
     let records = Records::load(&mut client, records_table)?;

@@ -152,7 +152,7 @@ pub enum Command {
     /// Measure the way to the server and back.
     Ping {
         /// How often.
-        #[arg(long, default_value_t = 10)]
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
         count: u32,
     },
     /// What happens to single invocations of an extension: waiting, running, host calls, commit.

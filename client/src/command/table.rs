@@ -62,8 +62,8 @@ pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure
             });
             Ok(Answer::new(text, value))
         }
-        TableCommand::Enumerate { name, keys_only, limit, from } => {
-            enumerate(&mut client, &name, keys_only, limit, &from)
+        TableCommand::Enumerate { name, keys_only, limit, cursor } => {
+            enumerate(&mut client, &name, keys_only, limit, &cursor)
         }
         TableCommand::Verify { name } => verify(&mut client, &name),
     }
@@ -89,12 +89,12 @@ fn enumerate(
     name: &str,
     keys_only: bool,
     limit: u64,
-    from: &str,
+    cursor: &str,
 ) -> Result<Answer, Failure> {
     let table = client.table_open(name)?;
-    let cursor = from_hex(from).ok_or_else(|| {
+    let cursor = from_hex(cursor).ok_or_else(|| {
         Failure::new(Kind::Local, "no cursor: it is not hex")
-            .next("give --from what an enumeration has printed")
+            .next("give --cursor what an enumeration has printed")
     })?;
     let (mut next, mut objects, mut corrupted) = (Some(Cursor::from_bytes(&cursor)), Vec::new(), Vec::new());
     while let Some(from) = next.as_ref().filter(|_| (objects.len() as u64) < limit) {
@@ -117,7 +117,7 @@ fn enumerate(
         text += &format!("corrupted: the object of table {name} whose key has the hash {hash:016x}\n");
     }
     if let Some(next) = &next {
-        text += &format!("more: --from {next}\n");
+        text += &format!("more: --cursor {next}\n");
     }
     let values: Vec<_> = objects.iter().map(|object| listed_value(object, keys_only)).collect();
     let hashes: Vec<_> = corrupted.iter().map(|hash| format!("{hash:016x}")).collect();

@@ -123,10 +123,9 @@ pub fn run(settings: &Settings, command: TaoCommand) -> Result<Answer, Failure> 
         TaoCommand::Load { file, place, through, outstanding } => {
             let graph = Graph::read(&file)?;
             let mut client = settings.connect()?;
-            let table = client.table_open_or_create(&place.table)?;
-            let extension = place.extension;
+            let Place { table, extension } = place;
             let load = Load { table, extension, through, outstanding: outstanding.max(1) };
-            let loaded = load.run(&mut client, &graph)?;
+            let (loaded, _) = load.run(&mut client, &graph)?;
             Ok(Answer::new(loaded.to_string(), json!(loaded)))
         }
         TaoCommand::Generate { file, nodes, edges_per_node, seed } => {

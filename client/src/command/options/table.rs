@@ -74,9 +74,9 @@ pub enum TableCommand {
         /// How many objects about; what an enumeration has begun to read it prints.
         #[arg(long, default_value_t = 1_000)]
         limit: u64,
-        /// Go on where another enumeration ended, with what it printed.
-        #[arg(long, value_name = "CURSOR", default_value = "")]
-        from: String,
+        /// Go on where another enumeration of the table has ended: the hex that it printed.
+        #[arg(long, value_name = "CURSOR", alias = "from", default_value = "", hide_default_value = true)]
+        cursor: String,
     },
     /// Check all objects of a table against their checksums.
     Verify {

@@ -39,8 +39,8 @@ pub enum Through {
 /// How to load.
 #[derive(Debug)]
 pub struct Load {
-    /// Table of the graph.
-    pub table: u32,
+    /// Name of the table of the graph, which is made if it is not there.
+    pub table: String,
     /// Name of the extension.
     pub extension: String,
     /// Which way.
@@ -63,22 +63,40 @@ pub struct Loaded {
 }
 
 impl Load {
-    /// Loads a graph. What is there already is written again, so a load that broke off is repeated.
-    pub fn run(&self, client: &mut Client, graph: &Graph) -> Result<Loaded, Failure> {
+    /// Loads a graph, and gives the table that it is in. What is there already is written again, so a load that broke
+    /// off is repeated.
+    pub fn run(&self, client: &mut Client, graph: &Graph) -> Result<(Loaded, u32), Failure> {
         let started = Instant::now();
-        let requests = match self.through {
-            Through::Extension => self.invoke_all(client, graph)?,
-            Through::Puts => self.put_all(client, graph)?,
+        let (requests, table) = match self.through {
+            Through::Extension => {
+                // Without the extension there is no table either.
+                let functions = self.functions(client)?;
+                let table = client.table_open_or_create(&self.table)?;
+                (self.invoke_all(client, table, functions, graph)?, table)
+            }
+            Through::Puts => {
+                let table = client.table_open_or_create(&self.table)?;
+                (self.put_all(client, table, graph)?, table)
+            }
         };
         let seconds = started.elapsed().as_secs_f64();
-        Ok(Loaded { nodes: graph.nodes.len(), edges: graph.edges.len(), requests, seconds })
+        Ok((Loaded { nodes: graph.nodes.len(), edges: graph.edges.len(), requests, seconds }, table))
     }
 
-    fn invoke_all(&self, client: &mut Client, graph: &Graph) -> Result<u64, Failure> {
+    /// What a load invokes: the functions that declare a type, add an object, add an association.
+    fn functions(&self, client: &mut Client) -> Result<[Function; 3], Failure> {
         let mut resolve =
             |name: &str| client.resolve(&format!("{}.{name}", self.extension)).map_err(failure_of);
-        let (declare, obj_add, assoc_add) =
-            (resolve("assoc_declare")?, resolve("obj_add")?, resolve("assoc_add")?);
+        Ok([resolve("assoc_declare")?, resolve("obj_add")?, resolve("assoc_add")?])
+    }
+
+    fn invoke_all(
+        &self,
+        client: &mut Client,
+        table: u32,
+        [declare, obj_add, assoc_add]: [Function; 3],
+        graph: &Graph,
+    ) -> Result<u64, Failure> {
         let function_of = |call: &Call<'_>| match call {
             Call::ObjAdd(..) => obj_add,
             Call::AssocAdd { .. } => assoc_add,
@@ -86,10 +104,10 @@ impl Load {
         };
         // The type first: an association that is written before it is declared has no inverse.
         let declaration = Call::AssocDeclare { atype: FRIEND, inverse: FRIEND };
-        self.invoke_some(client, 1, |_, send| send(function_of(&declaration), &declaration))?;
+        self.invoke_some((client, table), 1, |_, send| send(function_of(&declaration), &declaration))?;
         let nodes = graph.nodes.len() as u64;
         let total = nodes + graph.edges.len() as u64;
-        self.invoke_some(client, total, |index, send| {
+        self.invoke_some((client, table), total, |index, send| {
             if index < nodes {
                 let id = graph.nodes[index as usize];
                 let data = person(id);
@@ -109,7 +127,7 @@ impl Load {
     /// Invokes what `make` makes of the indices 0 to `total` - 1.
     fn invoke_some(
         &self,
-        client: &mut Client,
+        (client, table): (&mut Client, u32),
         total: u64,
         make: impl Fn(u64, &mut dyn FnMut(Function, &Call<'_>) -> Result<(), Error>) -> Result<(), Error>,
     ) -> Result<(), Failure> {
@@ -118,7 +136,7 @@ impl Load {
         let submit = |session: &mut client::Session, index: u64| {
             make(index, &mut |function: Function, call: &Call<'_>| {
                 call.encode(&mut key, &mut arguments);
-                session.submit(&function.request(self.table, &key, &arguments), index)
+                session.submit(&function.request(table, &key, &arguments), index)
             })
         };
         pipeline::run(client.session(), total, self.outstanding, submit, |completion| {
@@ -139,13 +157,13 @@ impl Load {
         })
     }
 
-    fn put_all(&self, client: &mut Client, graph: &Graph) -> Result<u64, Failure> {
+    fn put_all(&self, client: &mut Client, table: u32, graph: &Graph) -> Result<u64, Failure> {
         let records = records(graph);
         let total = records.len() as u64;
         let progress = Progress::new(total);
         let submit = |session: &mut client::Session, index: u64| {
             let (key, value) = &records[index as usize];
-            let request = Request::Put { table: self.table, key, value, condition: Condition::Always };
+            let request = Request::Put { table, key, value, condition: Condition::Always };
             session.submit(&request, index)
         };
         pipeline::run(client.session(), total, self.outstanding, submit, |completion| {
