@@ -1,5 +1,5 @@
 //! An extension: functions that run inside the store, beside the data.
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 #![deny(unused_must_use)]
 
 use sandstorm::Args;

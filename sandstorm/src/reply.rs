@@ -91,6 +91,20 @@ impl<'a> Reply<'a> {
         self.write(&number.to_le_bytes())
     }
 
+    /// Appends formatted text, or appends nothing when it does not fit: what `write!(reply, "..")?` calls.
+    ///
+    /// # Panics
+    /// When something that is formatted fails by itself, as `format!` does.
+    pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> Result<(), Error> {
+        let before = self.len();
+        let mut refused = None;
+        if fmt::write(&mut Text { reply: self, refused: &mut refused }, text).is_err() {
+            self.truncate(before);
+            return Err(refused.expect("what is formatted does not fail by itself"));
+        }
+        Ok(())
+    }
+
     /// The bytes written so far, for instance to fill in a count at the front at the end.
     #[inline]
     pub fn written(&mut self) -> &mut [u8] {
@@ -126,6 +140,21 @@ impl<'a> Reply<'a> {
             (*raw).highest = (*raw).touched_bytes();
             (*raw).bytes = (*raw).bytes.min(bytes);
         }
+    }
+}
+
+/// Takes formatted text, and keeps why the reply refused some.
+struct Text<'r, 'a> {
+    reply: &'r mut Reply<'a>,
+    refused: &'r mut Option<Error>,
+}
+
+impl fmt::Write for Text<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.reply.write(text.as_bytes()).map_err(|error| {
+            *self.refused = Some(error);
+            fmt::Error
+        })
     }
 }
 
@@ -187,5 +216,19 @@ mod tests {
         assert_eq!(reply.len(), 8);
         reply.truncate(2);
         assert_eq!(reply.written(), [7, 0]);
+    }
+
+    #[test]
+    fn formatted_text_that_does_not_fit_appends_nothing() {
+        let mut buffer = [0u8; 8];
+        let mut raw = raw_over(&mut buffer);
+        // SAFETY: buffer and description outlive the reply and nobody else uses them meanwhile.
+        let mut reply = unsafe { Reply::from_raw(NonNull::from(&mut raw)) };
+        assert_eq!(write!(reply, "{}-{:03}", "a", 7), Ok(()));
+        assert_eq!(reply.written(), b"a-007");
+        assert_eq!(write!(reply, "{}{}", "bcd", "e"), Err(Error::ReplyTooLarge));
+        assert_eq!(reply.written(), b"a-007");
+        assert_eq!(write!(&mut reply, "fgh"), Ok(()));
+        assert_eq!(reply.bytes_left(), 0);
     }
 }

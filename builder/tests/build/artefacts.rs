@@ -102,16 +102,42 @@ fn a_new_extension_passes_its_unit_test_and_the_check() {
     assert_eq!((artefact.functions[0].name.as_str(), artefact.warnings.as_str()), ("greet", ""));
     assert!(builder::template::write(&directory, "hello").is_err(), "the folder is not empty any more");
     assert!(builder::template::write(&folder.path().join("bad"), "../bad").is_err());
+    let text = cargo_test(&directory, folder.path());
+    assert!(text.contains("1 passed"), "{text}");
+}
+
+/// What `cargo test` prints of a package whose tests pass.
+fn cargo_test(directory: &Path, folder: &Path) -> String {
     let test = Command::new("cargo")
         .args(["test", "--offline", "--quiet"])
-        .current_dir(&directory)
-        .env("CARGO_TARGET_DIR", folder.path().join("target"))
+        .current_dir(directory)
+        .env("CARGO_TARGET_DIR", folder.join("target"))
         .output()
         .expect("cargo");
-    let text = String::from_utf8_lossy(&test.stdout);
-    assert!(
-        test.status.success() && text.contains("1 passed"),
-        "{text}{}",
-        String::from_utf8_lossy(&test.stderr)
+    let text = String::from_utf8_lossy(&test.stdout).into_owned();
+    assert!(test.status.success(), "{text}{}", String::from_utf8_lossy(&test.stderr));
+    text
+}
+
+#[test]
+fn a_new_extension_writes_formatted_text_and_its_unit_tests_use_std() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("hello");
+    builder::template::write(&directory, "hello").unwrap();
+    let source = directory.join("src/lib.rs");
+    let text = fs::read_to_string(&source).unwrap();
+    let text =
+        text.replace("reply.write(b\", \")?;", "write!(reply, \", {} times, \", args.bytes().len())?;");
+    let text = text.replace(
+        "        assert_eq!(db.call_read(greet, people, b\"1\", b\"Hello\").unwrap(), b\"Hello, Ada\");\n",
+        "        let said = db.call_read(greet, people, b\"1\", b\"Hello\").unwrap();\n\
+         let mut words = std::collections::HashMap::<String, usize>::new();\n\
+         for word in String::from_utf8(said).unwrap().split(' ') { *words.entry(word.to_owned()).or_default() += 1; }\n\
+         println!(\"{}\", vec![format!(\"{words:?}\")].join(\", \"));\n\
+         assert_eq!((words.len(), words[\"Ada\"]), (4, 1));\n",
     );
+    fs::write(&source, text).unwrap();
+    let artefact = toolchain().build(&Package::from_directory(&directory).unwrap()).unwrap();
+    assert_eq!(artefact.warnings, "");
+    assert!(cargo_test(&directory, folder.path()).contains("1 passed"));
 }
