@@ -20,7 +20,7 @@ impl Core {
     /// is more to do now. Not under a pin, which would hold back what it frees.
     pub fn step(&self) -> bool {
         let store = &self.store;
-        self.owed.set(self.owed.get().saturating_add(self.head.borrow_mut().take_appended()));
+        self.owed.set(self.owed.get().saturating_add(store.log.take_appended(&mut self.head.borrow_mut())));
         let mut worked = false;
         for _ in 0..KINDS {
             let turn = self.turn.get();

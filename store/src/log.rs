@@ -67,7 +67,7 @@ pub(crate) struct Log {
     opened: AtomicU64,
     /// The log's clock: seglets that writers have filled.
     clock: AtomicU64,
-    /// Bytes of objects in those.
+    /// Bytes of objects that writers have appended, as far as their heads have told.
     written_bytes: AtomicU64,
     /// Seglets in one piece that a writer could not have although as many were free; 0 without one.
     wanted: AtomicU32,
@@ -115,7 +115,7 @@ impl Log {
         (SEGMENT_HEADER_BYTES + object_bytes).div_ceil(self.seglet_bytes()) as u32
     }
 
-    /// Bytes of objects that writers have written, up to the segments that they fill now.
+    /// Bytes of objects that writers have written, up to their last steps of background work.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.written_bytes.load(Relaxed)
     }
@@ -239,6 +239,7 @@ impl Log {
         // Another segment's header would lie between the end of the last one and this head.
         if head.segment.is_some() && offset + bytes == head.offset {
             head.offset = offset;
+            head.appended = head.appended.saturating_sub(bytes as u64);
         } else {
             self.bury(core, staged.location, bytes as u32);
         }

@@ -188,3 +188,27 @@ fn a_trace_is_shown_while_the_function_is_invoked() {
         assert_eq!((refused.status.code(), &said["status"]), (Some(3), &status.into()), "{said}");
     }
 }
+
+#[test]
+fn what_was_written_counts_before_a_segment_is_full() {
+    let (server, metrics) = server();
+    let (mut client, table) = server.tenant_with_table("acme");
+    // A reader that comes too soon after others is told so.
+    let written = || {
+        comes("the metrics", || {
+            let text = fetch(&metrics, "/metrics");
+            let value =
+                text.lines().find_map(|line| line.strip_prefix("splinter_store_written_bytes_total "))?;
+            Some(value.parse::<u64>().expect("a number"))
+        })
+    };
+    assert_eq!(written(), 0);
+    let mut expected = 0;
+    for number in 0..100_u64 {
+        client.put(table, &number.to_le_bytes(), &[7; 1_000]).expect("room");
+        // Key, value and a head of 20, up to a multiple of 8.
+        expected += 1_032;
+    }
+    comes("all that was written", || (written() >= expected).then_some(()));
+    assert_eq!(written(), expected);
+}

@@ -17,16 +17,13 @@ pub(crate) struct Head {
     end: usize,
     /// How often what is in its segment was copied by the cleaner: 0 behind a writer's head.
     generation: u32,
-    /// Bytes appended since [`Head::take_appended`].
+    /// Bytes appended since [`Log::take_appended`].
     pub(super) appended: u64,
+    /// Those of them that the log counts already.
+    counted: u64,
 }
 
 impl Head {
-    /// Bytes appended since the last call.
-    pub(crate) fn take_appended(&mut self) -> u64 {
-        std::mem::take(&mut self.appended)
-    }
-
     /// Notes that what is appended comes from a segment of this generation.
     pub(crate) fn note_origin(&mut self, generation: u32) {
         self.generation = self.generation.max(generation + 1);
@@ -34,6 +31,20 @@ impl Head {
 }
 
 impl Log {
+    /// Bytes that a writer appended since the last call; they are counted as written now.
+    pub(crate) fn take_appended(&self, head: &mut Head) -> u64 {
+        self.count_written(head);
+        head.counted = 0;
+        std::mem::take(&mut head.appended)
+    }
+
+    fn count_written(&self, head: &mut Head) {
+        if head.appended > head.counted {
+            self.written_bytes.fetch_add(head.appended - head.counted, Relaxed);
+            head.counted = head.appended;
+        }
+    }
+
     /// Seglets that a head has not begun to fill: they are free when it is closed.
     pub(crate) fn left(&self, head: &Head) -> u32 {
         ((head.end - head.offset) / self.seglet_bytes()) as u32
@@ -58,11 +69,12 @@ impl Log {
     fn open(&self, head: &mut Head, claim: Claim) -> Result<(), NoSegment> {
         let segment = self.segments.take(claim).ok_or(NoSegment)?;
         self.close(head);
+        self.count_written(head);
         let run = self.segments.run(segment);
         let (start, end) = (self.start_of(run.start), self.start_of(run.end));
         self.write_segment_header(segment, end - start);
         let offset = start + SEGMENT_HEADER_BYTES;
-        *head = Head { segment: Some(segment), offset, end, generation: 0, appended: head.appended };
+        *head = Head { segment: Some(segment), offset, end, generation: 0, ..*head };
         Ok(())
     }
 
@@ -72,7 +84,6 @@ impl Log {
         let used = head.offset - self.start_of(segment.0) - SEGMENT_HEADER_BYTES;
         if head.generation == 0 {
             self.clock.fetch_add(u64::from(self.seglets_for(used)), Relaxed);
-            self.written_bytes.fetch_add(used as u64, Relaxed);
         }
         self.segments.close(segment, used as u32, self.seglets_for(used), self.clock(), head.generation);
     }

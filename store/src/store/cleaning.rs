@@ -31,7 +31,7 @@ pub struct CleanerStatistics {
     pub limbo_bytes: u64,
     /// Bytes of objects in full segments that nothing leads to any more.
     pub dead_bytes: u64,
-    /// Bytes of objects that writers have written, up to the segments that they fill now.
+    /// Bytes of objects that writers have written, up to their last steps of background work.
     pub written_bytes: u64,
     /// Bytes that the cleaner has looked at.
     pub examined_bytes: u64,

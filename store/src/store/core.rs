@@ -56,7 +56,9 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        self.store.log.close(self.head.get_mut());
+        let head = self.head.get_mut();
+        self.store.log.take_appended(head);
+        self.store.log.close(head);
         self.garbage.get_mut().hand_over(&self.store.reclaimer);
         self.store.give_core_back(self.index);
     }

@@ -69,6 +69,26 @@ fn sizes_up_to_the_limits_are_stored_and_beyond_refused() {
 }
 
 #[test]
+fn what_is_written_counts_at_the_next_step_and_what_is_refused_does_not() {
+    let store = store(256 << 10, 4096, 1);
+    let (core, table) = (store.core(0), store.table(1));
+    let put = |condition| core.pin().put(&table, hash(b"k"), b"k", &[7; 79], condition);
+    let written = || store.statistics().cleaner.written_bytes;
+    let mut expected = 0;
+    // More than a segment holds, and a bit of the next.
+    for _ in 0..50 {
+        assert!(put(Condition::Always).is_ok());
+        assert!(matches!(put(Condition::Absent), Err(WriteError::ConditionFailed { .. })));
+        expected += 104;
+        core.step();
+        assert_eq!(written(), expected);
+    }
+    assert!(put(Condition::Always).is_ok());
+    drop(core);
+    assert_eq!(written(), expected + 104, "a core that goes leaves nothing uncounted");
+}
+
+#[test]
 fn an_object_larger_than_a_segment_is_refused() {
     let store = store(256 << 10, 4096, 1);
     let (core, table) = (store.core(0), store.table(1));
