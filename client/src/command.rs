@@ -26,6 +26,7 @@ mod table;
 mod tao;
 mod tenant;
 mod trace;
+mod usage;
 
 use clap::Parser;
 use failure::Failure;
@@ -36,7 +37,10 @@ use std::process::ExitCode;
 
 /// Runs the command that the process was started with.
 pub fn run() -> ExitCode {
-    let options = Options::parse();
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(error) => return usage::refused(error, std::env::args_os().collect()),
+    };
     let output = options.global.output;
     match answer(options) {
         Ok(mut answer) => {

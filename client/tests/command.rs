@@ -54,6 +54,39 @@ fn a_wrong_command_line_is_a_usage_error() {
 }
 
 #[test]
+fn a_usage_error_is_json_where_that_is_asked_for_and_asks_for_nothing_that_is_set() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_splinter"));
+        command.args(arguments).env_clear().env("HOME", directory.path());
+        command.env("SPLINTER_ADDRESS", "127.0.0.1:1").env("SPLINTER_TENANT", "acme");
+        command.env("SPLINTER_SECRET", "s").env("SPLINTER_ADMIN_SECRET", "s");
+        let ran = command.output().unwrap();
+        assert_eq!(ran.status.code(), Some(2), "{arguments:?}");
+        assert!(ran.stdout.is_empty());
+        text(&ran.stderr).to_owned()
+    };
+    let said = run(&["put", "data"]);
+    assert!(said.contains("<KEY>") && said.contains("Usage: splinter put"), "{said}");
+    for set in ["--address", "--tenant", "--secret", "--admin-secret"] {
+        assert!(!said.contains(set), "{set} is set: {said}");
+    }
+    for (arguments, word) in [
+        (&["--output", "json", "put", "data"][..], "<KEY>"),
+        (&["put", "data", "--output=json"], "<KEY>"),
+        (&["tabel", "list", "--output", "json"], "tabel"),
+        (&["table", "list", "--unknown", "--output", "json"], "--unknown"),
+        (&["ping", "--count", "0", "--output", "json"], "--count"),
+        (&["--output", "json"], "command"),
+    ] {
+        let said: serde_json::Value = serde_json::from_str(&run(arguments)).expect("one JSON value");
+        assert_eq!(said["exit_code"], 2, "{said}");
+        assert!(said["error"].as_str().unwrap().contains(word), "{said}");
+        assert!(said["next"].as_str().unwrap().contains("splinter"), "{said}");
+    }
+}
+
+#[test]
 fn a_ping_of_no_round_trip_is_refused_before_anybody_is_asked() {
     let directory = tempfile::tempdir().unwrap();
     let ran = splinter(directory.path(), &["ping", "--count", "0"]);

@@ -1,0 +1,79 @@
+//! Command lines that cannot be read: said in the form that the answer would have had.
+
+use super::failure::{Failure, Kind};
+use super::options::{Options, Output};
+use clap::CommandFactory;
+use clap::builder::Resettable;
+use clap::error::{Error, ErrorKind};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Prints what is wrong with a command line, or the help that was asked for.
+pub fn refused(error: Error, line: Vec<OsString>) -> ExitCode {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let output = if asks_for_json(&line) { Output::Json } else { Output::Text };
+    let error = without_environment(&line).unwrap_or(error);
+    match output {
+        Output::Text => error.exit(),
+        Output::Json => {
+            let failure = failure_of(&error);
+            failure.print(output);
+            failure.exit_code()
+        }
+    }
+}
+
+/// What is wrong with the line by itself: of what the environment has set clap says that the line has to give it.
+fn without_environment(line: &[OsString]) -> Option<Error> {
+    let command = Options::command().mut_args(|argument| argument.env(Resettable::Reset));
+    command.try_get_matches_from(line).err()
+}
+
+/// Whether the line asks for JSON: what clap would have read, had it got so far.
+fn asks_for_json(line: &[OsString]) -> bool {
+    let mut words = line.iter().map_while(|word| word.to_str().filter(|word| *word != "--"));
+    let mut json = false;
+    while let Some(word) = words.next() {
+        match word.strip_prefix("--output") {
+            Some("") => json = words.next() == Some("json"),
+            Some(value) => json = value == "=json",
+            None => {}
+        }
+    }
+    json
+}
+
+/// The text of clap in parts: what is wrong, then how it is written.
+fn failure_of(error: &Error) -> Failure {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Failure::new(Kind::Usage, "a command is missing").next("list them with `splinter --help`");
+    }
+    let text = error.render().to_string();
+    let (what, behind) = text.split_once("\n\nUsage: ").unwrap_or((text.as_str(), ""));
+    let what = what.strip_prefix("error: ").unwrap_or(what);
+    let what = what.split("\n\nFor more information").next().unwrap_or(what).trim();
+    let next = match behind.lines().next() {
+        Some(usage) => format!("write {usage}; --help says more"),
+        None => "see what there is with `splinter --help`".to_owned(),
+    };
+    Failure::new(Kind::Usage, what).next(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::asks_for_json;
+
+    #[test]
+    fn json_is_asked_for_anywhere_before_the_end_of_options() {
+        let asks = |line: &str| asks_for_json(&line.split(' ').map(Into::into).collect::<Vec<_>>());
+        assert!(asks("splinter --output json get") && asks("splinter get t --output=json"));
+        assert!(
+            !asks("splinter get t k") && !asks("splinter get --output text") && !asks("splinter --output")
+        );
+        assert!(
+            !asks("splinter get t -- --output json") && !asks("splinter --output json get --output text")
+        );
+    }
+}
