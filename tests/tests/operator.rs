@@ -1,8 +1,11 @@
 //! What an operator meets: starts that are refused and say why, few files that may be open, sessions that come and go.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Output};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use client::Client;
@@ -209,4 +212,26 @@ fn programs_see_the_status_of_what_is_missing_and_of_what_contradicts_itself() {
     let text = answer["error"].as_str().expect("a text");
     assert_eq!(code, Some(2), "{answer}");
     assert!(text.contains("`hello@1` names version 1") && text.contains("--version names 2"), "{text}");
+}
+
+#[test]
+fn the_demo_shows_its_first_build_while_it_goes_on() {
+    let target = tempfile::tempdir().expect("a temporary directory");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests lies in the root");
+    let mut demo = Command::new("scripts/demo")
+        .current_dir(root)
+        .env("CARGO_TARGET_DIR", target.path())
+        .process_group(0)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the script starts");
+    let lines = BufReader::new(demo.stderr.take().expect("a pipe")).lines();
+    // Of some two hundred crates the first ones.
+    let shown = lines.map_while(Result::ok).filter(|line| line.contains("Compiling")).take(3).count();
+    let is_building = demo.try_wait().expect("a child").is_none();
+    let group = format!("-{}", demo.id());
+    let ended = Command::new("kill").args(["--", &group]).status().expect("kill is there");
+    demo.wait().expect("a child");
+    assert!(is_building && ended.success() && shown == 3, "{shown} crates shown, {ended}");
 }
