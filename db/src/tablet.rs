@@ -7,11 +7,13 @@
 //! here, and which of that is served, is told by its [`Parts`].
 
 mod copier;
+mod made;
 mod moving;
 mod parts;
 pub mod ranges;
 
 pub use copier::{Copier, Copy, Spot};
+pub use made::PartsMade;
 pub use moving::Moving;
 pub use parts::{Parts, PartsChange, PartsError};
 

@@ -10,7 +10,8 @@ pub const VALUE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of an object whose lengths were damaged, at most: so many stand behind the log, never written, so that whoever
 /// looks at one reads nothing else.
 pub const LENGTHS_BYTES_MAX: usize = (1 << 16) + (1 << 21) + 64;
-/// Largest version: it is stored in 54 bits (57 years of ten million writes a second to one key).
+/// Largest version: it is stored in 54 bits. Half of them are 28 years of ten million writes a second to one key; the other
+/// half is for servers that begin above the versions of their earlier starts.
 pub const VERSION_MAX: u64 = (1 << 54) - 1;
 /// Reads plus writes of one commit: bounds how long its buckets stay locked.
 pub const COMMIT_OPERATIONS_MAX: usize = 4096;

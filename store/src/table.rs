@@ -349,7 +349,7 @@ impl Table {
     }
 
     /// No object has or had a higher version, when no write is under way.
-    pub(crate) fn newest_version(&self) -> u64 {
+    pub fn newest_version(&self) -> u64 {
         let written = self.shards.iter().map(|shard| shard.newest_version.load(Ordering::Relaxed)).max();
         written.unwrap_or(0).max(self.version_high_water.load(Ordering::Acquire))
     }

@@ -314,6 +314,14 @@ fn the_readmes_commands_for_several_servers_do_what_they_say() {
 fn a_server_that_is_gone_is_adopted_as_the_status_says() {
     let mut cluster = Cluster::start();
     cluster.create_table(3);
+    let tablets = cluster.tablets(1);
+    let of_third: Vec<u64> = (0..100).filter(|key| owner_of(&tablets, *key) == 3).collect();
+    let mut clients = cluster.clients(&[1, 2, 3]);
+    let before = |clients: &mut Everywhere, key: u64| {
+        clients.ask(|client, table| client.put(table, &key.to_le_bytes(), b"before")).1
+    };
+    let newest = of_third.iter().map(|key| before(&mut clients, *key)).max().expect("some keys");
+    drop(clients);
     cluster.servers[2].kill();
     let warning = "splinter cluster adopt 3";
     comes("a word on the server that is gone", || {
@@ -328,6 +336,14 @@ fn a_server_that_is_gone_is_adopted_as_the_status_says() {
         None
     });
     assert_eq!(adopted.tablets, 1);
+    let mut clients = cluster.clients(&[1, 2]);
+    for key in of_third {
+        let version = clients.ask(|client, table| client.put(table, &key.to_le_bytes(), b"after")).1;
+        assert!(version > newest, "{version} is not above {newest}");
+    }
+    let emptied =
+        cluster.servers[0].client(&cluster.acme).table_stat("data").expect("it is there").emptied_ms;
+    assert!(emptied.is_some(), "the tenant is told that it lost objects");
     let is_there = cluster.admin(1).cluster_adopt(2).expect_err("it runs").to_string();
     assert!(is_there.contains("splinter cluster drain 2"), "{is_there}");
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use client::{Client, Condition, Cursor, Error, PageSize, Status, TTL_MS_MAX, Write};
-use tests::server::Server;
+use serde_json::Value;
+use tests::server::{Server, Tenant};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -208,4 +209,59 @@ fn floating_point_numbers_are_added_to() {
     assert_eq!(refusal(client.increment_float(table, b"most", f64::MAX)), Status::Overflow);
     client.put(table, b"text", b"abc").unwrap();
     assert_eq!(refusal(client.increment_float(table, b"text", 1.0)), Status::NotANumber);
+}
+
+#[test]
+fn a_version_of_before_a_restart_never_holds_again_and_the_tenant_sees_when_its_objects_went() {
+    let mut server = Server::start();
+    let acme = server.tenant("acme");
+    let mut client = server.client(&acme);
+    let table = client.table_create("data").unwrap();
+    assert_eq!(client.put(table, b"k", b"first").unwrap(), 1, "the first start counts from 1");
+    assert_eq!(emptied(&server, &acme), Value::Null);
+    let mut newest = client.put(table, b"k", b"second").unwrap();
+    let mut last_ms = 0;
+    for round in 0..3 {
+        if round == 1 {
+            server.kill();
+        } else {
+            server.stop();
+        }
+        server.restart();
+        let mut client = server.client(&acme);
+        let table = client.table_open("data").unwrap();
+        for condition in [Condition::Version(1), Condition::Version(newest)] {
+            let refused = client.put_if(table, b"k", b"stale", condition);
+            assert!(matches!(refused, Err(Error::ConditionFailed { current: 0 })), "{refused:?}");
+        }
+        let version = client.put(table, b"k", b"new").unwrap();
+        assert!(version > newest, "{version} is not above {newest}");
+        for stale in 1..=newest.min(3) {
+            let refused = client.put_if(table, b"k", b"stale", Condition::Version(stale));
+            assert!(matches!(refused, Err(Error::ConditionFailed { .. })), "{refused:?}");
+        }
+        newest = client.put_if(table, b"k", b"newer", Condition::Version(version)).unwrap();
+        let since_ms = emptied(&server, &acme).as_u64().expect("a moment");
+        assert!(since_ms > last_ms, "each restart is another moment");
+        last_ms = since_ms;
+    }
+    client = server.client(&acme);
+    client.table_create("later").unwrap();
+    let entries = client.table_list().unwrap();
+    let later = entries.iter().find(|entry| entry.name == "later").expect("it is there");
+    assert_eq!(later.emptied_ms, None, "it was made after the restart");
+}
+
+/// When the table `data` lost its objects, as the tenant's commands show it.
+fn emptied(server: &Server, tenant: &Tenant) -> Value {
+    let json = |arguments: &[&str]| -> Value {
+        let output = server.command(tenant).args(arguments).args(["--output", "json"]).output().unwrap();
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let (stat, list) = (json(&["table", "stat", "data"]), json(&["table", "list"]));
+    assert_eq!(stat["emptied_ms"], list[0]["emptied_ms"]);
+    let text = server.command(tenant).args(["table", "stat", "data"]).output().unwrap();
+    let text = String::from_utf8(text.stdout).expect("text");
+    assert_eq!(text.contains("lost its objects"), !stat["emptied_ms"].is_null(), "{text}");
+    stat["emptied_ms"].clone()
 }

@@ -118,4 +118,5 @@ fn add(entry: &mut TableEntry, row: &TableEntry) {
     entry.bytes += row.bytes;
     entry.index_bytes += row.index_bytes;
     entry.evicted += row.evicted;
+    entry.emptied_ms = entry.emptied_ms.max(row.emptied_ms);
 }

@@ -4,10 +4,13 @@ use super::bytes::{from_hex, shown, to_hex};
 use super::failure::{Failure, Kind};
 use super::object::listed_value;
 use super::options::TableCommand;
-use super::output::{Answer, columns, thousands};
+use super::output::{Answer, columns, moment, thousands};
 use super::settings::Settings;
 use client::{Client, CountedTable, Cursor, PageSize, TableOptions};
 use serde_json::json;
+
+/// Head of the column that says when a table lost objects, since a server of it ended.
+const LOST: &str = "lost its objects";
 
 /// Runs a command about tables.
 pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure> {
@@ -24,20 +27,24 @@ pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure
         }
         TableCommand::List => {
             let counted = client.table_list_counted()?;
-            let heads = ["table", "id", "kind", "objects", "bytes", "index bytes", "cache", "evicted"];
+            let heads = ["table", "id", "kind", "objects", "bytes", "index bytes", "cache", "evicted", LOST];
             let mut rows = vec![heads.map(str::to_owned).to_vec()];
             rows.extend(counted.iter().map(|CountedTable { entry: table, .. }| {
                 let kind = if table.ordered { "ordered" } else { "hash" };
                 let mut row = vec![table.name.clone(), table.id.to_string(), kind.to_owned()];
                 row.extend([table.objects, table.bytes, table.index_bytes].map(thousands));
                 row.extend(cache_of(table.cache_bytes, table.evicted));
+                row.extend(table.emptied_ms.map(moment));
                 row
             }));
+            if counted.iter().all(|table| table.entry.emptied_ms.is_none()) {
+                rows[0].pop();
+            }
             let values = counted.iter().map(|CountedTable { entry: table, uncounted }| {
                 json!({
                     "table": table.name, "id": table.id, "ordered": table.ordered, "objects": table.objects, "bytes": table.bytes,
                     "index_bytes": table.index_bytes, "cache_bytes": table.cache_bytes, "evicted": table.evicted,
-                    "uncounted_servers": uncounted,
+                    "emptied_ms": table.emptied_ms, "uncounted_servers": uncounted,
                 })
             });
             let text = columns(&rows) + &counted.iter().map(missing_of).collect::<String>();
@@ -51,14 +58,17 @@ pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure
             let counted = client.table_stat_counted(&name)?;
             let found = &counted.entry;
             let heads = ["table", "objects", "bytes", "index bytes", "cache", "evicted"].map(str::to_owned);
+            let lost = found.emptied_ms.map(|_| LOST.to_owned());
             let mut row = vec![name.clone()];
             row.extend([found.objects, found.bytes, found.index_bytes].map(thousands));
             row.extend(cache_of(found.cache_bytes, found.evicted));
-            let text = columns(&[heads.to_vec(), row]) + &missing_of(&counted);
+            row.extend(found.emptied_ms.map(moment));
+            let heads = heads.into_iter().chain(lost).collect();
+            let text = columns(&[heads, row]) + &missing_of(&counted);
             let value = json!({
                 "table": name, "id": found.id, "objects": found.objects, "bytes": found.bytes,
                 "index_bytes": found.index_bytes, "cache_bytes": found.cache_bytes, "evicted": found.evicted,
-                "uncounted_servers": counted.uncounted,
+                "emptied_ms": found.emptied_ms, "uncounted_servers": counted.uncounted,
             });
             Ok(Answer::new(text, value))
         }

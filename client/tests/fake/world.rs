@@ -269,7 +269,17 @@ impl World {
     fn table_entries(&self) -> Vec<TableEntry> {
         let entry = |(name, &id): (&String, &u32)| {
             let (name, ordered, objects, bytes, index_bytes) = (name.clone(), false, 0, 0, 0);
-            TableEntry { id, name, ordered, objects, bytes, index_bytes, cache_bytes: None, evicted: 0 }
+            TableEntry {
+                id,
+                name,
+                ordered,
+                objects,
+                bytes,
+                index_bytes,
+                cache_bytes: None,
+                evicted: 0,
+                emptied_ms: None,
+            }
         };
         self.tables.iter().map(entry).collect()
     }
@@ -300,6 +310,7 @@ impl World {
                         index_bytes: 0,
                         cache_bytes: None,
                         evicted: 0,
+                        emptied_ms: None,
                     }
                     .encode())
                 }

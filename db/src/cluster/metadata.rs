@@ -61,7 +61,7 @@ use self::turn::Turn;
 use super::records::{Committed, Embedded, Opener, Records, RecordsError, Revision};
 use crate::limits::{
     CHANGE_ATTEMPTS_MAX, CHANGE_BACKOFF_US, CHANGE_BACKOFF_US_MAX, CHANGE_TURN_MS, CLIENT_IDS_RESERVED,
-    WATCH_EVENTS_MAX,
+    VERSION_RESERVATIONS_MAX, VERSIONS_RESERVED, WATCH_EVENTS_MAX,
 };
 use crate::tenant::secret::random_bytes;
 
@@ -69,6 +69,9 @@ use crate::tenant::secret::random_bytes;
 const FORMAT_VERSION: u64 = 3;
 
 const FORMAT: &str = "format";
+
+/// The counter of reservations of versions.
+const VERSIONS: &str = "version";
 
 #[derive(Serialize, Deserialize)]
 struct Format {
@@ -149,6 +152,41 @@ impl Metadata {
         Ok(first..first + CLIENT_IDS_RESERVED)
     }
 
+    /// Reserves [`VERSIONS_RESERVED`] versions of objects above all that any server has reserved, and gives the one below
+    /// them. The first are 1 and those that follow.
+    ///
+    /// # Errors
+    /// When the reservation cannot be stored.
+    pub fn reserve_versions(&self) -> Result<u64, MetadataError> {
+        Ok(below_reservation(self.write(|transaction| next(transaction, VERSIONS, 1))?))
+    }
+
+    /// The version below those that were reserved last, by any server.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn reserved_versions(&self) -> Result<u64, MetadataError> {
+        let key = format!("counters/{VERSIONS}");
+        let next = self.read(|transaction| Ok(transaction.get::<Counter>(&key)?))?;
+        Ok(below_reservation(next.map_or(1, |counter| counter.next.saturating_sub(1))))
+    }
+
+    /// Sees to it that all reservations to come are above this version.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub fn reserve_versions_to(&self, version: u64) -> Result<(), MetadataError> {
+        let key = format!("counters/{VERSIONS}");
+        let least = version.div_ceil(VERSIONS_RESERVED) + 1;
+        self.write(|transaction| {
+            let next = transaction.get::<Counter>(&key)?.map_or(1, |counter| counter.next);
+            if next < least {
+                transaction.put(&key, &Counter { next: least })?;
+            }
+            Ok(())
+        })
+    }
+
     /// Looks as of one commit.
     fn read<T>(
         &self,
@@ -209,6 +247,12 @@ fn next(transaction: &mut Transaction<'_>, counter: &str, count: u64) -> Result<
     let first = transaction.get::<Counter>(&key)?.map_or(1, |counter| counter.next);
     transaction.put(&key, &Counter { next: first + count })?;
     Ok(first)
+}
+
+/// The version below those of a reservation. When none is left that is told apart from those before, those of the last are
+/// given again.
+fn below_reservation(number: u64) -> u64 {
+    number.saturating_sub(1).min(VERSION_RESERVATIONS_MAX - 1) * VERSIONS_RESERVED
 }
 
 /// Takes one number that has to fit 32 bits.

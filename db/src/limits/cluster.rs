@@ -21,6 +21,20 @@ pub const CHANGE_BACKOFF_US_MAX: u64 = 32_000;
 /// How long a change waits for the others of this server, in milliseconds.
 pub const CHANGE_TURN_MS: u64 = 10_000;
 
+/// Versions that a server reserves at a start, so that those of an earlier one are never given again: a key that is written
+/// a million times a second uses them up in 19 hours, and more are reserved before.
+pub const VERSIONS_RESERVED: u64 = 1 << 36;
+
+/// Reservations of versions that are told apart: so many leave half of all versions, and fit the numbers of JSON. A server
+/// that is started each hour makes them last for 15 years.
+pub const VERSION_RESERVATIONS_MAX: u64 = 1 << 17;
+
+/// How often a server looks whether it needs more versions, in milliseconds: no key gets a hundredth of those reserved
+/// meanwhile.
+pub const VERSIONS_LOOK_MS: u64 = 60_000;
+
+const _: () = assert!(2 * VERSIONS_RESERVED * VERSION_RESERVATIONS_MAX == store::VERSION_MAX + 1);
+
 /// Grants to a tenant that is gone which one commit takes away: an etcd takes 128 parts in one.
 pub const GRANTS_SWEPT_AT_ONCE: usize = 64;
 

@@ -21,7 +21,7 @@ pub use error::BootError;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -51,8 +51,8 @@ use super::remote::{self, Wants};
 use super::streams::Streams;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::extension::registry::Registry;
-use crate::limits::{ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, HOUSEKEEPING_MS};
+use crate::extension::registry::{Prepare, Registry};
+use crate::limits::{ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, HOUSEKEEPING_MS, VERSIONS_LOOK_MS};
 use crate::sched::watchdog::Watchdog;
 use crate::tenant::account::Accounts;
 use crate::tenant::secret::SecretHash;
@@ -112,9 +112,8 @@ impl Server {
         let view = run.map_or(VIEW, |run| u64::from(run.start) << VIEW_BITS);
         let (administrator, nobody) = secrets(config)?;
         let (store, accounts) = (make_store(config, run.is_some())?, Accounts::over(config.cores));
-        let registry = Registry::open_with(prepare, accounts.clone())
-            .map_err(|error| BootError::new("cannot open the registry of extensions", error))?;
-        let client_ids = metadata::client_ids(&metadata)?;
+        let registry = open_registry(prepare, &accounts)?;
+        let (client_ids, parts_made) = metadata::reserve(&metadata)?;
         let frame_ports = FramePorts::of(&ports);
         let neighbours = Arc::new(Neighbours::new(ports.iter().map(Port::waker)));
         let watchdog = start_watchdog(&neighbours, clock)?;
@@ -130,7 +129,8 @@ impl Server {
             registry,
             accounts,
             store,
-            parts_made: AtomicU32::new(0),
+            parts_made,
+            emptied: Mutex::default(),
             workers: started.senders,
             metrics: started.metrics,
             ports: frame_ports,
@@ -197,12 +197,16 @@ impl Server {
         let (control, stopping) = (Arc::clone(&self.control), Arc::clone(&self.stopping));
         let sweeping = thread::Builder::new().name("housekeeping".to_owned()).spawn(move || {
             let (mut homes, mut damage) = (Homes::default(), Damage::default());
+            let mut looks = (0..VERSIONS_LOOK_MS / HOUSEKEEPING_MS).cycle();
             while !stopping.load(Ordering::Relaxed) {
                 thread::park_timeout(Duration::from_millis(HOUSEKEEPING_MS));
                 control.balance(&mut homes);
                 control.tidy();
                 administration::watch_canaries(&control);
                 damage.look(&control.store);
+                if looks.next() == Some(0) {
+                    control.keep_versions();
+                }
             }
         });
         self.control_threads.push(sweeping.map_err(no_thread)?);
@@ -327,6 +331,11 @@ fn start_watchdog(neighbours: &Arc<Neighbours>, clock: Clock) -> Result<Watchdog
     let neighbours = Arc::clone(neighbours);
     Watchdog::start(move || neighbours.help_the_absent(clock.now_us()))
         .map_err(|error| BootError::new("cannot start the watchdog", error))
+}
+
+fn open_registry(prepare: Prepare, accounts: &Accounts) -> Result<Registry, BootError> {
+    Registry::open_with(prepare, accounts.clone())
+        .map_err(|error| BootError::new("cannot open the registry of extensions", error))
 }
 
 fn make_store(config: &Config, moves_tablets: bool) -> Result<Arc<Store>, BootError> {

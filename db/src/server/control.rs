@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use store::Store;
@@ -36,10 +35,10 @@ use crate::cluster::metadata::{Metadata, MetadataError, StandingError, TenantRow
 use crate::cluster::records::RecordsError;
 use crate::extension::log::ExtensionLog;
 use crate::extension::registry::Registry;
-use crate::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
+use crate::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX, VERSIONS_RESERVED};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::session::Session;
-use crate::tablet::TableEntry;
+use crate::tablet::{PartsMade, TableEntry};
 use crate::tenant::TenantId;
 use crate::tenant::account::Accounts;
 use crate::tenant::limit::TenantLimit;
@@ -153,8 +152,10 @@ pub struct Control {
     pub accounts: Accounts,
     /// Where the parts of tables are made.
     pub store: Arc<Store>,
-    /// How many were: the number of the next one in the store, which means something to this process alone.
-    pub parts_made: AtomicU32,
+    /// Those that were made.
+    pub parts_made: PartsMade,
+    /// When tables last lost objects since a server ended, in milliseconds since the Unix epoch, by their numbers.
+    pub emptied: Mutex<BTreeMap<u32, u64>>,
     /// The workers' queues.
     pub workers: Vec<ChangeSender>,
     /// The workers' counters.
@@ -303,6 +304,19 @@ impl Control {
             let Counts { evicted, turned_away, refused, ceded } = counts;
             let text = "more streams were asked for than there may be";
             tracing::warn!(closed = evicted, turned_away, refused, ceded, text);
+        }
+    }
+
+    /// Reserves more versions before those of the server's reservation are used up.
+    pub fn keep_versions(&self) {
+        let tables: Vec<_> = lock(&self.tables).values().cloned().collect();
+        let parts = tables.iter().flat_map(|entry| entry.parts.held());
+        let newest = parts.map(|part| part.newest_version()).max().unwrap_or_default();
+        let soon = newest.saturating_add(VERSIONS_RESERVED / 2);
+        if soon > self.parts_made.versions_above() + VERSIONS_RESERVED
+            && let Err(error) = self.metadata.reserve_versions_to(soon)
+        {
+            tracing::warn!(%error, "no more versions could be reserved; it is tried again");
         }
     }
 

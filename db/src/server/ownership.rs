@@ -7,7 +7,6 @@ mod records;
 
 pub use records::{Due, due, map_of};
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange, Table, TableKind, TableOptions};
@@ -143,7 +142,7 @@ impl Control {
     /// table evicts, the part has its share of the budget.
     #[must_use]
     pub fn make_part(&self, entry: &TableEntry, hashes: HashRange, objects_expected: u64) -> Arc<Table> {
-        let part = self.parts_made.fetch_add(1, Ordering::Relaxed);
+        let part = self.parts_made.number();
         let share = |bytes: u64| ((u128::from(bytes) * hashes.width()) >> 64) as u64;
         let eviction = match entry.parts.eviction() {
             Eviction::Never => Eviction::Never,
@@ -152,7 +151,9 @@ impl Control {
             }
         };
         let options = TableOptions { kind: entry.parts.kind(), eviction, hashes, objects_expected };
-        self.store.table_with(part, options, entry.owner.quota(self.store.cores()))
+        let part = self.store.table_with(part, options, entry.owner.quota(self.store.cores()));
+        part.begin_above(self.parts_made.versions_above());
+        part
     }
 
     /// Makes a table known to the control plane and to all workers, all of which is here.

@@ -80,6 +80,8 @@ pub struct TableEntry {
     pub cache_bytes: Option<u64>,
     /// Objects that it has evicted since the server began.
     pub evicted: u64,
+    /// When it last lost objects since a server ended, in milliseconds since the Unix epoch; `None`: it has lost none.
+    pub emptied_ms: Option<u64>,
 }
 
 impl Body for TableEntry {
@@ -92,6 +94,7 @@ impl Body for TableEntry {
         writer.u64(self.index_bytes);
         write_budget(writer, self.cache_bytes);
         writer.u64(self.evicted);
+        writer.u64(self.emptied_ms.unwrap_or_default());
     }
 
     fn read(reader: &mut BodyReader<'_>) -> Result<TableEntry, Status> {
@@ -104,6 +107,7 @@ impl Body for TableEntry {
             index_bytes: reader.u64()?,
             cache_bytes: read_budget(reader)?,
             evicted: reader.u64()?,
+            emptied_ms: Some(reader.u64()?).filter(|at_ms| *at_ms != 0),
         })
     }
 }
@@ -123,6 +127,8 @@ pub struct TableStatistics {
     pub cache_bytes: Option<u64>,
     /// Objects that it has evicted since the server began.
     pub evicted: u64,
+    /// When it last lost objects since a server ended, in milliseconds since the Unix epoch; `None`: it has lost none.
+    pub emptied_ms: Option<u64>,
 }
 
 impl Body for TableStatistics {
@@ -133,6 +139,7 @@ impl Body for TableStatistics {
         writer.u64(self.index_bytes);
         write_budget(writer, self.cache_bytes);
         writer.u64(self.evicted);
+        writer.u64(self.emptied_ms.unwrap_or_default());
     }
 
     fn read(reader: &mut BodyReader<'_>) -> Result<TableStatistics, Status> {
@@ -143,6 +150,7 @@ impl Body for TableStatistics {
             index_bytes: reader.u64()?,
             cache_bytes: read_budget(reader)?,
             evicted: reader.u64()?,
+            emptied_ms: Some(reader.u64()?).filter(|at_ms| *at_ms != 0),
         })
     }
 }

@@ -211,6 +211,36 @@ fn survives<T: Body + PartialEq + core::fmt::Debug>(answer: T) {
     }
 }
 
+/// What tables hold, with and without what is not of every table.
+fn survives_of_tables() {
+    let (objects, bytes) = (1, u64::MAX);
+    let (name, ordered, index_bytes) = ("users".into(), true, 256);
+    let (cache_bytes, evicted) = (Some(1 << 28), 99);
+    survives(vec![
+        TableEntry {
+            id: 7,
+            name,
+            ordered,
+            objects,
+            bytes,
+            index_bytes,
+            cache_bytes,
+            evicted,
+            emptied_ms: Some(9)
+        };
+        3
+    ]);
+    survives(TableStatistics {
+        id: 7,
+        objects: 1,
+        bytes: 2,
+        index_bytes: 3,
+        cache_bytes: None,
+        evicted: 0,
+        emptied_ms: None,
+    });
+}
+
 #[test]
 fn every_answer_survives_the_wire() {
     survives(());
@@ -235,11 +265,7 @@ fn every_answer_survives_the_wire() {
         most: u64::MAX,
     }]);
     survives(TableId { id: 7 });
-    let (objects, bytes) = (1, u64::MAX);
-    let (name, ordered, index_bytes) = ("users".into(), true, 256);
-    let (cache_bytes, evicted) = (Some(1 << 28), 99);
-    survives(vec![TableEntry { id: 7, name, ordered, objects, bytes, index_bytes, cache_bytes, evicted }; 3]);
-    survives(TableStatistics { id: 7, objects: 1, bytes: 2, index_bytes: 3, cache_bytes: None, evicted: 0 });
+    survives_of_tables();
     survives(ExtensionInstalled {
         extension: 1,
         version: 2,

@@ -6,7 +6,9 @@ use wire::TableOptions;
 
 use super::servers::is_gone;
 use super::tablets::{Tablet, TabletError, TabletsRow, all, find, overlap};
-use super::{Metadata, MetadataError, Snapshot, Transaction, drained, members, migrations, tables};
+use super::{
+    Metadata, MetadataError, Snapshot, Transaction, VERSIONS, drained, members, migrations, next, tables,
+};
 use crate::limits::TABLETS_CHANGED_AT_ONCE;
 use crate::tenant::TenantId;
 
@@ -53,6 +55,10 @@ fn adopt_some(
             (tablet.server, tablet.emptied_ms) = (heir, Some(now_ms));
         }
         row.store(transaction)?;
+    }
+    if given > 0 {
+        // The heirs begin above all versions that the one which is gone has given.
+        next(transaction, VERSIONS, 1)?;
     }
     Ok((given, left))
 }

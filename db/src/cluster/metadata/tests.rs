@@ -12,6 +12,7 @@ use wire::{Placement, TableOptions};
 
 use super::{Metadata, MetadataError, Standing, StandingError};
 use crate::cluster::records::RecordsError;
+use crate::limits::VERSIONS_RESERVED;
 use crate::tenant::secret::SecretHash;
 
 const SECRET: SecretHash = SecretHash { salt: [1; 16], digest: [2; 32] };
@@ -48,6 +49,29 @@ fn everything_survives_a_restart() {
     assert_eq!(refused, Err(MetadataError::Standing(StandingError::InUse(2))));
     let third = metadata.extension_install(ann, "tao", Placement::Current, 7, b"newest").expect("room");
     assert_eq!((third.newest, third.standing.current), (3, 3));
+}
+
+#[test]
+fn versions_of_one_start_are_never_those_of_another() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("metadata.redb");
+    let start = || Metadata::open(&path).expect("the file").reserve_versions().expect("room");
+    assert_eq!([start(), start(), start()], [0, VERSIONS_RESERVED, 2 * VERSIONS_RESERVED]);
+    // One that has used up its own and more.
+    let newest = 5 * VERSIONS_RESERVED + 7;
+    let metadata = Metadata::open(&path).expect("the file");
+    assert_eq!(metadata.reserved_versions(), Ok(2 * VERSIONS_RESERVED));
+    metadata.reserve_versions_to(newest).expect("room");
+    metadata.reserve_versions_to(1).expect("nothing is taken back");
+    drop(metadata);
+    assert!((newest..newest + VERSIONS_RESERVED).contains(&start()));
+    // Beyond the last reservation that is told apart there is room for writes, and starts go on.
+    let metadata = Metadata::open(&path).expect("the file");
+    metadata.reserve_versions_to(store::VERSION_MAX).expect("room");
+    drop(metadata);
+    let last = start();
+    assert_eq!(start(), last);
+    assert!(last <= store::VERSION_MAX / 2 && last > store::VERSION_MAX / 2 - 2 * VERSIONS_RESERVED);
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
 
-use store::{CACHE_BUDGET_BYTES_MIN, Eviction};
+use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange};
 use wire::limits::TABLETS_PER_TABLE_MAX;
 use wire::{Body, MigrationMode, Status, Subject, TableEntry, TableId, TableOptions, TableStatistics};
 
 use super::{Tenants, grants};
-use crate::cluster::metadata::{Catalog, MigrationRow, ServerRun, Side, TableRow, TabletsRow};
+use crate::cluster::metadata::{Catalog, MigrationRow, ServerRun, Side, TabletsRow};
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal, lock};
 use crate::server::ownership::{Alteration, Due, due, map_of};
@@ -77,12 +77,12 @@ pub(super) fn follow(
     _changing: &MutexGuard<'_, ()>,
     catalog: &Catalog,
 ) -> Result<(), Refusal> {
-    let Some(own) = control.interim.run() else {
-        let is_new = |row: &&TableRow| control.table(row.tenant, &row.name).is_none();
-        let mut new = catalog.tables.iter().filter(is_new);
-        return new.try_for_each(|row| control.publish_table(row.id, row.tenant, &row.name, row.options));
-    };
+    let Some(own) = control.interim.run() else { return begin_empty(control, catalog) };
     let tablets: BTreeMap<u32, &TabletsRow> = catalog.tablets.iter().map(|row| (row.table, row)).collect();
+    let emptied = |row: &TabletsRow| {
+        Some((row.table, row.tablets.iter().filter_map(|tablet| tablet.emptied_ms).max()?))
+    };
+    lock(&control.emptied).extend(catalog.tablets.iter().filter_map(emptied));
     let mut alterations = Vec::new();
     for row in &catalog.tables {
         // One that is placed in a moment.
@@ -95,6 +95,12 @@ pub(super) fn follow(
             None => Arc::new(control.make_table(row.id, row.tenant, &row.name, row.options)),
         };
         let Due { leave, take, missing, go } = due(&entry.parts, tablets, begun, own);
+        let is_lost =
+            |hashes: &HashRange| tablets.touching(*hashes).any(|tablet| tablet.emptied_ms.is_some());
+        if missing.iter().any(is_lost) {
+            // Its objects had versions of another server, or of an earlier start.
+            control.parts_made.begin_above(control.metadata.reserved_versions()?);
+        }
         let come = missing.into_iter().map(|hashes| control.make_part(&entry, hashes, 0)).collect();
         let change = PartsChange { leave, take, come, go, moving: Vec::new() };
         let map = map_of(tablets, migrations(), &catalog.members, catalog.revision.0);
@@ -114,6 +120,18 @@ pub(super) fn follow(
     }
     for part in alterations.iter().flat_map(|alteration| &alteration.change.go) {
         part.retire();
+    }
+    Ok(())
+}
+
+/// Makes the tables known that a server which is alone has had before its start.
+fn begin_empty(control: &Control, catalog: &Catalog) -> Result<(), Refusal> {
+    let now_ms = control.clock.wall_ms();
+    for row in &catalog.tables {
+        if control.table(row.tenant, &row.name).is_none() {
+            control.publish_table(row.id, row.tenant, &row.name, row.options)?;
+            lock(&control.emptied).insert(row.id, now_ms);
+        }
     }
     Ok(())
 }
@@ -154,6 +172,7 @@ fn budget_of(parts: &Parts) -> Option<u64> {
 
 pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
     let tables = control.tables_of(tenant);
+    let emptied = lock(&control.emptied);
     let entries = tables.iter().map(|entry| TableEntry {
         id: entry.id,
         name: entry.name.to_string(),
@@ -163,6 +182,7 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
         index_bytes: entry.parts.index_bytes(),
         cache_bytes: budget_of(&entry.parts),
         evicted: entry.parts.sum(store::Table::evicted),
+        emptied_ms: emptied.get(&entry.id).copied(),
     });
     entries.collect::<Vec<_>>().encode()
 }
@@ -182,6 +202,7 @@ pub(super) fn forget(control: &Control, tenant: TenantId, name: &str, id: u32) -
         let entry = lock(&control.tables).remove(&(tenant, name.to_owned()));
         (entry, control.tell(&Change::TableDropped(id)).and(withdrawn))
     };
+    lock(&control.emptied).remove(&id);
     if let Some(entry) = entry {
         entry.parts.retire();
     }
@@ -198,6 +219,7 @@ pub(super) fn count(control: &Control, tenant: TenantId, name: &str) -> Result<V
         index_bytes: parts.index_bytes(),
         cache_bytes: budget_of(parts),
         evicted: parts.sum(store::Table::evicted),
+        emptied_ms: lock(&control.emptied).get(&entry.id).copied(),
     };
     Ok(statistics.encode())
 }

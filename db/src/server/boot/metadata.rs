@@ -10,6 +10,7 @@ use crate::cluster::records::Etcd;
 use crate::config::{Config, MetadataPlace};
 use crate::server::migrations::Migrations;
 use crate::server::neighbours::Neighbours;
+use crate::tablet::PartsMade;
 
 pub(super) fn open(config: &Config) -> Result<Metadata, BootError> {
     let opened = match &config.metadata {
@@ -33,7 +34,9 @@ pub(super) fn migrations(
     Ok(Some(Migrations::new(own.server, ClusterSecret(secret), Arc::clone(neighbours), workers)))
 }
 
-/// Numbers for the first clients.
-pub(super) fn client_ids(metadata: &Metadata) -> Result<Range<u64>, BootError> {
-    metadata.reserve_client_ids().map_err(|error| BootError::new("cannot write the metadata", error))
+/// Numbers for the first clients, and versions for the parts of tables that this server makes.
+pub(super) fn reserve(metadata: &Metadata) -> Result<(Range<u64>, PartsMade), BootError> {
+    let failed = |error| BootError::new("cannot write the metadata", error);
+    let client_ids = metadata.reserve_client_ids().map_err(failed)?;
+    Ok((client_ids, PartsMade::above(metadata.reserve_versions().map_err(failed)?)))
 }
