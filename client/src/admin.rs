@@ -4,14 +4,13 @@ use std::ops::RangeInclusive;
 
 use wire::{
     AdminRequest, Adopted, AuditEntry, Body, ClusterStatus, LimitChange, MigrationEntry, MigrationMode,
-    MigrationProgress, OpenRequest, PlanEntry, ServerEntry, SessionEntry, Statistic, TabletEntry,
-    TenantCreated, TenantEntry, TenantLimitEntry,
+    MigrationProgress, PlanEntry, ServerEntry, SessionEntry, Statistic, TabletEntry, TenantCreated,
+    TenantEntry, TenantLimitEntry,
 };
 
 use crate::client::{only_reads, read_answer};
-use crate::config::resolve;
-use crate::connection::Connection;
 use crate::lane::{Door, Lane};
+use crate::reach::{Opening, Reached, reach};
 use crate::{ClientConfig, Error};
 
 /// A stream opened with the administrator's secret.
@@ -21,14 +20,16 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Connects to the server at `address` (host and TCP port) with the administrator's secret.
+    /// Connects to the server at `address` (host and TCP port) with the administrator's secret. Several may be named as for
+    /// [`crate::Session::open`], where they have the same secret.
     ///
     /// # Errors
     /// [`Error::Unreachable`], or the server's refusal.
     pub fn connect(address: &str, secret: &str, config: ClientConfig) -> Result<Admin, Error> {
-        let server = resolve(address)?;
-        let (connection, _) = Connection::open(server, &config, &OpenRequest::Admin { secret })?;
-        let door = Door::Admin { secret: secret.to_owned() };
+        let secret = secret.to_owned();
+        let opening = Opening::Admin { secret: secret.clone() };
+        let Reached { server, connection, .. } = reach(address, &opening, &config)?;
+        let door = Door::Admin { secret };
         Ok(Admin { lane: Lane::new(connection, server, door, config.clone()), config })
     }
 

@@ -75,7 +75,8 @@ impl Function {
 }
 
 impl Client {
-    /// Opens a session of a tenant with the server at `address` (host and TCP port).
+    /// Opens a session of a tenant with the server at `address` (host and TCP port); of several with commas between them
+    /// with the first that answers, as [`Session::open`].
     ///
     /// # Errors
     /// [`Error::Unreachable`], or the server's refusal.
@@ -100,6 +101,12 @@ impl Client {
     #[must_use]
     pub fn over(session: Session) -> Client {
         Client { session, functions: HashMap::new(), body: Vec::new(), entry_bytes: data::ENTRY_BYTES_FIRST }
+    }
+
+    /// The server that the session was opened with, as it was named.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        self.session.address()
     }
 
     /// The session, to pipeline requests.

@@ -71,13 +71,6 @@ pub(crate) struct Identity {
     pub(crate) secret: String,
 }
 
-impl Identity {
-    pub(crate) fn new(address: &str, tenant: &str, secret: &str) -> Result<Identity, Error> {
-        let (tenant, secret) = (tenant.to_owned(), secret.to_owned());
-        Ok(Identity { server: resolve(address)?, address: address.to_owned(), tenant, secret })
-    }
-}
-
 /// The first address that a name stands for.
 pub(crate) fn resolve(address: &str) -> Result<SocketAddr, Error> {
     let invalid = |error| Error::AddressInvalid { address: address.to_owned(), error };

@@ -75,9 +75,7 @@ impl Connection {
         request: &OpenRequest<'_>,
     ) -> Result<(Connection, Opened), Error> {
         let (connection, answer) = Connection::open(server, config, request)?;
-        let opened =
-            Opened::decode(&answer).map_err(|_| Error::Unintelligible { expected: "an opened session" })?;
-        Ok((connection, opened))
+        Ok((connection, opened_of(&answer)?))
     }
 
     /// Sends one request and waits for its answer.
@@ -126,6 +124,11 @@ impl CallFailure {
             StreamError::TooLarge { .. } | StreamError::NoRoom { .. } => CallFailure::Unintelligible,
         }
     }
+}
+
+/// The session that an answer to an opening tells of.
+pub(crate) fn opened_of(answer: &[u8]) -> Result<Opened, Error> {
+    Opened::decode(answer).map_err(|_| Error::Unintelligible { expected: "an opened session" })
 }
 
 fn versions_text(answer: &[u8]) -> String {

@@ -25,9 +25,10 @@ use self::lost::{Again, Standing};
 pub(crate) use self::second_step::Moved;
 use self::second_step::{Trouble, sift};
 use crate::config::Identity;
-use crate::connection::Connection;
+use crate::connection::{Connection, opened_of};
 use crate::courier::{Courier, Job};
 use crate::lane::{Door, Lane};
+use crate::reach::{Opening, Reached, reach};
 use crate::way::{Links, Way};
 use crate::{ClientConfig, Error, NoSharedMemory, SessionStatistics};
 
@@ -363,6 +364,19 @@ impl Drop for Exchange {
             self.courier.send_last(leaving.opcode(), &body);
         }
     }
+}
+
+/// Opens a session with one of these addresses (`HOST:PORT`, several with commas between them).
+pub(crate) fn open_any(
+    addresses: &str,
+    (tenant, secret): (&str, &str),
+    config: &ClientConfig,
+) -> Result<(Identity, (Connection, Opened)), Error> {
+    let (tenant, secret) = (tenant.to_owned(), secret.to_owned());
+    let opening = Opening::Session { tenant: tenant.clone(), secret: secret.clone() };
+    let Reached { server, address, connection, answer } = reach(addresses, &opening, config)?;
+    let opened = opened_of(&answer)?;
+    Ok((Identity { server, address, tenant, secret }, (connection, opened)))
 }
 
 fn open(identity: &Identity, config: &ClientConfig) -> Result<(Connection, Opened), Error> {

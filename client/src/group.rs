@@ -12,8 +12,8 @@ use std::time::Duration;
 use net::{Batch, HostPort, Outbox, Port};
 use wire::{Completion, FrameError, FrameReader, FrameWriter, Request};
 
-use crate::config::{Identity, resolve};
-use crate::exchange::Exchange;
+use crate::config::resolve;
+use crate::exchange::{Exchange, open_any};
 use crate::router::{HOME, Router, Server};
 use crate::watch::Watch;
 use crate::way::{Links, insist, patience};
@@ -85,15 +85,15 @@ impl SessionGroup {
         }
     }
 
-    /// Opens a session and returns its index.
+    /// Opens a session and returns its index; of several addresses as [`crate::Session::open`].
     ///
     /// # Errors
     /// [`Error::Unreachable`], or the server's refusal.
     pub fn open(&mut self, address: &str, tenant: &str, secret: &str) -> Result<usize, Error> {
-        let identity = Identity::new(address, tenant, secret)?;
+        let (identity, opened) = open_any(address, (tenant, secret), &self.config)?;
         let (frame_bytes_max, waker) = (self.port.frame_bytes_max(), self.port.waker());
         let mut exchange =
-            Exchange::open(identity.clone(), self.config.clone(), frame_bytes_max, waker.clone())?;
+            Exchange::over(opened, identity.clone(), self.config.clone(), frame_bytes_max, waker.clone());
         let now = (self.watch.now_us(), patience(&self.config));
         insist(exchange.find_way(&mut self.links, &mut *self.port, now), &self.config)?;
         let (index, token) = (self.members.len(), exchange.token());

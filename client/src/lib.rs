@@ -32,6 +32,7 @@ mod exchange;
 mod group;
 mod lane;
 pub mod local;
+mod reach;
 mod router;
 mod session;
 mod statistics;

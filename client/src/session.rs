@@ -14,13 +14,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use net::{Batch, HostPort, Outbox, Port};
-use wire::{Completion, Request, SessionLimits};
+use wire::{Completion, Opened, Request, SessionLimits};
 
 pub(crate) use self::waiting::Idle;
 use self::waiting::{CALLERS_TAGS, Parked};
 
 use crate::config::{Identity, resolve};
-use crate::exchange::Exchange;
+use crate::connection::Connection;
+use crate::exchange::{Exchange, open_any};
 use crate::router::{HOME, Router};
 use crate::watch::Watch;
 use crate::way::{Links, insist, patience};
@@ -50,19 +51,20 @@ pub struct Session {
 
 impl Session {
     /// Opens a session of a tenant with the server at `address` (host and TCP port), with a socket of its
-    /// own.
+    /// own. Of a cluster several may be named, with commas between them: the session is opened with the first that
+    /// answers, and those behind it are tried after some milliseconds.
     ///
     /// # Errors
     /// [`Error::Unreachable`], or the server's refusal.
     pub fn open(address: &str, tenant: &str, secret: &str, config: ClientConfig) -> Result<Session, Error> {
-        let server = resolve(address)?;
-        let any = match server {
+        let (identity, opened) = open_any(address, (tenant, secret), &config)?;
+        let any = match identity.server {
             SocketAddr::V4(_) => "0.0.0.0:0",
             SocketAddr::V6(_) => "[::]:0",
         };
-        let local = resolve(any)?;
-        let port = HostPort::bind(local, config.udp).map_err(|error| Error::Port { error })?;
-        Session::open_over(Box::new(port), address, tenant, secret, config)
+        let bound = resolve(any)
+            .and_then(|local| HostPort::bind(local, config.udp).map_err(|error| Error::Port { error }));
+        Session::over(Box::new(bound?), (identity, opened), config)
     }
 
     /// Opens a session whose datagrams travel over `port`.
@@ -70,15 +72,23 @@ impl Session {
     /// # Errors
     /// As [`Session::open`].
     pub fn open_over(
-        mut port: Box<dyn Port>,
+        port: Box<dyn Port>,
         address: &str,
         tenant: &str,
         secret: &str,
         config: ClientConfig,
     ) -> Result<Session, Error> {
-        let identity = Identity::new(address, tenant, secret)?;
+        let opened = open_any(address, (tenant, secret), &config)?;
+        Session::over(port, opened, config)
+    }
+
+    fn over(
+        mut port: Box<dyn Port>,
+        (identity, opened): (Identity, (Connection, Opened)),
+        config: ClientConfig,
+    ) -> Result<Session, Error> {
         let frame_bytes_max = port.frame_bytes_max();
-        let mut exchange = Exchange::open(identity.clone(), config, frame_bytes_max, port.waker())?;
+        let mut exchange = Exchange::over(opened, identity.clone(), config, frame_bytes_max, port.waker());
         let mut links = Links::default();
         let found = exchange.find_way(&mut links, &mut *port, (0, patience(exchange.config())));
         insist(found, exchange.config())?;
@@ -162,6 +172,12 @@ impl Session {
         };
         self.watch.sleep();
         self.port.wait(timeout.min(due)).map_err(|error| Error::Port { error })
+    }
+
+    /// The server that the session was opened with, as it was named.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.identity().address
     }
 
     /// What this session has moved.

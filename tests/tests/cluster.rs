@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Instant;
 
 use client::{
     Admin, Client, ClusterStatus, Error, PlanEntry, PlanProgress, Status, TableOptions, TabletEntry,
@@ -13,7 +14,8 @@ use serde_json::Value;
 use tests::effort::{rng, rounds};
 use tests::etcd::Etcd;
 use tests::patience::{answered, comes};
-use tests::server::{Server, Settings, Tenant, binary};
+use tests::raw::PATIENCE;
+use tests::server::{Server, Settings, Tenant, binary, patient};
 
 const SERVERS: u32 = 3;
 const TABLE: &str = "acme/data";
@@ -346,4 +348,57 @@ fn a_server_that_is_gone_is_adopted_as_the_status_says() {
     assert!(emptied.is_some(), "the tenant is told that it lost objects");
     let is_there = cluster.admin(1).cluster_adopt(2).expect_err("it runs").to_string();
     assert!(is_there.contains("splinter cluster drain 2"), "{is_there}");
+}
+
+#[test]
+fn a_new_client_gets_in_though_a_server_that_is_named_first_is_dead_or_stands_still() {
+    let mut cluster = Cluster::start();
+    cluster.create_table(3);
+    let mut everywhere = cluster.clients(&[1, 2, 3]);
+    everywhere.put(7, 7);
+    drop(everywhere);
+    let address = |cluster: &Cluster, server: usize| cluster.servers[server - 1].address().to_string();
+    let acme = cluster.acme.clone();
+    let still = cluster.servers[1].process().to_string();
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &still]).status().expect("kill is there");
+        assert!(sent.success());
+    };
+    // Server 2 takes connections and answers nothing.
+    signal("-STOP");
+    let listed = format!("{},{}", address(&cluster, 2), address(&cluster, 3));
+    let began = Instant::now();
+    let client = Client::connect_with(&listed, &acme.name, &acme.secret, patient());
+    let (took, client) = (began.elapsed(), client.map(|client| client.address().to_owned()));
+    signal("-CONT");
+    assert_eq!(client.expect("server 3 lets it in"), address(&cluster, 3));
+    assert!(took < PATIENCE / 2, "it did not wait until server 2 was given up: {took:?}");
+    comes("the end of a session that nobody wanted", || {
+        let sessions = cluster.admin(2).session_list().ok()?;
+        sessions.iter().all(|session| session.tenant != "acme").then_some(())
+    });
+
+    let dead = address(&cluster, 1);
+    let known = cluster.tablets(1);
+    cluster.servers[0].kill();
+    let listed = format!("{dead}, {}", address(&cluster, 2));
+    let key = (0..1_000).find(|key| owner_of(&known, *key) == 2).expect("a key of server 2");
+    let ran = |address: &str| {
+        let mut command = cluster.servers[1].command(&acme);
+        let key = format!("0x{}", key.to_le_bytes().map(|byte| format!("{byte:02x}")).concat());
+        command.env("SPLINTER_ADDRESS", address).args(["put", "data", &key, "v"]);
+        command.output().expect("the program runs")
+    };
+    let one = ran(&dead);
+    assert_eq!(one.status.code(), Some(6), "{}", String::from_utf8_lossy(&one.stderr));
+    let listed = ran(&listed);
+    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    let none = ran(&format!("{dead},127.0.0.1:1"));
+    let said = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(none.status.code() == Some(6) && said.contains(&dead) && said.contains("127.0.0.1:1:"), "{said}");
+    let wrong =
+        Client::connect(&address(&cluster, 2), &acme.name, "wrong").map(drop).expect_err("a wrong secret");
+    let listed = format!("{},{}", address(&cluster, 2), address(&cluster, 3));
+    let refused = Client::connect(&listed, &acme.name, "wrong").map(drop).expect_err("a wrong secret");
+    assert_eq!((refused.status(), wrong.status()), (Some(Status::BadSecret), Some(Status::BadSecret)));
 }

@@ -52,7 +52,8 @@ Exit codes: 0 done, 1 failed here, 2 command line, 3 not found, 4 condition, 5 r
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Options of every command")]
 pub struct Global {
-    /// Where the server is: HOST:PORT of its stream port; 127.0.0.1:7700 if nothing says otherwise.
+    /// Where the server is: HOST:PORT of its stream port, of several servers of a cluster with commas between them, the
+    /// first that answers is taken; 127.0.0.1:7700 if nothing says otherwise.
     #[arg(long, global = true, env = "SPLINTER_ADDRESS")]
     pub address: Option<String>,
     /// Who is asking; to `stats` with the administrator's secret, whom to count.

@@ -14,7 +14,7 @@ pub fn ping(settings: &Settings, count: u32) -> Result<Answer, Failure> {
     }
     times_us.sort_by(f64::total_cmp);
     let (least, middle, most) = (times_us[0], times_us[times_us.len() / 2], times_us[times_us.len() - 1]);
-    let address = settings.address();
+    let address = client.address();
     let text = format!(
         "{address} answers: {least:.1} us least, {middle:.1} us median, {most:.1} us most of {}",
         times_us.len()

@@ -27,7 +27,9 @@ impl Error {
             }
             Error::Refused { status, .. } => return next_after(*status),
             Error::ConditionFailed { .. } => "read the object again and repeat with its version",
-            Error::AddressInvalid { .. } => "give HOST:PORT, for instance 127.0.0.1:7700",
+            Error::AddressInvalid { .. } => {
+                "give HOST:PORT, for instance 127.0.0.1:7700, or several with commas between them"
+            }
             Error::Unreachable { .. } => "check the address and that splinter-server runs there",
             Error::ServerAway { .. } => "see `splinter cluster servers`; repeat it when the server is back",
             Error::NoSharedMemory { .. } => {

@@ -1,0 +1,191 @@
+//! Reaching a server of a list: the first that lets the client in.
+//!
+//! Addresses stand in a list as `HOST:PORT,HOST:PORT`, the preferred one first. The next one is tried when those before it
+//! have failed, or have not answered for [`NEXT_AFTER`]: a server whose machine is gone answers nothing for long. Each
+//! is tried by a thread of its own, which nobody waits for once another one was let in; the session that it may have
+//! opened by then it ends. A refusal, of a wrong secret for instance, is an answer: nobody else is asked then.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wire::{AdminRequest, OpenRequest, Status};
+
+use crate::config::resolve;
+use crate::connection::{Connection, opened_of};
+use crate::{ClientConfig, Error};
+
+/// How long a server may take until the next one is tried beside it: a hundred times what a healthy one takes.
+const NEXT_AFTER: Duration = Duration::from_millis(50);
+/// Addresses of a list, each of which may take a thread.
+const ADDRESSES_MAX: usize = 16;
+
+/// How a connection is opened.
+#[derive(Clone)]
+pub(crate) enum Opening {
+    /// With a session of a tenant.
+    Session { tenant: String, secret: String },
+    /// With the administrator's secret.
+    Admin { secret: String },
+}
+
+/// A connection that was opened.
+pub(crate) struct Reached {
+    pub(crate) server: SocketAddr,
+    /// The same as it was named.
+    pub(crate) address: String,
+    pub(crate) connection: Connection,
+    pub(crate) answer: Vec<u8>,
+}
+
+/// Who was tried, and what came of it.
+type Attempt = (usize, Result<Reached, Error>);
+
+/// Opens a connection to one of these addresses.
+pub(crate) fn reach(addresses: &str, opening: &Opening, config: &ClientConfig) -> Result<Reached, Error> {
+    let listed: Vec<&str> = addresses.split(',').map(str::trim).collect();
+    match listed[..] {
+        [address] => open(address, opening, config),
+        _ if listed.len() > ADDRESSES_MAX => Err(Error::AddressInvalid {
+            address: addresses.to_owned(),
+            error: io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("more than {ADDRESSES_MAX} addresses"),
+            ),
+        }),
+        _ => reach_any(&listed, opening, config),
+    }
+}
+
+fn reach_any(addresses: &[&str], opening: &Opening, config: &ClientConfig) -> Result<Reached, Error> {
+    let (sender, answers) = channel();
+    let mut errors: Vec<Option<Error>> = addresses.iter().map(|_| None).collect();
+    let (mut begun, mut ended, mut next_at) = (0, 0, Instant::now());
+    loop {
+        let is_refused = errors.iter().flatten().any(is_answer);
+        let is_due = begun == ended || Instant::now() >= next_at;
+        if begun < addresses.len() && !is_refused && is_due {
+            let attempt = (begun, addresses[begun].to_owned(), opening.clone(), config.clone());
+            if let Err(error) = begin(attempt, sender.clone()) {
+                errors[begun] = Some(Error::Port { error });
+                ended += 1;
+            }
+            begun += 1;
+            next_at = Instant::now() + NEXT_AFTER;
+        }
+        if begun == ended {
+            return Err(why(addresses, errors));
+        }
+        let is_last = is_refused || begun == addresses.len();
+        match wait(&answers, (!is_last).then(|| next_at.saturating_duration_since(Instant::now()))) {
+            Some((_, Ok(reached))) => return Ok(reached),
+            Some((index, Err(error))) => {
+                errors[index] = Some(error);
+                ended += 1;
+            }
+            None => {}
+        }
+    }
+}
+
+/// The next answer; `None` where none came in time.
+fn wait(answers: &Receiver<Attempt>, time: Option<Duration>) -> Option<Attempt> {
+    match time {
+        Some(time) => answers.recv_timeout(time).ok(),
+        // Each thread that was begun answers, within the time of a connection and its opening.
+        None => answers.recv().ok(),
+    }
+}
+
+/// Has a thread try an address.
+fn begin(
+    (index, address, opening, config): (usize, String, Opening, ClientConfig),
+    sender: Sender<Attempt>,
+) -> io::Result<()> {
+    let attempt = move || {
+        let attempt = (index, open(&address, &opening, &config));
+        if let Err(unwanted) = sender.send(attempt)
+            && let (_, Ok(reached)) = unwanted.0
+        {
+            reached.leave();
+        }
+    };
+    thread::Builder::new().name("reach".to_owned()).spawn(attempt).map(drop)
+}
+
+fn open(address: &str, opening: &Opening, config: &ClientConfig) -> Result<Reached, Error> {
+    let server = resolve(address)?;
+    let request = match opening {
+        Opening::Session { tenant, secret } => OpenRequest::Session { tenant, secret },
+        Opening::Admin { secret } => OpenRequest::Admin { secret },
+    };
+    let (connection, answer) = Connection::open(server, config, &request)?;
+    Ok(Reached { server, address: address.to_owned(), connection, answer })
+}
+
+/// Whether a server has answered, so that another one would answer alike.
+fn is_answer(error: &Error) -> bool {
+    matches!(error, Error::Refused { status, .. } if *status != Status::Unavailable)
+}
+
+/// Why none of them let the client in: a refusal if there was one, else what each came to.
+fn why(addresses: &[&str], errors: Vec<Option<Error>>) -> Error {
+    let mut errors: Vec<Error> = errors.into_iter().flatten().collect();
+    if let Some(answer) = errors.iter().position(|error| matches!(error, Error::Refused { .. })) {
+        return errors.swap_remove(answer);
+    }
+    let others = addresses.iter().zip(&errors).skip(1).filter_map(|(address, error)| match error {
+        Error::Unreachable { error, .. } | Error::AddressInvalid { error, .. } => {
+            Some(format!("; {address}: {error}"))
+        }
+        _ => None,
+    });
+    let others: String = others.collect();
+    let with = |error: io::Error| io::Error::new(error.kind(), format!("{error}{others}"));
+    match errors.swap_remove(0) {
+        Error::Unreachable { address, error } => Error::Unreachable { address, error: with(error) },
+        Error::AddressInvalid { address, error } => Error::AddressInvalid { address, error: with(error) },
+        error => error,
+    }
+}
+
+impl Reached {
+    /// Ends the session that was opened, if one was.
+    fn leave(mut self) {
+        let Ok(opened) = opened_of(&self.answer) else { return };
+        let leaving = AdminRequest::SessionRevoke { client_id: opened.client_id };
+        if let Ok(body) = leaving.encode() {
+            self.connection.send_last(leaving.opcode(), &body);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ADDRESSES_MAX, Opening, reach};
+    use crate::{ClientConfig, Error};
+
+    fn error_of(addresses: &str) -> Error {
+        let opening = Opening::Admin { secret: "s".into() };
+        reach(addresses, &opening, &ClientConfig::default()).err().expect("nobody listens there")
+    }
+
+    #[test]
+    fn of_a_list_it_is_said_what_became_of_each() {
+        let error = error_of("127.0.0.1:1, 127.0.0.1:2,not an address");
+        assert!(matches!(error, Error::Unreachable { address, .. } if address.port() == 1));
+        let said = error.to_string();
+        assert!(said.contains("127.0.0.1:1") && said.contains("; 127.0.0.1:2: "), "{said}");
+        assert!(said.contains("; not an address: "), "{said}");
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_or_has_a_gap_is_no_address() {
+        let long = vec!["127.0.0.1:1"; ADDRESSES_MAX + 1].join(",");
+        for wrong in ["", ",", &long] {
+            assert!(matches!(error_of(wrong), Error::AddressInvalid { .. }), "{wrong}");
+        }
+    }
+}
