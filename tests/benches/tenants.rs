@@ -8,8 +8,10 @@
 //! whose extensions are copies of `EXTENSIONS` artefacts (built in the folder `CACHE`, if given), and prints the nanoseconds
 //! of one. `scripts/instructions --tenants` counts the cache misses of [`Worker::serve`] under callgrind.
 
+#[expect(dead_code, reason = "other benches use more of it")]
 #[path = "serving/extensions.rs"]
 mod extensions;
+#[expect(dead_code, reason = "other benches use more of it")]
 #[path = "serving/worker.rs"]
 mod worker;
 
@@ -32,9 +34,10 @@ use wire::limits::FRAME_BYTES_MAX;
 use wire::{Condition, FrameWriter, Request, function_hash};
 use worker::{VIEW, Worker};
 
-/// Sessions in all, and objects in all, however many tenants there are.
+/// Sessions in all, however many tenants there are.
 const SESSIONS: u64 = 1_000;
-const OBJECTS: u64 = 10_000;
+/// Objects in all, however many tenants there are: some 70 MB, many times what the modelled cache holds.
+const OBJECTS: u64 = 400_000;
 /// Requests of one frame, each of another session.
 const FRAME_REQUESTS: usize = 16;
 /// Frames of one batch.
