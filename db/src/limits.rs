@@ -28,7 +28,7 @@ pub const MEMORY_BYTES_MIN: usize = 8 << 20;
 
 /// How long a worker keeps a CPU from somebody else who waits for it, in microseconds: the shortest that the kernel takes,
 /// since the requests of who waits wait too.
-pub const SLICE_US: u64 = 100;
+pub const KERNEL_SLICE_US: u64 = 100;
 
 /// Requests of one prefetch round: enough misses in flight to hide memory latency, few enough to stay in
 /// the first-level cache while they wait.

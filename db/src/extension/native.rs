@@ -82,7 +82,12 @@ impl Library {
         let functions = unsafe { functions_of(artefact) }?;
         // SAFETY: called once, before any function.
         unsafe { (artefact.open)(SERVICES) };
-        Ok(Self { functions: functions.into(), arguments: Vec::new(), path: path.to_owned(), _handle: Some(handle) })
+        Ok(Self {
+            functions: functions.into(),
+            arguments: Vec::new(),
+            path: path.to_owned(),
+            _handle: Some(handle),
+        })
     }
 
     /// The same with what its author wrote on what functions take.

@@ -70,7 +70,8 @@ pub const SCAN_KEYS_EXAMINED_MAX: usize = 1024;
 pub const INVOCATION_YIELDS_MAX: u32 = 100_000;
 
 /// Age at which an invocation is ended that yielded or used up a slice, in microseconds: until then it
-/// holds its pin, and the store cannot free what was overwritten since.
+/// holds its pin, and the store cannot free what was overwritten since. It ages from its first poll on, and not while
+/// something else has its worker's core.
 pub const INVOCATION_WALL_US_MAX: u64 = 1_000_000;
 
 /// Time on the processor that one invocation may use, in microseconds.

@@ -13,6 +13,8 @@ use super::cycles;
 pub(super) struct LostTime {
     /// When the clocks were read, and how long the thread had run by then.
     mark: Cell<(u64, u64)>,
+    /// What was lost until then.
+    total: Cell<u64>,
     /// A mark that is older is renewed.
     renew_after: u64,
 }
@@ -20,20 +22,24 @@ pub(super) struct LostTime {
 impl LostTime {
     /// Marks are renewed after so many cycles.
     pub(super) fn new(renew_after: u64) -> Self {
-        Self { mark: Cell::new((cycles::now(), cycles::of_this_thread())), renew_after }
+        let mark = Cell::new((cycles::now(), cycles::of_this_thread()));
+        Self { mark, total: Cell::new(0), renew_after }
     }
 
     /// The thread works at `now`; if it may have `rested` before, what was until now is forgotten.
     #[inline]
     pub(super) fn works(&self, now: u64, rested: bool) {
-        if rested || now.wrapping_sub(self.mark.get().0) > self.renew_after {
-            self.renew(now);
+        if rested {
+            self.mark.set((now, cycles::of_this_thread()));
+        } else if now.wrapping_sub(self.mark.get().0) > self.renew_after {
+            self.take(now);
         }
     }
 
-    #[cold]
-    fn renew(&self, now: u64) {
-        self.mark.set((now, cycles::of_this_thread()));
+    /// What was lost in all, up to the last time that the clocks were read.
+    #[inline]
+    pub(super) fn total(&self) -> u64 {
+        self.total.get()
     }
 
     /// For how long until `now` the thread worked and had no core, since the mark; forgets it.
@@ -41,7 +47,9 @@ impl LostTime {
     pub(super) fn take(&self, now: u64) -> u64 {
         let ((marked, had), has) = (self.mark.get(), cycles::of_this_thread());
         self.mark.set((now, has));
-        now.saturating_sub(marked).saturating_sub(has - had)
+        let lost = now.saturating_sub(marked).saturating_sub(has - had);
+        self.total.set(self.total.get() + lost);
+        lost
     }
 }
 

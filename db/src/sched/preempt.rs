@@ -169,12 +169,12 @@ impl Preemption {
     }
 
     /// A turn of polls begins at `now`: until [`Preemption::rest`] the timer is not lost when it fires before a
-    /// poll has begun.
+    /// poll has begun. Where something waited to run (`had_work`), the thread has not rested since the last turn.
     #[inline]
-    pub fn begin(&self, now: u64) {
+    pub fn begin(&self, now: u64, had_work: bool) {
         let since_last = now.wrapping_sub(self.last_turn.get());
         self.turns_are_rare.set(since_last > 2 * self.slice);
-        self.lost.works(now, since_last > self.slice);
+        self.lost.works(now, since_last > self.slice && !had_work);
         ALARM.with(|alarm| alarm.expecting.store(true, Relaxed));
         compiler_fence(SeqCst);
     }
@@ -200,6 +200,13 @@ impl Preemption {
     /// that was told is not told again.
     pub fn lost(&self, now: u64) -> u64 {
         self.lost.take(now)
+    }
+
+    /// For how long something else had the thread's core while it had work, in all: exact where a turn begins, or when
+    /// [`Preemption::lost`] was asked.
+    #[inline]
+    pub fn lost_in_all(&self) -> u64 {
+        self.lost.total()
     }
 
     /// A turn of polls has ended at `now`: stops the timer if they are rare, so that it does not fire into

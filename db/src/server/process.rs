@@ -8,7 +8,7 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::limits::SLICE_US;
+use crate::limits::KERNEL_SLICE_US;
 
 /// Where control groups are.
 const GROUPS: &str = "/sys/fs/cgroup";
@@ -197,7 +197,7 @@ pub fn take_short_turns(nicer: i32) -> io::Result<()> {
         flags: 0,
         nice: (nice + nicer).min(NICE_MAX),
         priority: 0,
-        runtime_ns: SLICE_US * 1_000,
+        runtime_ns: KERNEL_SLICE_US * 1_000,
         deadline_ns: 0,
         period_ns: 0,
     };

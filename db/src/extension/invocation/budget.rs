@@ -115,7 +115,7 @@ impl Overdrawn {
         let Some(Usage { cpu_us, wall_us, yields, slices }) = self.usage else { return Ok(()) };
         write!(
             text,
-            " ({cpu_us} us on the processor, {wall_us} us since its start, {yields} yields, {slices} preemptions)"
+            " ({cpu_us} us on the processor, {wall_us} us since its first poll, {yields} yields, {slices} preemptions)"
         )
     }
 }
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(
             str::from_utf8(&place[..bytes]).expect("text"),
             "the limit invocation_cpu_us = 10 was reached: 11 used or asked for in loops@3 spin \
-             (11 us on the processor, 25 us since its start, 1 yields, 2 preemptions)"
+             (11 us on the processor, 25 us since its first poll, 1 yields, 2 preemptions)"
         );
         assert_eq!(used.describe("spin", "loops", 3, &mut place[..7]), 7);
         let old = over(Usage { wall_us: 21, ..Usage::default() }).expect("over");

@@ -86,12 +86,12 @@ impl<O> Invocations<O> {
 
     /// The invocation stays beyond its poll: counts what it holds, or says that it is more than it may.
     #[inline]
-    pub(super) fn hold(&mut self, mut slot: NonNull<Slot<O>>, now_us: u64) -> Option<Overdrawn> {
+    pub(super) fn hold(&mut self, mut slot: NonNull<Slot<O>>, worked_us: u64) -> Option<Overdrawn> {
         // SAFETY: a slot in hand is ours alone.
         let bytes = unsafe { slot.as_mut() }.footprint_bytes();
         let exceeded = self.count(slot, bytes).err()?;
         // SAFETY: as above.
-        Some(Overdrawn { exceeded, usage: Some(unsafe { slot.as_ref() }.usage(now_us)) })
+        Some(Overdrawn { exceeded, usage: Some(unsafe { slot.as_ref() }.usage(worked_us)) })
     }
 
     /// Nothing of an invocation is counted any more: it has ended.

@@ -30,14 +30,20 @@ impl<O> Invocations<O> {
             return;
         }
         self.parked_look_us = environment.now_us + PARKED_LOOK_US;
+        let worked_us = self.worked_us(environment);
         // SAFETY: what waits in the queue is ours alone.
-        let overdue = |slot: &NonNull<Slot<O>>| unsafe { slot.as_ref() }.overdue(environment).is_some();
+        let overdue = |slot: &NonNull<Slot<O>>| unsafe { slot.as_ref() }.overdue(worked_us).is_some();
         while let Some(slot) = self.queue.take_parked(overdue) {
             // SAFETY: as above.
-            if let Some(kill) = unsafe { slot.as_ref() }.overdue(environment) {
+            if let Some(kill) = unsafe { slot.as_ref() }.overdue(worked_us) {
                 self.finish(slot, environment, Ending::killed(kill), on_done);
             }
         }
+    }
+
+    /// The clock by which invocations age, in microseconds: it stands still while something else has the core.
+    fn worked_us(&self, environment: &WorkerEnvironment<'_>) -> u64 {
+        environment.now_us.saturating_sub(cycles::to_us(self.preemption.lost_in_all()))
     }
 
     #[cold]
@@ -51,9 +57,10 @@ impl<O> Invocations<O> {
         // SAFETY: a slot in hand is ours alone.
         let yielding = unsafe { slot.as_mut() };
         let charged = used.min(yielding.cycles_charged_max(self.preemption.slice()));
-        let kill = yielding.charge(environment, charged);
+        let worked_us = self.worked_us(environment);
+        let kill = yielding.charge(environment, charged, worked_us);
         self.note_asking(slot);
-        match kill.or_else(|| self.hold(slot, environment.now_us)) {
+        match kill.or_else(|| self.hold(slot, worked_us)) {
             Some(kill) => self.finish(slot, environment, Ending::killed(kill), on_done),
             None => match progress {
                 Progress::Lacks(awaited) => self.wait_for(awaited, slot, environment),
@@ -79,9 +86,10 @@ impl<O> Invocations<O> {
         let charged = used.min(overrunner.cycles_charged_max(self.preemption.slice()));
         self.charge_tenant(environment, overrunner.place(), charged);
         overrunner.note_overrun(environment.now_us, used / self.preemption.slice());
-        let (kill, place) = (overrunner.charge(environment, charged), overrunner.place());
+        let worked_us = self.worked_us(environment);
+        let (kill, place) = (overrunner.charge(environment, charged, worked_us), overrunner.place());
         self.note_asking(slot);
-        if let Some(kill) = kill.or_else(|| self.hold(slot, environment.now_us)) {
+        if let Some(kill) = kill.or_else(|| self.hold(slot, worked_us)) {
             return self.finish(slot, environment, Ending::killed(kill), on_done);
         }
         self.queue.park(place, slot);
@@ -89,7 +97,7 @@ impl<O> Invocations<O> {
             && let Some(newest) = self.queue.take_newest_of_most_parked()
         {
             // SAFETY: as above.
-            let usage = Some(unsafe { newest.as_ref() }.usage(environment.now_us));
+            let usage = Some(unsafe { newest.as_ref() }.usage(worked_us));
             let (value, used) = (self.parked_max as u64, self.parked_max as u64 + 1);
             let exceeded = Exceeded { limit: Limit::Parked, value, used };
             self.finish(newest, environment, Ending::killed(Overdrawn { exceeded, usage }), on_done);

@@ -76,6 +76,7 @@ pub(super) struct Slot<O> {
     function: usize,
     /// Where its tenant waits.
     place: PlaceId,
+    /// When it came; from its first charge on, when that was.
     started_us: u64,
     /// What it was charged for polls that did not end it.
     cycles: u64,

@@ -33,7 +33,7 @@ impl<O> Invocations<O> {
             return self.run_plain(environment, on_done);
         }
         let began = cycles::now();
-        self.preemption.begin(began);
+        self.preemption.begin(began, self.queue.parked() > 0);
         self.end_overdue(environment, on_done);
         let ready = self.queue.ready();
         let now = self.take_turns(environment, began, on_done);

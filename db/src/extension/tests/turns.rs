@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use wire::Status;
 
@@ -9,7 +10,7 @@ use super::world::{TABLE, World, function};
 use crate::extension::Mode;
 use crate::extension::invocation::{Budget, Invocations};
 use crate::extension::log::ExtensionLog;
-use crate::limits::{COMMIT_TRIES_MAX, INVOCATIONS_PER_WORKER_MAX};
+use crate::limits::{COMMIT_TRIES_MAX, INVOCATION_WALL_US_MAX, INVOCATIONS_PER_WORKER_MAX};
 use crate::metrics::Counter;
 use crate::sched::cycles;
 use crate::tenant::TenantId;
@@ -94,6 +95,63 @@ fn with_a_session_all_ends_that_it_runs_and_leaves_nothing_behind() {
         if isolation {
             let tally = extension.measures.tally();
             assert_eq!((tally.calls(), tally.errors()), (3, 0), "nothing of it is the code's doing");
+        }
+    }
+}
+
+#[test]
+fn an_invocation_ages_from_its_first_poll_on_however_long_it_waited_for_that() {
+    let mut world = World::new();
+    let extension = World::extension(echoes_after_yields, Mode::Read);
+    assert!(world.start(&extension, b"key", &3_u32.to_le_bytes(), 1));
+    world.lent.now_us += 2 * INVOCATION_WALL_US_MAX;
+    for _ in 0..3 {
+        assert_eq!(world.turn(), []);
+    }
+    assert_eq!(world.turn(), [(1, (Status::Ok, b"key".to_vec()))]);
+}
+
+function!(works_for_some_slices, |db, args, reply| {
+    // Work and not time, which passes without a core too: some milliseconds.
+    for number in 0..2_000_000_u32 {
+        std::hint::black_box(number);
+    }
+    reply.write(b"done")
+});
+
+#[test]
+fn a_preempted_invocation_ages_only_while_its_worker_has_a_core() {
+    const WALL_US: u64 = 20_000;
+    let mut world = World::new();
+    let budget = Budget { wall_us: WALL_US, ..Budget::default() };
+    world.invocations = Invocations::with_budget(budget).expect("stacks");
+    assert!(world.start(&World::extension(works_for_some_slices, Mode::Read), b"key", b"", 1));
+    assert_eq!(world.turn(), [], "it is preempted");
+    std::thread::sleep(Duration::from_micros(2 * WALL_US));
+    world.lent.now_us += 2 * WALL_US;
+    let mut ended = world.turn();
+    while ended.is_empty() {
+        ended = world.turn();
+    }
+    assert_eq!(ended, [(1, (Status::Ok, b"done".to_vec()))]);
+}
+
+#[test]
+fn a_preempted_invocation_goes_on_while_new_ones_of_its_tenant_come_and_come() {
+    const NEW_ONES: u64 = 32;
+    let mut world = World::new();
+    world.invocations = Invocations::with_budget(Budget::default()).expect("stacks");
+    assert!(world.start(&World::extension(works_for_some_slices, Mode::Read), b"key", b"", 0));
+    assert_eq!(world.turn(), [], "it is preempted");
+    let (short, mut turns) = (World::extension(echoes_after_yields, Mode::Read), 0);
+    loop {
+        while (world.invocations.live() as u64) < NEW_ONES {
+            assert!(world.start(&short, b"key", &0_u32.to_le_bytes(), 1));
+        }
+        turns += 1;
+        assert!(turns < 10_000, "it waits behind new ones for ever");
+        if world.turn().iter().any(|(origin, _)| *origin == 0) {
+            break;
         }
     }
 }

@@ -37,7 +37,7 @@ impl Preempted {
     }
 
     fn slice_ends(&self) -> u64 {
-        self.preemption.begin(cycles::now());
+        self.preemption.begin(cycles::now(), false);
         let now = cycles::now();
         self.preemption.watch_closely(now);
         now + self.preemption.slice()

@@ -48,9 +48,14 @@ impl<O> Slot<O> {
         &mut self,
         environment: &WorkerEnvironment<'_>,
         cycles: u64,
+        worked_us: u64,
     ) -> Option<Overdrawn> {
-        self.cycles += cycles;
-        let usage = self.usage(environment.now_us);
+        if self.cycles == 0 {
+            // It ages from here on: what it waited for its first poll was its tenant's queue, and it held nothing.
+            self.started_us = worked_us;
+        }
+        self.cycles += cycles.max(1);
+        let usage = self.usage(worked_us);
         let kill = verdict(self.access.spending().allowance(), usage);
         if kill.is_none() {
             self.keep_lent(environment);
@@ -66,18 +71,15 @@ impl<O> Slot<O> {
     }
 
     /// The limit that the invocation went over while it waited.
-    pub(in crate::extension::invocation) fn overdue(
-        &self,
-        environment: &WorkerEnvironment<'_>,
-    ) -> Option<Overdrawn> {
-        verdict(self.access.spending().allowance(), self.usage(environment.now_us))
+    pub(in crate::extension::invocation) fn overdue(&self, worked_us: u64) -> Option<Overdrawn> {
+        verdict(self.access.spending().allowance(), self.usage(worked_us))
     }
 
-    /// What the invocation has used so far.
-    pub(in crate::extension::invocation) fn usage(&self, now_us: u64) -> Usage {
+    /// What the invocation has used so far, at a time by the worker's clock that stands still without a core.
+    pub(in crate::extension::invocation) fn usage(&self, worked_us: u64) -> Usage {
         Usage {
             cpu_us: cycles::to_us(self.cycles),
-            wall_us: now_us.saturating_sub(self.started_us),
+            wall_us: worked_us.saturating_sub(self.started_us),
             yields: self.yields,
             slices: self.slices,
         }
