@@ -19,8 +19,8 @@ use crate::elsewhere::{self, Elsewhere};
 use crate::patience::answered;
 use crate::raw::PATIENCE;
 
-/// What a server says when another one has its ports.
-const IN_USE: &str = "Address already in use";
+/// What a server says when another one has its ports, or the queue of its device over AF_XDP.
+const IN_USE: [&str; 2] = ["Address already in use", "Failed to create xsk socket"];
 
 /// A server and its data directory.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Server {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match spawn(directory.path(), &settings, free_address(settings.cores)?) {
-                Err(error) if error.to_string().contains(IN_USE) && Instant::now() < deadline => {
+                Err(error) if is_in_use(&error) && Instant::now() < deadline => {
                     // What is said of the next attempt is of that one alone.
                     let _ = fs::remove_file(directory.path().join("log"));
                 }
@@ -195,7 +195,7 @@ impl Server {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.try_restart() {
-                Err(error) if error.to_string().contains(IN_USE) && Instant::now() < deadline => {}
+                Err(error) if is_in_use(&error) && Instant::now() < deadline => {}
                 started => return started.expect("the server starts again"),
             }
         }
@@ -285,6 +285,12 @@ fn spawn(directory: &Path, settings: &Settings, listen: SocketAddr) -> io::Resul
         }
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
+}
+
+/// Whether a server did not come up for what another one had, which it gives back at its end or, the kernel with it, soon after.
+fn is_in_use(error: &io::Error) -> bool {
+    let text = error.to_string();
+    IN_USE.iter().any(|said| text.contains(said))
 }
 
 /// The address in the ready line `ready tcp=ADDRESS udp=...`.
