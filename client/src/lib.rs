@@ -54,9 +54,9 @@ pub use wire::limits::TTL_MS_MAX;
 pub use wire::{
     Actor, Adopted, AuditEntry, ClusterStatus, Completion, CompletionError, Condition, ExtensionDescription,
     ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, Keys,
-    LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationProgress,
-    MigrationStanding, PackageFile, Placement, PlanEntry, PlanProgress, Request, Right, ServerEntry,
-    SessionEntry, SessionLimits, Standing, Statistic, Status, Subject, TableEntry, TableOptions,
+    LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode,
+    MigrationProgress, MigrationStanding, PackageFile, Placement, PlanEntry, PlanProgress, Request, Right,
+    ServerEntry, SessionEntry, SessionLimits, Standing, Statistic, Status, Subject, TableEntry, TableOptions,
     TableStatistics, TabletEntry, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces,
     VersionDescription, VersionEntry, reply,
 };

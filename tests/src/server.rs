@@ -183,6 +183,13 @@ impl Server {
         self.wait()
     }
 
+    /// Lets the server stand still, connections and all, or go on.
+    pub fn pause(&self, pauses: bool) {
+        let signal = if pauses { "-STOP" } else { "-CONT" };
+        let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(done.is_ok_and(|status| status.success()), "the server is there");
+    }
+
     /// Ends the server as a power cut would.
     pub fn kill(&mut self) {
         self.child.kill().expect("the server is there to be killed");

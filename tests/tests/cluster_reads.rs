@@ -218,14 +218,14 @@ fn a_server_that_is_silent_or_gone_is_told_as_such_and_holds_nobody_up() {
     halves.client.put(table, &here.to_le_bytes(), b"here").expect("a put");
     assert_eq!(halves.invoke("reads.one", here, &there).expect("an answer"), [0]);
     // One that takes what it is asked and says nothing, for as long as a worker waits several times over.
-    signal(&halves.cluster.servers[1], "STOP");
+    halves.cluster.servers[1].pause(true);
     let begun = Instant::now();
     let answer = halves.invoke("reads.one", here, &there).expect("an answer");
     assert_eq!(answer, [3]);
     assert!(begun.elapsed() > Duration::from_millis(450), "it was given its time");
     let answer = halves.invoke("reads.one", here, &here.to_le_bytes()).expect("an answer");
     assert_eq!(answer[0], 1);
-    signal(&halves.cluster.servers[1], "CONT");
+    halves.cluster.servers[1].pause(false);
     until("it does not answer any more", || {
         let answer = halves.invoke("reads.one", here, &there).expect("an answer");
         (answer == [0]).then_some(())
@@ -241,12 +241,6 @@ fn a_server_that_is_silent_or_gone_is_told_as_such_and_holds_nobody_up() {
     let error = invoke(&mut client, table, "reads.all", here, &there).expect_err("nobody has it");
     assert_eq!(error.status(), Some(Status::Unavailable));
     assert!(halves.statistic(0, "remote_reads_unanswered") >= 4);
-}
-
-fn signal(server: &Server, signal: &str) {
-    let process = server.process().to_string();
-    let sent = std::process::Command::new("kill").args(["-s", signal, &process]).status();
-    assert!(sent.is_ok_and(|status| status.success()), "{signal}");
 }
 
 fn ask(client: &mut Client, table: u32, call: &Call<'_>) -> Vec<u8> {

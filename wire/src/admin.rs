@@ -30,7 +30,7 @@ pub use grant::{GrantEntry, Right, Subject};
 pub use limit::{LimitChange, TenantLimitEntry};
 pub use log::{LogEntry, LogLines};
 pub use package::PackageFile;
-pub use progress::MigrationProgress;
+pub use progress::{MigrationAwaited, MigrationProgress};
 pub use request::AdminRequest;
 pub use server::{ServerEntry, SessionEntry, Statistic};
 pub use standing::{Placement, Standing, VersionEntry};

@@ -30,10 +30,11 @@ mod tablets;
 pub use admin::{
     Actor, AdminRequest, Adopted, AuditEntry, ClusterStatus, ExtensionDescription, ExtensionEntry,
     ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry,
-    LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationProgress, MigrationStanding,
-    PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry, Standing, Statistic,
-    Subject, TableEntry, TableId, TableOptions, TableStatistics, TabletEntry, TenantCreated, TenantEntry,
-    TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry,
+    LogLines, Measured, MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode, MigrationProgress,
+    MigrationStanding, PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry,
+    Standing, Statistic, Subject, TableEntry, TableId, TableOptions, TableStatistics, TabletEntry,
+    TenantCreated, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces,
+    VersionDescription, VersionEntry,
 };
 pub use body::{Body, BodyReader, BodyWriter};
 pub use condition::Condition;

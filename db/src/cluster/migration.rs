@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   target                          records                        source
-//!     prepare ─────────────────────────────────────────────────────► objects
+//!     wait for a slot
+//!     prepare ─────────────────────────────────────────────────────► wait for a slot; objects
 //!     make the part
 //!     preparing ──► moving            owner := target
 //!     hand over ───────────────────────────────────────────────────► cut: workers leave the range
@@ -26,10 +27,13 @@
 //! ownership: a side stops or begins to serve by the standing alone, which changes by compare-and-swap. What is local (a part,
 //! workers, the store) is an action of who drives the machine.
 //!
+//! How many move at a time is bounded by slots ([`Admission`]). A side without one hears all the same, and can end.
+//!
 //! While the standing is `preparing`, `moving` or `returning` the death of one side makes the other one the owner. So who is
 //! not registered serves none of the hashes meanwhile, and that somebody is gone is said by a commit which finds it
 //! unregistered: see "Leases" in docs/notes.md.
 
+mod admission;
 mod belief;
 mod copies;
 mod copying;
@@ -43,6 +47,8 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+pub use admission::Admission;
+pub use belief::Awaited;
 pub use copying::Gathered;
 pub use message::{BadMessage, Copied, Left, Message, Place, Span};
 pub use source::{Source, SourceAction, SourceEnd, SourceInput, SourceOutput};

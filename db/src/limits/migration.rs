@@ -32,7 +32,7 @@ const _: () = assert!(
 );
 
 /// Migrations of which a server is the source at a time, and as many of which it is the target: each takes a core of the
-/// store beside those of the workers, and a thread. Others wait. Sources wait for nobody, so all come to their end.
+/// store beside those of the workers. Others wait, the lowest number next: see `cluster/migration/admission.rs`.
 pub const MIGRATIONS_AT_ONCE: usize = 2;
 /// Migrations of which a server tells how they went, after their end.
 pub const MIGRATIONS_REMEMBERED: usize = 16;
@@ -59,6 +59,8 @@ pub const WANTED_ALONE_US: u64 = 100_000;
 /// How long the thread of a migration sleeps at most while nothing happens, in milliseconds: what is said again is due so
 /// often.
 pub const MIGRATION_LOOK_MS: u64 = 10;
+/// The same where the migration waits for a slot, in milliseconds: there may be hundreds of those, and mail wakes them.
+pub const MIGRATION_QUEUED_LOOK_MS: u64 = 200;
 /// Messages that it takes from a stream before it looks for something else.
 pub const MIGRATION_MESSAGES_AT_ONCE: usize = 32;
 /// How long it works before it looks for mail again, in microseconds: what waits for a priority pull waits for that too.

@@ -7,8 +7,8 @@
 //!   the thread: mail, messages of the other end, actions on the store by a core of its own; errands for what may take long
 //! ```
 //! A thread works at full priority until the hashes have changed hands, since nobody serves them meanwhile, and at the
-//! lower one from there on. There are [`MIGRATIONS_AT_ONCE`] cores of the store for sources and as many for targets; a target
-//! has its own before it asks anything of the source, and a source waits for nobody, so none waits in a circle.
+//! lower one from there on. There are [`crate::limits::MIGRATIONS_AT_ONCE`] cores of the store for sources and as many for
+//! targets ([`slots`]). A thread that waits for one reads its mail, and hears its stream: it can end.
 
 mod copying;
 mod errand;
@@ -18,6 +18,7 @@ mod pace;
 mod pieces;
 mod progress;
 mod side;
+mod slots;
 mod source;
 mod target;
 
@@ -26,18 +27,18 @@ pub use progress::{Figure, Progress, Totals};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use net::{Duplex, Stream};
-use store::Core;
 use wire::Status;
 
 use self::errand::Errands;
 use self::link::Opened;
 use self::mail::{Mail, Mailbox, Post};
 use self::side::{Ground, Way};
+use self::slots::{Claim, Slots};
 use self::source::SourceSide;
 use self::target::TargetSide;
 use super::control::{Control, lock};
@@ -46,8 +47,7 @@ use super::peers;
 use crate::cluster::metadata::{MigrationRow, ServerRun, Side, TabletsRow};
 use crate::cluster::peer::ClusterSecret;
 use crate::limits::{
-    FOLLOWING_LOOK_MS, MIGRATION_MESSAGE_BYTES_MAX, MIGRATIONS_AT_ONCE, MIGRATIONS_REMEMBERED,
-    PEER_UNTAKEN_BYTES_MAX, RECORD_TIMEOUT_MS,
+    MIGRATION_MESSAGE_BYTES_MAX, MIGRATIONS_REMEMBERED, PEER_UNTAKEN_BYTES_MAX, RECORD_TIMEOUT_MS,
 };
 
 /// A migration in which this server has a part.
@@ -57,7 +57,7 @@ struct Running {
     post: Post,
     over: Arc<AtomicBool>,
     progress: Arc<Progress>,
-    thread: JoinHandle<Option<Way>>,
+    thread: JoinHandle<Way>,
 }
 
 impl Running {
@@ -87,9 +87,7 @@ pub struct Migrations {
     running: Mutex<BTreeMap<u32, Running>>,
     /// Those that are over, the latest ones last.
     lately: Mutex<VecDeque<Shown>>,
-    /// Cores of the store that are free, for sources and for targets.
-    cores: Mutex<[Vec<usize>; 2]>,
-    freed: Condvar,
+    slots: Arc<Slots>,
     /// As a source, and as a target.
     totals: [Arc<Totals>; 2],
     is_stopping: AtomicBool,
@@ -99,16 +97,13 @@ impl Migrations {
     /// None yet, of the server of this number, with so many cores of the store behind those of its workers.
     #[must_use]
     pub fn new(own: u32, secret: ClusterSecret, neighbours: Arc<Neighbours>, workers: usize) -> Self {
-        let cores =
-            [0, MIGRATIONS_AT_ONCE].map(|first| (workers + first..).take(MIGRATIONS_AT_ONCE).collect());
         Self {
             own,
             secret,
             neighbours,
             running: Mutex::default(),
             lately: Mutex::default(),
-            cores: Mutex::new(cores),
-            freed: Condvar::new(),
+            slots: Arc::new(Slots::behind(workers)),
             totals: Default::default(),
             is_stopping: AtomicBool::new(false),
         }
@@ -204,10 +199,14 @@ impl Migrations {
                 }
             }
         }
-        for row in rows {
-            let side = row.side_of(own).filter(|side| !is_done(row, *side));
-            let Some(side) = side.filter(|_| !running.contains_key(&row.id)) else { continue };
-            match begin(control, row, side, Progress::new(&self.totals[side as usize])) {
+        let is_new = |row: &&MigrationRow| !running.contains_key(&row.id);
+        let mut fresh: Vec<&MigrationRow> = rows.iter().filter(is_new).collect();
+        // So that targets ask for slots in the order in which these are given.
+        fresh.sort_unstable_by_key(|row| row.id);
+        for row in fresh {
+            let Some(side) = row.side_of(own).filter(|side| !is_done(row, *side)) else { continue };
+            let claim = Claim::new(Arc::clone(&self.slots), side, row.id);
+            match begin(control, row, (side, claim), Progress::new(&self.totals[side as usize])) {
                 Ok(begun) => drop(running.insert(row.id, begun)),
                 Err(error) => tracing::error!(%error, migration = row.id, "a migration cannot be begun"),
             }
@@ -217,7 +216,7 @@ impl Migrations {
     fn remember(&self, one: Running) {
         let mut shown = one.shown(true);
         // The records may have forgotten it before this server read in them how it ended.
-        if let Ok(Some(Way::Over(standing))) = one.thread.join() {
+        if let Ok(Way::Over(standing)) = one.thread.join() {
             shown.row.standing = standing;
         }
         let mut lately = lock(&self.lately);
@@ -254,7 +253,6 @@ impl Migrations {
     /// Ends all threads and waits for them. What they were at goes on when servers have agreed that this one is gone.
     pub fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
-        self.freed.notify_all();
         let running = std::mem::take(&mut *lock(&self.running));
         for one in running.values() {
             one.over.store(true, Ordering::Relaxed);
@@ -266,24 +264,11 @@ impl Migrations {
         }
     }
 
-    /// A core for a side, waited for; `None` when the server stops.
-    fn take_core(&self, control: &Control, side: Side) -> Option<(usize, Core)> {
-        let mut cores = lock(&self.cores);
-        loop {
-            if self.is_stopping() {
-                return None;
-            }
-            if let Some(index) = cores[side as usize].pop() {
-                return Some((index, control.store.core(index)));
-            }
-            let look = Duration::from_millis(FOLLOWING_LOOK_MS);
-            cores = self.freed.wait_timeout(cores, look).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    fn give_core_back(&self, side: Side, index: usize) {
-        lock(&self.cores)[side as usize].push(index);
-        self.freed.notify_all();
+    /// How many migrations get a slot before this one, of those that this server is the same in; `None` when it waits for
+    /// none.
+    #[must_use]
+    pub fn ahead_of(&self, side: Side, migration: u32) -> Option<usize> {
+        self.slots.ahead_of(side, migration)
     }
 }
 
@@ -304,7 +289,7 @@ fn is_done(row: &MigrationRow, side: Side) -> bool {
 fn begin(
     control: &Arc<Control>,
     row: &MigrationRow,
-    side: Side,
+    (side, claim): (Side, Claim),
     progress: Progress,
 ) -> std::io::Result<Running> {
     let (mailbox, post) = Mailbox::new()?;
@@ -315,32 +300,41 @@ fn begin(
         post: post.clone(),
         over: Arc::clone(&over),
     };
+    if side == Side::Target {
+        claim.take(&post);
+    }
     let of_thread = Arc::clone(&progress);
     let thread = thread::Builder::new()
         .name(format!("migration-{}", row.id))
-        .spawn(move || move_tablet(side, mailbox, &errands, of_thread))?;
+        .spawn(move || move_tablet((side, claim), mailbox, &errands, of_thread))?;
     Ok(Running { row: row.clone(), side, post, over, progress, thread })
 }
 
-/// What a migration's thread does, from its core to the end; nothing where it got no core.
-fn move_tablet(side: Side, mailbox: Mailbox, errands: &Errands, progress: Arc<Progress>) -> Option<Way> {
-    let control = Arc::clone(&errands.control);
-    let migrations = control.migrations.as_ref()?;
-    let (index, core) = migrations.take_core(&control, side)?;
-    let (migration, target) = (errands.row.id, errands.row.target.server);
-    tracing::info!(migration, source = errands.row.source.server, target, "a tablet begins to move");
-    let ground = Ground::new(side, (core, mailbox), errands.clone(), Arc::clone(&progress));
+/// What a migration's thread does.
+fn move_tablet(
+    (side, claim): (Side, Claim),
+    mailbox: Mailbox,
+    errands: &Errands,
+    progress: Arc<Progress>,
+) -> Way {
+    let ground = Ground::new((side, claim), mailbox, errands.clone(), Arc::clone(&progress));
     let way = match side {
         Side::Source => SourceSide::new(ground).run(),
         Side::Target => TargetSide::new(ground).run(),
     };
-    migrations.give_core_back(side, index);
     errands.over.store(true, Ordering::Relaxed);
     let (objects, bytes) = (progress.get(Figure::Objects), progress.get(Figure::Bytes));
-    let bytes_per_second = progress.bytes_per_second(control.clock.now_us());
-    tracing::info!(migration, ?way, objects, bytes, bytes_per_second, "a tablet has moved, or stays");
+    let bytes_per_second = progress.bytes_per_second(errands.control.clock.now_us());
+    tracing::info!(
+        migration = errands.row.id,
+        ?way,
+        objects,
+        bytes,
+        bytes_per_second,
+        "a tablet has moved, or stays"
+    );
     if matches!(way, Way::Over(_)) {
         errands.leave(side);
     }
-    Some(way)
+    way
 }

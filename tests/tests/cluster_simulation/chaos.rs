@@ -13,7 +13,7 @@ use crate::pieces::joined;
 /// How long a server stays away that died.
 const AWAY_US_MAX: u64 = 1_500_000;
 /// Migrations that an operator lets run at a time: so many, or one for so many servers.
-const MIGRATIONS_AT_ONCE: usize = 4;
+const MIGRATIONS_AT_ONCE: usize = 8;
 const SERVERS_OF_A_MIGRATION: usize = 10;
 
 pub fn is_running(plan: &PlanRow) -> bool {

@@ -37,6 +37,11 @@ pub enum Event {
         id: u32,
         bytes: Vec<u8>,
     },
+    /// There is a slot for a migration.
+    Admitted {
+        run: ServerRun,
+        id: u32,
+    },
     Tick(ServerRun),
     Caller(u32),
     Begin(u32),
@@ -97,6 +102,7 @@ impl World {
             Event::Act { run, id, action } => self.act(run, id, action),
             Event::Said { run, id, end } => self.said(run, id, end),
             Event::Message { run, id, bytes } => self.message(run, id, &bytes),
+            Event::Admitted { run, id } => self.admitted(run, id),
             Event::Tick(run) => self.tick(run),
             Event::Caller(client) => self.drive(client, |_, _, _| {}),
             Event::Begin(client) => self.begin_operation(client),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use db::cluster::metadata::{Metadata, MigrationRow, ServerRow, ServerRun, Side, TabletsRow};
-use db::cluster::migration::{Source, SourceInput, Target, TargetInput};
+use db::cluster::migration::{Admission, Source, SourceInput, Target, TargetInput};
 use db::cluster::records::{Query, Revision, Span};
 use db::server::ownership::map_of;
 use db::tenant::secret::SecretHash;
@@ -24,6 +24,8 @@ const COORDINATE_US: u64 = 20_000;
 const LOOK_US: u64 = 6_000;
 /// How often the records are looked at.
 const FOLLOW_US: u64 = 60_000;
+/// Migrations that a server is the source of at a time, and as many that it is the target of.
+const SLOTS: usize = 1;
 /// How often a target is told that time has passed.
 const TICK_US: u64 = 12_000;
 
@@ -89,6 +91,7 @@ impl World {
             run,
             node: Some(node),
             movings: BTreeMap::new(),
+            admissions: [(); 2].map(|()| Admission::new(0..SLOTS)),
             member,
             followed: Revision(0),
             settled: Revision(0),
@@ -259,7 +262,8 @@ impl World {
                 (Side::Source, Some(standing)) => self.tell_source(run, id, SourceInput::Forgotten(standing)),
                 (Side::Target, Some(standing)) => self.tell_target(run, id, TargetInput::Forgotten(standing)),
                 (_, None) => {
-                    drop(self.places.get_mut(&run.server).and_then(|place| place.movings.remove(&id)))
+                    drop(self.places.get_mut(&run.server).and_then(|place| place.movings.remove(&id)));
+                    self.leave_slot(run, side, id);
                 }
             }
         }
@@ -275,6 +279,7 @@ impl World {
             return;
         }
         let place = self.places.get_mut(&run.server).expect("it is there");
+        let is_new = !place.movings.contains_key(&row.id);
         let tally = &mut self.tally;
         place.movings.entry(row.id).or_insert_with(|| {
             let machine = match side {
@@ -286,6 +291,9 @@ impl World {
             };
             Moving::new(row.id, (row.hashes, row.mode), peer, machine)
         });
+        if is_new && side == Side::Target {
+            self.take_slot(run, side, row.id);
+        }
         self.tell_of_lease(run, row.id);
         match side {
             Side::Source => self.tell_source(run, row.id, SourceInput::Standing(row.standing)),

@@ -116,6 +116,9 @@ impl World {
 
     /// Records are read and changed beside; what is done on the store is done one after the other.
     fn plan_action(&mut self, run: ServerRun, id: u32, action: Action) {
+        if action == Action::Source(SourceAction::TakeSlot) {
+            return self.take_slot(run, Side::Source, id);
+        }
         let is_of_records = matches!(
             action,
             Action::Source(SourceAction::LookUp | SourceAction::Commit { .. })
@@ -281,6 +284,37 @@ impl World {
             moving.is_left = place.member.metadata.migration_leave(moving.id, moving.side()).is_ok();
             left.push((moving.id, moving.side()));
         }
-        left.into_iter().for_each(|(id, side)| self.note_that_it_is_over(id, side));
+        for (id, side) in left {
+            self.leave_slot(run, side, id);
+            self.note_that_it_is_over(id, side);
+        }
+    }
+
+    /// A side of a migration waits for a slot of its server.
+    pub fn take_slot(&mut self, run: ServerRun, side: Side, id: u32) {
+        let place = self.places.get_mut(&run.server).expect("it is there");
+        place.admissions[side as usize].ask(id);
+        self.admit(run, side);
+        self.tally.queued +=
+            u64::from(self.places[&run.server].admissions[side as usize].ahead_of(id).is_some());
+    }
+
+    pub fn leave_slot(&mut self, run: ServerRun, side: Side, id: u32) {
+        let place = self.places.get_mut(&run.server).expect("it is there");
+        place.admissions[side as usize].leave(id);
+        self.admit(run, side);
+    }
+
+    fn admit(&mut self, run: ServerRun, side: Side) {
+        let admitted =
+            |world: &mut Self| world.places.get_mut(&run.server)?.admissions[side as usize].admit();
+        while let Some((id, _)) = admitted(self) {
+            self.within(3_000, Event::Admitted { run, id });
+        }
+    }
+
+    pub fn admitted(&mut self, run: ServerRun, id: u32) {
+        self.tell_source(run, id, SourceInput::Admitted);
+        self.tell_target(run, id, TargetInput::Admitted);
     }
 }

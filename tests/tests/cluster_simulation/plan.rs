@@ -52,6 +52,8 @@ pub struct Tally {
     pub rocksteady: u64,
     pub cooperative: u64,
     pub pre_copy: u64,
+    /// Sides of them that waited for a slot.
+    pub queued: u64,
     pub reads: Reads,
     pub aborts: u64,
     pub splits: u64,
@@ -75,6 +77,7 @@ impl AddAssign for Tally {
         self.rocksteady += other.rocksteady;
         self.cooperative += other.cooperative;
         self.pre_copy += other.pre_copy;
+        self.queued += other.queued;
         self.reads += other.reads;
         self.aborts += other.aborts;
         self.splits += other.splits;

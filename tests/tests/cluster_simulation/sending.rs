@@ -63,7 +63,9 @@ impl Moving {
                 self.moving = None;
                 return Acted::Owns(Owning { add: self.pieces.clone(), then, ..Owning::default() });
             }
-            SourceAction::LookUp | SourceAction::Commit { .. } => unreachable!("the world does that"),
+            SourceAction::TakeSlot | SourceAction::LookUp | SourceAction::Commit { .. } => {
+                unreachable!("the world does that")
+            }
         };
         Acted::Ended(Some(End::Source(end)))
     }

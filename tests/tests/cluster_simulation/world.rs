@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use db::cluster::metadata::{Metadata, MetadataError, ServerRun, Side};
+use db::cluster::migration::Admission;
 use db::cluster::records::Revision;
 use fastrand::Rng;
 use net::Batch;
@@ -44,6 +45,8 @@ pub struct Place {
     pub run: ServerRun,
     pub node: Option<Node>,
     pub movings: BTreeMap<u32, Moving>,
+    /// Slots for them, as a source and as a target.
+    pub admissions: [Admission; 2],
     pub member: Member,
     /// The commit that it has followed the records to.
     pub followed: Revision,

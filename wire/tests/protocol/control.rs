@@ -4,11 +4,11 @@ use wire::limits::{LIMIT_CHANGES_MAX, PACKAGE_FILES_MAX};
 use wire::{
     Actor, AdminRequest, Adopted, AuditEntry, Body, ClusterStatus, ExtensionDescription, ExtensionEntry,
     ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, HostDoor, Knock,
-    LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationProgress,
-    MigrationStanding, OpenRequest, Opened, PackageFile, Placement, PlanEntry, PlanProgress, Right,
-    ServerEntry, SessionEntry, SessionLimits, Standing, Statistic, Status, Subject, TableEntry, TableId,
-    TableOptions, TableStatistics, TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry,
-    VersionDescription, VersionEntry, VersionRange, opcode,
+    LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode,
+    MigrationProgress, MigrationStanding, OpenRequest, Opened, PackageFile, Placement, PlanEntry,
+    PlanProgress, Right, ServerEntry, SessionEntry, SessionLimits, Standing, Statistic, Status, Subject,
+    TableEntry, TableId, TableOptions, TableStatistics, TabletEntry, TenantCreated, TenantEntry,
+    TenantLimitEntry, VersionDescription, VersionEntry, VersionRange, opcode,
 };
 
 /// About servers, tablets, migrations and plans.
@@ -335,10 +335,18 @@ fn every_answer_about_tablets_survives_the_wire() {
         let migration =
             MigrationEntry { id, table, first, last, source, target, mode, standing, is_aborted, begun_ms };
         survives(vec![migration.clone()]);
+        let awaited = match standing {
+            MigrationStanding::Preparing => MigrationAwaited::Slot,
+            MigrationStanding::Moving => MigrationAwaited::Nothing,
+            MigrationStanding::Returning => MigrationAwaited::Peer,
+            MigrationStanding::Finished | MigrationStanding::Ended => MigrationAwaited::Records,
+        };
         survives(vec![MigrationProgress {
             migration,
             is_source: is_aborted,
             is_over: !is_aborted,
+            awaited,
+            ahead: 8,
             objects_expected: 1,
             objects: 2,
             bytes: 3,

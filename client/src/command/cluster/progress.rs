@@ -1,6 +1,6 @@
 //! How far migrations are, in words and for programs: as the server counts that is asked, if it has a part in them.
 
-use client::{MigrationEntry, MigrationProgress};
+use client::{MigrationAwaited, MigrationEntry, MigrationProgress};
 use serde_json::{Value, json};
 
 use super::super::output::columns;
@@ -10,8 +10,18 @@ pub fn of<'a>(entry: &MigrationEntry, all: &'a [MigrationProgress]) -> Option<&'
     all.iter().find(|progress| !progress.is_over && progress.migration.id == entry.id)
 }
 
-/// How much has moved and how fast; nothing where nothing has.
+/// What it waits for; how much has moved and how fast where it has begun.
 pub fn text(progress: &MigrationProgress) -> String {
+    let MigrationEntry { source, target, .. } = progress.migration;
+    let (own, other) = if progress.is_source { (source, target) } else { (target, source) };
+    match progress.awaited {
+        MigrationAwaited::Slot => {
+            return format!("waits for a slot at server {own}, {} before it", progress.ahead);
+        }
+        MigrationAwaited::Peer if progress.bytes == 0 => return format!("waits for server {other}"),
+        MigrationAwaited::Records if progress.bytes == 0 => return "waits for the metadata".to_owned(),
+        _ => {}
+    }
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
     let of_all = match progress.objects_expected {
         expected if progress.is_source || expected == 0 => String::new(),
@@ -52,6 +62,7 @@ pub fn value_of(progress: &MigrationProgress) -> Value {
         "migration": progress.migration.id, "table": progress.migration.table,
         "mode": progress.migration.mode.name(), "standing": progress.migration.standing.name(),
         "counted_by": if progress.is_source { "source" } else { "target" }, "over": progress.is_over,
+        "waits_for": progress.awaited.name(), "ahead": progress.ahead,
         "objects_expected": progress.objects_expected,
         "objects": (!progress.is_source).then_some(progress.objects), "bytes": progress.bytes,
         "bytes_per_second": progress.bytes_per_second, "second_read_bytes": progress.second_read_bytes,
@@ -61,7 +72,7 @@ pub fn value_of(progress: &MigrationProgress) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use client::{MigrationEntry, MigrationMode, MigrationProgress, MigrationStanding};
+    use client::{MigrationAwaited, MigrationEntry, MigrationMode, MigrationProgress, MigrationStanding};
 
     use super::{lately, of, text};
 
@@ -83,6 +94,8 @@ mod tests {
             migration: migration.clone(),
             is_source: false,
             is_over: false,
+            awaited: MigrationAwaited::Nothing,
+            ahead: 0,
             objects_expected: 400,
             objects: 100,
             bytes: 2_500_000,
@@ -94,6 +107,13 @@ mod tests {
         assert_eq!(text(&under_way), "100 of about 400 objects, 2.5 MB in 0.5 s, 5.0 MB/s");
         let source = MigrationProgress { is_source: true, ..under_way.clone() };
         assert_eq!(text(&source), "2.5 MB in 0.5 s, 5.0 MB/s");
+        let waits = |awaited, is_source| {
+            text(&MigrationProgress { awaited, is_source, ahead: 3, bytes: 0, ..under_way.clone() })
+        };
+        assert_eq!(waits(MigrationAwaited::Slot, false), "waits for a slot at server 2, 3 before it");
+        assert_eq!(waits(MigrationAwaited::Slot, true), "waits for a slot at server 1, 3 before it");
+        assert_eq!(waits(MigrationAwaited::Peer, true), "waits for server 2");
+        assert_eq!(waits(MigrationAwaited::Records, true), "waits for the metadata");
         let over = MigrationProgress { is_over: true, ..under_way.clone() };
         assert_eq!(of(&migration, &[over.clone(), under_way.clone()]), Some(&under_way));
         assert_eq!(lately(&[under_way]), "");

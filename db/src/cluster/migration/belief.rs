@@ -6,6 +6,17 @@
 use super::Standing;
 use super::lease::Lease;
 
+/// What a side of a migration waits for before it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// A slot at its own server.
+    Slot,
+    /// The server at the other end.
+    Peer,
+    /// A change of the records.
+    Records,
+}
+
 /// See the file's head.
 #[derive(Debug)]
 pub(super) struct Belief {
@@ -58,6 +69,11 @@ impl Belief {
             self.committing = Some(is_peer_gone);
         }
         may
+    }
+
+    /// The records, while a change is on its way to them.
+    pub(super) fn awaited(&self) -> Option<Awaited> {
+        self.committing.map(|_| Awaited::Records)
     }
 
     /// Whether somebody is to read the records now.

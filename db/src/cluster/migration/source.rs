@@ -8,7 +8,7 @@ mod interface;
 pub use interface::{SourceAction, SourceEnd, SourceInput, SourceOutput};
 
 use crate::cluster::migration::Standing;
-use crate::cluster::migration::belief::Belief;
+use crate::cluster::migration::belief::{Awaited, Belief};
 use crate::cluster::migration::copying::{Copying, Step};
 use crate::cluster::migration::lease::Lease;
 use crate::cluster::migration::message::Message;
@@ -24,9 +24,18 @@ enum Phase {
     Gone,
 }
 
+/// Whether it may work on the store.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Slot {
+    None,
+    Asked,
+    Held,
+}
+
 /// See the file's head.
 #[derive(Debug)]
 pub struct Source {
+    slot: Slot,
     phase: Phase,
     belief: Belief,
     is_forgotten: bool,
@@ -45,6 +54,7 @@ pub struct Source {
 impl Default for Source {
     fn default() -> Self {
         Source {
+            slot: Slot::None,
             phase: Phase::Serving,
             belief: Belief::new(),
             is_forgotten: false,
@@ -63,6 +73,12 @@ impl Source {
     pub fn step(&mut self, input: SourceInput, out: &mut Vec<SourceOutput>) {
         match input {
             SourceInput::Message(message) => self.hear(message, out),
+            SourceInput::Admitted => {
+                self.slot = Slot::Held;
+                if self.phase == Phase::Serving && self.belief.standing == Standing::Preparing {
+                    out.push(SourceOutput::Do(SourceAction::Count));
+                }
+            }
             SourceInput::Standing(standing) => self.believe(standing),
             SourceInput::Forgotten(standing) => {
                 self.is_forgotten = true;
@@ -110,6 +126,16 @@ impl Source {
         self.belief.standing
     }
 
+    /// What it waits for before it goes on.
+    #[must_use]
+    pub fn awaited(&self) -> Option<Awaited> {
+        self.belief.awaited().or(match (self.slot, self.belief.standing) {
+            (Slot::Asked, _) => Some(Awaited::Slot),
+            (Slot::None, Standing::Preparing) => Some(Awaited::Peer),
+            _ => None,
+        })
+    }
+
     /// Whether nothing will come of it any more.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -151,7 +177,7 @@ impl Source {
                 self.phase = Phase::Reopening;
                 act(out, SourceAction::Serve { ceiling: ceiling.max(self.ceiling) });
             }
-            (Standing::Finished, Phase::Frozen { .. }) => {
+            (Standing::Finished, Phase::Frozen { .. }) if self.has_slot(out) => {
                 self.phase = Phase::Discarding;
                 act(out, SourceAction::Discard);
             }
@@ -178,6 +204,18 @@ impl Source {
             Message::GiveBack { .. } => self.believe(Standing::Returning),
             Message::Discard => self.believe(Standing::Finished),
             _ => {}
+        }
+        let is_for_the_store = matches!(
+            message,
+            Message::Prepare
+                | Message::Copy
+                | Message::Pull { .. }
+                | Message::PriorityPull { .. }
+                | Message::GiveBack { .. }
+        );
+        // What has ended wants nothing of the store; else the target says it again.
+        if is_for_the_store && (self.belief.standing == Standing::Ended || !self.has_slot(out)) {
+            return;
         }
         let is_moving = self.belief.standing == Standing::Moving;
         let act = |out: &mut Vec<SourceOutput>, action| out.push(SourceOutput::Do(action));
@@ -222,6 +260,15 @@ impl Source {
             }
             _ => {}
         }
+    }
+
+    /// Whether it may work on the store; the first time it asks for a slot.
+    fn has_slot(&mut self, out: &mut Vec<SourceOutput>) -> bool {
+        if self.slot == Slot::None {
+            self.slot = Slot::Asked;
+            out.push(SourceOutput::Do(SourceAction::TakeSlot));
+        }
+        self.slot == Slot::Held
     }
 
     /// A target that keeps to the protocol has no more pulls on their way than it has partitions, and a priority pull.

@@ -1,11 +1,11 @@
 //! The target of a migration: it drives it.
 //!
 //! ```text
-//!   Asking ─► Making ─► Deciding ─► HandingOver ─► Opening ─► Moving ─► Discarding ─► Over
-//!                                        └───────────┴───────────┴─► Cutting ─► Giving ─► Given ─► Over
+//!   Queued ─► Asking ─► Making ─► Deciding ─► HandingOver ─► Opening ─► Moving ─► Discarding ─► Over
+//!                                                  └───────────┴───────────┴─► Cutting ─► Giving ─► Given ─► Over
 //! ```
-//! Of what is copied while the source serves it, it stores pieces until little is left in Deciding, and the rest after
-//! HandingOver, in Closing. While its server is not registered it serves nobody before the standing is `finished`: the source
+//! A queued target asks the source for nothing. Of what is copied while the source serves it, it stores pieces until little
+//! is left in Deciding, and the rest after HandingOver, in Closing. While its server is not registered it serves nobody before the standing is `finished`: the source
 //! may own the hashes.
 
 mod interface;
@@ -13,7 +13,7 @@ mod records;
 
 pub use interface::{TargetAction, TargetEnd, TargetInput, TargetOutput};
 
-use crate::cluster::migration::belief::Belief;
+use crate::cluster::migration::belief::{Awaited, Belief};
 use crate::cluster::migration::copies::Copies;
 use crate::cluster::migration::lease::Lease;
 use crate::cluster::migration::message::{Left, Message};
@@ -24,6 +24,7 @@ use crate::limits::MIGRATION_RETRY_US;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
+    Queued,
     Asking,
     Making,
     Deciding,
@@ -68,7 +69,7 @@ impl Target {
     #[must_use]
     pub fn new(mode: Mode) -> Self {
         Target {
-            phase: Phase::Asking,
+            phase: Phase::Queued,
             belief: Belief::new(),
             is_aborted: false,
             is_given_up: false,
@@ -88,6 +89,8 @@ impl Target {
         let before = self.phase;
         match input {
             TargetInput::Message(message) => self.hear(message, out),
+            TargetInput::Admitted if self.phase == Phase::Queued => self.phase = Phase::Asking,
+            TargetInput::Admitted => {}
             TargetInput::Tick { allowance_bytes } => self.pulls.allow(allowance_bytes),
             TargetInput::Standing(standing) => self.believe(standing, out),
             TargetInput::Forgotten(standing) => {
@@ -121,6 +124,22 @@ impl Target {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over
+    }
+
+    /// Whether it waits for a slot.
+    #[must_use]
+    pub fn is_queued(&self) -> bool {
+        self.phase == Phase::Queued
+    }
+
+    /// What it waits for before it goes on.
+    #[must_use]
+    pub fn awaited(&self) -> Option<Awaited> {
+        self.belief.awaited().or(match self.phase {
+            Phase::Queued => Some(Awaited::Slot),
+            Phase::Asking | Phase::HandingOver | Phase::Giving | Phase::Discarding => Some(Awaited::Peer),
+            _ => None,
+        })
     }
 
     /// Whether all objects of a hash that the source had are here, or will never be.

@@ -99,6 +99,7 @@ fn a_side_whose_record_others_have_removed_is_over_though_nobody_answers_it() {
     assert!(target.is_over());
 
     let (mut source, mut out) = (Source::default(), Vec::new());
+    source.step(SourceInput::Admitted, &mut out);
     let ends = [SourceEnd::Cut(7), SourceEnd::Discarded];
     for (standing, end) in [Standing::Moving, Standing::Finished].into_iter().zip(ends) {
         source.step(SourceInput::Standing(standing), &mut out);

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use store::HashRange;
-use wire::{Body, MigrationEntry, MigrationMode, MigrationProgress, MigrationStanding, Status, TabletEntry};
+use wire::{
+    Body, MigrationAwaited, MigrationEntry, MigrationMode, MigrationProgress, MigrationStanding, Status,
+    TabletEntry,
+};
 
 use crate::cluster::metadata::{MetadataError, MigrationRow, Side, TabletError};
-use crate::cluster::migration::{Mode, Standing};
+use crate::cluster::migration::{Awaited, Mode, Standing};
 use crate::server::control::{Control, Refusal};
 use crate::server::migrations::{Figure, Shown};
 use crate::tenant::TenantId;
@@ -83,6 +86,13 @@ pub(super) fn progress(control: &Control) -> Result<Vec<u8>, Refusal> {
             migration: entry_of(row, names.of(row.tenant, row.table)),
             is_source: *side == Side::Source,
             is_over: *is_over,
+            awaited: match progress.awaited().filter(|_| !is_over) {
+                None => MigrationAwaited::Nothing,
+                Some(Awaited::Slot) => MigrationAwaited::Slot,
+                Some(Awaited::Peer) => MigrationAwaited::Peer,
+                Some(Awaited::Records) => MigrationAwaited::Records,
+            },
+            ahead: migrations.ahead_of(*side, row.id).unwrap_or_default() as u32,
             objects_expected: figure(Figure::ObjectsExpected),
             objects: figure(Figure::Objects),
             bytes: figure(Figure::Bytes),

@@ -42,7 +42,7 @@ impl Copying {
         let Some((copier, _)) = &mut self.copier else {
             return Gathered { spans: Vec::new(), objects: Vec::new(), left_bytes: Some(0) };
         };
-        let copy = copier.next(&ground.core, round, (PULL_BYTES, COPIED_SPANS_MAX));
+        let copy = copier.next(ground.core(), round, (PULL_BYTES, COPIED_SPANS_MAX));
         let place = |(hash, second): Spot| Place { hash, second };
         let span = |&(first, last): &(Spot, Spot)| Span { first: place(first), last: place(last) };
         ground.progress.add(Figure::Pulls, 1);

@@ -10,6 +10,8 @@ use crate::cluster::migration::Standing;
 
 /// See the file's head.
 pub(super) enum Mail {
+    /// There is a slot, with this core of the store.
+    Admitted(usize),
     /// What the records say.
     Standing(Standing),
     /// Where the tablets of the table are, by the records.

@@ -1,8 +1,9 @@
 //! How far a migration is, for who looks at it: counted by its thread, read by others.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use crate::cluster::migration::Awaited;
 use crate::tablet::Moving;
 
 /// A figure of a migration.
@@ -54,13 +55,27 @@ impl Totals {
 #[derive(Debug)]
 pub struct Progress {
     figures: [AtomicU64; FIGURES],
+    /// 0 for nothing, else one more than an [`Awaited`].
+    awaited: AtomicU8,
     totals: Arc<Totals>,
 }
 
 impl Progress {
     /// Nothing has moved yet.
     pub(super) fn new(totals: &Arc<Totals>) -> Self {
-        Self { figures: Default::default(), totals: Arc::clone(totals) }
+        Self { figures: Default::default(), awaited: AtomicU8::new(0), totals: Arc::clone(totals) }
+    }
+
+    /// What the migration waits for before it goes on.
+    #[must_use]
+    pub fn awaited(&self) -> Option<Awaited> {
+        let all = [Awaited::Slot, Awaited::Peer, Awaited::Records];
+        let code = self.awaited.load(Ordering::Relaxed);
+        all.into_iter().find(|awaited| *awaited as u8 + 1 == code)
+    }
+
+    pub(super) fn await_for(&self, awaited: Option<Awaited>) {
+        self.awaited.store(awaited.map_or(0, |awaited| awaited as u8 + 1), Ordering::Relaxed);
     }
 
     /// A figure as it is now.

@@ -1,4 +1,4 @@
-//! What both ends of a migration have: a core of the store, mail, a stream, and somebody to send on errands.
+//! What both ends of a migration have: a core of the store once they are admitted, mail, a stream, and somebody to send on errands.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,9 +12,10 @@ use super::errand::Errands;
 use super::link::Link;
 use super::mail::Mailbox;
 use super::progress::{Figure, Progress};
+use super::slots::Claim;
 use crate::cluster::metadata::{MigrationRow, Side};
 use crate::cluster::migration::Standing;
-use crate::limits::{MIGRATION_LOOK_MS, MIGRATION_NICER, PEER_AWAY_MS};
+use crate::limits::{MIGRATION_LOOK_MS, MIGRATION_NICER, MIGRATION_QUEUED_LOOK_MS, PEER_AWAY_MS};
 use crate::server::control::{Control, Refusal};
 use crate::server::neighbours::Company;
 use crate::server::ownership::Alteration;
@@ -26,7 +27,10 @@ pub(super) struct Ground {
     pub(super) control: Arc<Control>,
     pub(super) row: MigrationRow,
     pub(super) side: Side,
-    pub(super) core: Core,
+    /// From its admission on.
+    core: Option<Core>,
+    /// Outlives the core.
+    claim: Claim,
     pub(super) mailbox: Mailbox,
     pub(super) errands: Errands,
     pub(super) link: Link,
@@ -56,8 +60,8 @@ pub(super) enum Way {
 
 impl Ground {
     pub(super) fn new(
-        side: Side,
-        (core, mailbox): (Core, Mailbox),
+        (side, claim): (Side, Claim),
+        mailbox: Mailbox,
         errands: Errands,
         progress: Arc<Progress>,
     ) -> Self {
@@ -67,7 +71,8 @@ impl Ground {
             control,
             row,
             side,
-            core,
+            core: None,
+            claim,
             mailbox,
             errands,
             link,
@@ -78,6 +83,26 @@ impl Ground {
             is_humble: false,
             company: None,
         }
+    }
+
+    /// Asks for a slot.
+    pub(super) fn take_slot(&self) {
+        self.claim.take(&self.errands.post);
+    }
+
+    /// There is a slot, with this core of the store.
+    pub(super) fn admit(&mut self, core: usize) {
+        let (migration, target) = (self.row.id, self.row.target.server);
+        tracing::info!(migration, source = self.row.source.server, target, "a tablet begins to move");
+        self.core = Some(self.control.store.core(core));
+    }
+
+    /// The core of the store.
+    ///
+    /// # Panics
+    /// Before the side is admitted: until then no machine asks for anything that needs one.
+    pub(super) fn core(&self) -> &Core {
+        self.core.as_ref().expect("a side that works on the store was admitted")
     }
 
     pub(super) fn now_us(&self) -> u64 {
@@ -172,16 +197,20 @@ impl Ground {
         self.errands.commit((from, to), gone);
     }
 
-    /// Sleeps until something happens, or for a little.
+    /// Sleeps until something happens, or for a little; longer where it waits for its turn.
     pub(super) fn rest(&self, at_most: Duration) {
-        self.link.sleep(&self.mailbox.sleeper, at_most.min(Duration::from_millis(MIGRATION_LOOK_MS)));
+        let timeout = match self.core {
+            Some(_) => at_most.min(Duration::from_millis(MIGRATION_LOOK_MS)),
+            None => Duration::from_millis(MIGRATION_QUEUED_LOOK_MS),
+        };
+        self.link.sleep(&self.mailbox.sleeper, timeout);
     }
 
     /// Does of the store's background work what has come due by writing.
     pub(super) fn tidy(&self, steps: usize) {
-        self.core.store().advance_clock(self.control.clock.steady_ms(self.now_us()));
+        self.core().store().advance_clock(self.control.clock.steady_ms(self.now_us()));
         for _ in 0..steps {
-            if !self.core.step() {
+            if !self.core().step() {
                 break;
             }
         }

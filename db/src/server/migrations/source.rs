@@ -80,6 +80,7 @@ impl SourceSide {
             if self.machine.is_over() && self.todo.is_empty() {
                 return Way::Over(self.machine.standing());
             }
+            self.ground.progress.await_for(self.machine.awaited());
             self.ground.look_after_peer();
             let now_us = self.ground.now_us();
             let allowance_bytes = self.copying.allowance(&self.ground, self.machine.is_in_a_hurry());
@@ -93,6 +94,10 @@ impl SourceSide {
 
     fn read(&mut self, mail: Mail) -> Option<Way> {
         match mail {
+            Mail::Admitted(core) => {
+                self.ground.admit(core);
+                self.step(SourceInput::Admitted);
+            }
             Mail::Standing(standing) => self.step(SourceInput::Standing(standing)),
             Mail::Forgotten(standing) => self.step(SourceInput::Forgotten(standing)),
             Mail::Committed(standing) => self.step(SourceInput::End(SourceEnd::Committed(standing))),
@@ -139,6 +144,7 @@ impl SourceSide {
                         _ => {}
                     }
                 }
+                SourceOutput::Do(SourceAction::TakeSlot) => self.ground.take_slot(),
                 SourceOutput::Do(SourceAction::LookUp) => self.ground.errands.look_up(),
                 SourceOutput::Do(SourceAction::Commit { from, to, is_peer_gone }) => {
                     self.ground.commit(from, to, is_peer_gone);
@@ -178,8 +184,8 @@ impl SourceSide {
                 self.serve(ceiling)?;
                 Some(SourceEnd::Served)
             }
-            // Done by errands.
-            SourceAction::LookUp | SourceAction::Commit { .. } => None,
+            // Done by others.
+            SourceAction::TakeSlot | SourceAction::LookUp | SourceAction::Commit { .. } => None,
         })
     }
 
@@ -225,7 +231,7 @@ impl SourceSide {
         let mut objects = Vec::with_capacity(PULL_BYTES + PULL_BYTES / 4);
         let hashes = self.partitions.get(usize::from(partition));
         let next = self.pieces.as_ref().zip(hashes).and_then(|(pieces, hashes)| {
-            pieces.gather(&self.ground.core, *hashes, from, (PULL_BYTES, &mut objects))
+            pieces.gather(self.ground.core(), *hashes, from, (PULL_BYTES, &mut objects))
         });
         self.moving.iter().for_each(|moving| self.ground.progress.take_spent(moving));
         self.ground.progress.add(Figure::Pulls, 1);
@@ -240,7 +246,7 @@ impl SourceSide {
                 break;
             }
             if let Some(pieces) = &self.pieces {
-                pieces.gather_hash(&self.ground.core, hash, &mut objects);
+                pieces.gather_hash(self.ground.core(), hash, &mut objects);
             }
             count += 1;
         }
@@ -252,7 +258,7 @@ impl SourceSide {
     /// A few steps of it; the rest later.
     fn discard(&mut self) -> Option<SourceEnd> {
         self.close();
-        let core = &self.ground.core;
+        let core = self.ground.core();
         let pieces = self.pieces.as_mut();
         let is_left = pieces.is_some_and(|pieces| (0..DISCARD_STEPS_AT_ONCE).all(|_| pieces.discard(core)));
         self.ground.tidy(1);
@@ -267,7 +273,7 @@ impl SourceSide {
     /// Stores what comes back; where there is no room just now the rest a little later.
     fn take_back(&mut self, objects: Vec<u8>, removed: Vec<Place>) -> Option<SourceEnd> {
         self.close();
-        let core = &self.ground.core;
+        let core = self.ground.core();
         if let Some(pieces) = &self.pieces {
             let objects = pieces.take_back(core, &objects);
             if !objects.is_empty() {

@@ -133,6 +133,7 @@ impl TargetSide {
                 self.close();
                 return Way::Over(self.machine.standing());
             }
+            self.ground.progress.await_for(self.machine.awaited());
             self.ground.look_after_peer();
             if (is_idle && self.todo.is_empty()) || self.storing.is_held_up() {
                 self.ground.rest(Duration::from_micros(PULL_LOOK_US));
@@ -142,6 +143,10 @@ impl TargetSide {
 
     fn read(&mut self, mail: Mail) -> Option<Way> {
         match mail {
+            Mail::Admitted(core) => {
+                self.ground.admit(core);
+                self.step(TargetInput::Admitted);
+            }
             Mail::Standing(standing) => {
                 self.is_finished |= standing == Standing::Finished;
                 self.step(TargetInput::Standing(standing));
@@ -187,8 +192,11 @@ impl TargetSide {
         }
     }
 
-    /// Sees to it that there is a stream.
+    /// Sees to it that there is a stream, if there is anything to ask for.
     fn connect(&mut self) {
+        if self.machine.is_queued() {
+            return;
+        }
         let (is_under_way, begun) = self.connecting;
         let pause = Duration::from_millis(crate::limits::PEER_RETRY_MS);
         if !self.ground.link.is_up() && !is_under_way && begun.is_none_or(|begun| begun.elapsed() >= pause) {
@@ -338,7 +346,7 @@ impl TargetSide {
             let (objects, removed) = (Vec::new(), Vec::new());
             return Some(TargetEnd::GatheredBack { is_last: true, objects, removed });
         };
-        let end = self.giving.next(&self.ground.core, &part, self.ceiling);
+        let end = self.giving.next(self.ground.core(), &part, self.ceiling);
         if end.is_none() {
             self.todo.push_back(TargetAction::GatherBack);
         }

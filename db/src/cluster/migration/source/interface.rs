@@ -9,6 +9,8 @@ use crate::cluster::migration::message::{Message, Place};
 pub enum SourceInput {
     /// From the target.
     Message(Message),
+    /// There is a slot for it.
+    Admitted,
     /// What the records say, as far as is known.
     Standing(Standing),
     /// There is no record of it any more: as far as the source is concerned it has ended so.
@@ -31,6 +33,8 @@ pub enum SourceInput {
 /// What is to be done here.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceAction {
+    /// Ask for a slot: nothing is done on the store without one.
+    TakeSlot,
     /// Count the objects that would move.
     Count,
     /// Read the records, and say what they say.

@@ -11,6 +11,8 @@ use crate::cluster::migration::message::{Copied, Message, Place};
 pub enum TargetInput {
     /// From the source.
     Message(Message),
+    /// There is a slot for it.
+    Admitted,
     /// Time has passed, in which so many bytes more may be pulled.
     Tick {
         /// What the load of the workers leaves.

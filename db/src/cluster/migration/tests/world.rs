@@ -109,6 +109,7 @@ impl World {
             mode,
             random,
         };
+        world.admit(Event::ToTarget(TargetInput::Admitted));
         match trouble {
             Trouble::None => {}
             Trouble::Abort(at) => world.at(at, Event::ToTarget(TargetInput::Abort)),
@@ -177,6 +178,13 @@ impl World {
         self.at(time_us, event);
     }
 
+    /// A side gets its slot at once, or has to wait for it.
+    fn admit(&mut self, event: Event) {
+        let most_us = if self.random.bool() { 1_000 } else { 2_000_000 };
+        let time_us = self.now_us + self.random.u64(1..most_us);
+        self.at(time_us, event);
+    }
+
     /// What the store of a side does one after the other.
     fn in_turn(&mut self, side: usize, event: Event) {
         let start_us = self.busy_until_us[side].max(self.now_us);
@@ -226,11 +234,15 @@ impl World {
 
     fn tell_source(&mut self, input: SourceInput) {
         let Some(source) = &mut self.source else { return };
+        source.has_slot |= input == SourceInput::Admitted;
         let mut out = Vec::new();
         source.machine.step(input, &mut out);
         for output in out {
             match output {
                 SourceOutput::Send(message) => self.send(false, &message),
+                SourceOutput::Do(SourceAction::TakeSlot) => {
+                    self.admit(Event::ToSource(SourceInput::Admitted));
+                }
                 SourceOutput::Do(action @ (SourceAction::Commit { .. } | SourceAction::LookUp)) => {
                     self.soon(Event::AtSource(action));
                 }

@@ -68,9 +68,9 @@ impl Storing {
                 if piece.is_again && self.done_bytes == 0 {
                     remove_absent(ground, part, piece);
                 }
-                ground.core.pin().copy(part, hashes, &mut rest, &mut replayed)
+                ground.core().pin().copy(part, hashes, &mut rest, &mut replayed)
             }
-            _ => ground.core.pin().replay(part, hashes, &mut rest, &mut replayed),
+            _ => ground.core().pin().replay(part, hashes, &mut rest, &mut replayed),
         };
         let done_bytes = objects.len() - rest.len();
         let progress = &ground.progress;
@@ -121,7 +121,7 @@ fn remove_absent(ground: &Ground, part: &Table, piece: &Copied) {
     for span in &piece.spans {
         let span = (place(span.first), place(span.last));
         // A part that is gone has nothing any more: its table was dropped.
-        let _ = ground.core.pin().remove_absent(part, span, &piece.objects);
+        let _ = ground.core().pin().remove_absent(part, span, &piece.objects);
     }
 }
 

@@ -32,6 +32,7 @@ pub struct SourceSide {
     pub machine: Source,
     pub objects: Objects,
     pub serves: bool,
+    pub has_slot: bool,
     newest: u64,
     /// Keys that were written to or removed since their marks were taken, where somebody watches.
     touched: Option<BTreeSet<u64>>,
@@ -43,7 +44,7 @@ impl SourceSide {
     pub fn new(model: &BTreeMap<u64, u64>) -> SourceSide {
         let objects = model.iter().map(|(&key, &value)| (key, (1, value))).collect();
         let (machine, touched, copied) = (Source::default(), None, (0, 0));
-        SourceSide { machine, objects, serves: true, newest: 1, touched, copied }
+        SourceSide { machine, objects, serves: true, has_slot: false, newest: 1, touched, copied }
     }
 
     pub fn read(&self, key: u64) -> Option<u64> {
@@ -94,6 +95,7 @@ impl SourceSide {
     }
 
     pub fn act(&mut self, action: SourceAction) -> SourceEnd {
+        assert!(self.has_slot || action == SourceAction::Cut, "it was admitted before {action:?}");
         match action {
             SourceAction::Count => SourceEnd::Counted(self.objects.len() as u64),
             SourceAction::Cut => {
@@ -138,9 +140,10 @@ impl SourceSide {
                 }
                 SourceEnd::TakenBack
             }
-            SourceAction::LookUp | SourceAction::Commit { .. } | SourceAction::Serve { .. } => {
-                unreachable!("the world does that")
-            }
+            SourceAction::TakeSlot
+            | SourceAction::LookUp
+            | SourceAction::Commit { .. }
+            | SourceAction::Serve { .. } => unreachable!("the world does that"),
         }
     }
 }

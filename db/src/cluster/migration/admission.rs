@@ -1,0 +1,91 @@
+//! Admission of migrations to the slots of a server: the lowest number first, at every server alike.
+//!
+//! ```text
+//!   target begun ──► slot at the target ──► Prepare ──► slot at the source ──► both work ──► both slots free
+//! ```
+//! A server has some slots for migrations that it is the target of and as many others for those that it is the source of.
+//! Each migration takes the target's first, and the source takes its own when the target has asked for something, so
+//! a migration that holds a source's slot holds both and waits for no other one, and one that holds a target's
+//! slot waits only for such. No circle can come of that, whatever the order in which servers hear of migrations. Numbers
+//! only grow, so lowest first means that none is passed over for ever.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The slots of one side of a server, and the migrations that hold them or wait for one.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    free: Vec<usize>,
+    held: BTreeMap<u32, usize>,
+    waiting: BTreeSet<u32>,
+}
+
+impl Admission {
+    /// All of these slots free.
+    pub fn new(slots: impl IntoIterator<Item = usize>) -> Self {
+        Self { free: slots.into_iter().collect(), held: BTreeMap::new(), waiting: BTreeSet::new() }
+    }
+
+    /// Asks for a slot; a migration that has one keeps it.
+    pub fn ask(&mut self, migration: u32) {
+        if !self.held.contains_key(&migration) {
+            self.waiting.insert(migration);
+        }
+    }
+
+    /// Gives a free slot to the lowest number that waits, and says which: called until there is none.
+    pub fn admit(&mut self) -> Option<(u32, usize)> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let slot = self.free.pop()?;
+        let migration = self.waiting.pop_first()?;
+        self.held.insert(migration, slot);
+        Some((migration, slot))
+    }
+
+    /// A migration needs no slot any more: its own is free, or it waits for none.
+    pub fn leave(&mut self, migration: u32) {
+        self.waiting.remove(&migration);
+        self.free.extend(self.held.remove(&migration));
+    }
+
+    /// How many are admitted before this one; `None` when it does not wait.
+    #[must_use]
+    pub fn ahead_of(&self, migration: u32) -> Option<usize> {
+        self.waiting.contains(&migration).then(|| self.waiting.range(..migration).count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Admission;
+
+    #[test]
+    fn the_lowest_number_that_waits_is_next_and_a_slot_is_held_by_one() {
+        let mut admission = Admission::new([4, 5]);
+        [9, 3, 7].into_iter().for_each(|migration| admission.ask(migration));
+        let first: Vec<_> = std::iter::from_fn(|| admission.admit()).collect();
+        assert_eq!(first.iter().map(|(migration, _)| *migration).collect::<Vec<_>>(), [3, 7]);
+        assert_ne!(first[0].1, first[1].1);
+        admission.ask(3);
+        admission.ask(5);
+        assert_eq!([3, 5, 9].map(|migration| admission.ahead_of(migration)), [None, Some(0), Some(1)]);
+        admission.leave(7);
+        assert_eq!(admission.admit(), Some((5, first[1].1)));
+        assert_eq!((admission.admit(), admission.ahead_of(9)), (None, Some(0)));
+    }
+
+    #[test]
+    fn one_that_leaves_the_queue_frees_no_slot_and_is_not_admitted() {
+        let mut admission = Admission::new([0]);
+        [1, 2, 3].into_iter().for_each(|migration| admission.ask(migration));
+        assert_eq!(admission.admit(), Some((1, 0)));
+        admission.leave(2);
+        assert_eq!(admission.admit(), None);
+        admission.leave(1);
+        admission.leave(1);
+        assert_eq!(admission.admit(), Some((3, 0)));
+        admission.leave(3);
+        assert_eq!(admission.admit(), None, "nobody waits");
+    }
+}

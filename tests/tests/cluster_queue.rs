@@ -1,0 +1,228 @@
+//! More moves at a time than servers have slots for, over real servers and a real etcd: all come to an end, those that wait
+//! can be aborted and say what they wait for, and a server that has some of them stops when it is told to.
+
+use std::collections::BTreeMap;
+use std::thread;
+
+use client::{
+    MigrationAwaited, MigrationEntry, MigrationMode, MigrationStanding, PlanProgress, Status, TableOptions,
+    TabletEntry,
+};
+use tests::cluster::Cluster;
+use tests::patience::{answered, comes};
+use tests::server::{Server, Settings};
+
+const TABLE: &str = "acme/data";
+
+/// Servers with a table of empty tablets, which each owns as many of.
+struct Town {
+    cluster: Cluster,
+    /// Of the servers, in the order in which they were started.
+    numbers: Vec<u32>,
+}
+
+impl Town {
+    fn start(servers: usize, tablets: u16) -> Self {
+        let settings = Settings { memory: "128MiB".into(), ..Settings::default() };
+        let cluster = Cluster::start(servers, &settings);
+        let numbers = cluster.numbers();
+        let acme = cluster.servers[0].tenant("acme");
+        let mut client = cluster.servers[0].client(&acme);
+        answered("the table", || {
+            match client.table_create_spread("data", TableOptions::default(), tablets) {
+                Err(error) if error.status() == Some(Status::AlreadyExists) => Ok(()),
+                made => made.map(drop),
+            }
+        });
+        Self { cluster, numbers }
+    }
+
+    fn server(&self, index: usize) -> &Server {
+        &self.cluster.servers[index]
+    }
+
+    fn tablets(&self) -> Vec<TabletEntry> {
+        answered("the tablets", || self.server(0).admin().tablet_list())
+    }
+
+    fn tablets_of(&self, index: usize) -> Vec<TabletEntry> {
+        let number = self.numbers[index];
+        self.tablets().into_iter().filter(|tablet| tablet.server == number).collect()
+    }
+
+    fn migrations(&self, asked: usize) -> Vec<MigrationEntry> {
+        answered("the migrations", || self.server(asked).admin().migration_list())
+    }
+
+    /// Asks a server to move a tablet.
+    fn ask(&self, asked: usize, tablet: &TabletEntry, to: usize) -> MigrationEntry {
+        let (hashes, target) = (tablet.first..=tablet.last, self.numbers[to]);
+        let mut admin = self.server(asked).admin();
+        comes("a move is accepted", || {
+            admin.migration_begin(TABLE, hashes.clone(), target, MigrationMode::Cooperative).ok()
+        })
+    }
+
+    /// Asks for moves of all tablets, half of them to the next server and half of them to the one behind that, at once; gives
+    /// the server that each is to end at.
+    fn ask_for_all(&self) -> BTreeMap<u64, u32> {
+        let (tablets, servers) = (self.tablets(), self.numbers.len());
+        let place = |tablet: &TabletEntry| self.numbers.iter().position(|it| *it == tablet.server).unwrap();
+        let goal = |index: usize| (place(&tablets[index]) + 1 + index / servers % 2) % servers;
+        thread::scope(|scope| {
+            for asked in 0..servers {
+                let tablets = &tablets;
+                let own = (asked..tablets.len()).step_by(servers);
+                scope
+                    .spawn(move || own.for_each(|index| drop(self.ask(asked, &tablets[index], goal(index)))));
+            }
+        });
+        let goals = tablets.iter().enumerate();
+        goals.map(|(index, tablet)| (tablet.first, self.numbers[goal(index)])).collect()
+    }
+
+    /// What a server says that a move waits for, and how many get a slot before it; `None` where it knows of no such move.
+    fn awaited(&self, asked: usize, id: u32) -> Option<(MigrationAwaited, u32)> {
+        let all = answered("the progress", || self.server(asked).admin().migration_progress());
+        let found = all.into_iter().find(|progress| !progress.is_over && progress.migration.id == id)?;
+        Some((found.awaited, found.ahead))
+    }
+
+    fn standing(&self, asked: usize, id: u32) -> Option<MigrationStanding> {
+        self.migrations(asked).into_iter().find(|entry| entry.id == id).map(|entry| entry.standing)
+    }
+
+    fn abort(&self, asked: usize, id: u32) {
+        answered("the abort", || self.server(asked).admin().migration_abort(id));
+    }
+
+    /// Waits until nothing moves any more.
+    fn settle(&self) {
+        comes("the end of all moves", || self.migrations(0).is_empty().then_some(()));
+    }
+}
+
+#[test]
+fn twelve_moves_of_empty_ranges_from_one_server_to_another_all_end() {
+    let town = Town::start(2, 24);
+    let own = town.tablets_of(0);
+    assert_eq!(own.len(), 12);
+    thread::scope(|scope| {
+        for tablet in &own {
+            scope.spawn(|| town.ask(0, tablet, 1));
+        }
+    });
+    town.settle();
+    assert_eq!(town.tablets_of(1).len(), 24);
+}
+
+#[test]
+fn a_hundred_moves_in_both_directions_among_three_servers_all_end() {
+    let town = Town::start(3, 102);
+    let goals = town.ask_for_all();
+    town.settle();
+    let owners: BTreeMap<u64, u32> =
+        town.tablets().iter().map(|tablet| (tablet.first, tablet.server)).collect();
+    assert_eq!(owners, goals);
+}
+
+#[test]
+fn servers_end_when_they_are_told_to_while_moves_wait() {
+    let mut town = Town::start(3, 60);
+    town.ask_for_all();
+    for server in &mut town.cluster.servers {
+        assert!(server.stop().success());
+    }
+}
+
+#[test]
+fn moves_that_wait_end_when_one_of_their_servers_dies_and_returns() {
+    let mut town = Town::start(3, 60);
+    town.ask_for_all();
+    town.cluster.servers[2].kill();
+    town.cluster.servers[2].restart();
+    town.settle();
+}
+
+#[test]
+fn a_drain_is_done_behind_moves_that_were_asked_for_before() {
+    let town = Town::start(3, 30);
+    town.ask_for_all();
+    let plan = comes("a drain", || town.server(1).admin().cluster_drain(town.numbers[2]).ok());
+    let end = comes("the end of the drain", || {
+        let plans = town.server(0).admin().cluster_status().ok()?.plans;
+        let progress = plans.iter().find(|other| other.id == plan.id)?.progress;
+        (progress != PlanProgress::Running).then_some(progress)
+    });
+    assert_eq!(end, PlanProgress::Done);
+    assert!(town.tablets_of(2).is_empty());
+}
+
+#[test]
+fn a_move_that_waits_at_its_target_says_so_and_can_be_aborted() {
+    let town = Town::start(2, 8);
+    let own = town.tablets_of(0);
+    // Nobody answers the target: two moves have its slots, and others wait for one.
+    town.server(0).pause(true);
+    let moves: Vec<u32> = own.iter().map(|tablet| town.ask(1, tablet, 1).id).collect();
+    for (index, id) in moves.iter().enumerate() {
+        let expected = match index {
+            0 | 1 => (MigrationAwaited::Peer, 0),
+            behind => (MigrationAwaited::Slot, behind as u32 - 2),
+        };
+        comes("what a move waits for", || town.awaited(1, *id).filter(|it| *it == expected));
+    }
+    town.abort(1, moves[2]);
+    comes("the end of a move that waited", || {
+        (town.standing(1, moves[2]) == Some(MigrationStanding::Ended)).then_some(())
+    });
+    assert_eq!(town.standing(1, moves[0]), Some(MigrationStanding::Preparing));
+    comes("the next is the one behind it", || {
+        (town.awaited(1, moves[3]) == Some((MigrationAwaited::Slot, 0))).then_some(())
+    });
+    let refused = town.server(1).admin().tablet_merge(TABLE, own[2].first).unwrap_err();
+    assert_eq!(refused.status(), Some(Status::WrongTablets), "a neighbour waits to be moved");
+    town.server(0).pause(false);
+    town.settle();
+    let left: Vec<u64> = town.tablets_of(0).iter().map(|tablet| tablet.first).collect();
+    assert_eq!(left, [own[2].first]);
+}
+
+#[test]
+fn a_move_that_waits_at_its_source_says_so_and_can_be_aborted_and_the_server_ends_with_others() {
+    let mut town = Town::start(3, 60);
+    let own = town.tablets_of(0);
+    let mut next = own.iter();
+    // The slots of the source, held by moves whose target does not go on.
+    let held = comes("two moves in the middle", || {
+        let held = [(); 2].map(|()| town.ask(0, next.next().expect("some are left"), 1).id);
+        comes("two moves with slots", || {
+            let awaited = held.map(|id| town.awaited(0, id));
+            let has_slot =
+                |it: &Option<_>| !matches!(it, Some((MigrationAwaited::Slot | MigrationAwaited::Peer, _)));
+            awaited.iter().all(has_slot).then_some(())
+        });
+        town.server(1).pause(true);
+        // Both are still there, or it was too late.
+        let is_held = held.iter().all(|id| town.standing(0, *id) == Some(MigrationStanding::Preparing));
+        if !is_held {
+            town.server(1).pause(false);
+            town.settle();
+        }
+        is_held.then_some(held)
+    });
+    let moves = [(); 3].map(|()| town.ask(0, next.next().expect("some are left"), 2));
+    let slot = |ahead| Some((MigrationAwaited::Slot, ahead));
+    for (asked, index, expected) in [(0, 0, 0), (0, 1, 1), (2, 2, 0)] {
+        comes("a move that waits", || (town.awaited(asked, moves[index].id) == slot(expected)).then_some(()));
+    }
+    town.abort(0, moves[0].id);
+    comes("the end of a move that waited", || {
+        town.standing(0, moves[0].id).is_none_or(|it| it == MigrationStanding::Ended).then_some(())
+    });
+    comes("the third waits at its source", || (town.awaited(0, moves[2].id) == slot(1)).then_some(()));
+    assert_eq!(town.standing(0, held[0]), Some(MigrationStanding::Preparing));
+    assert!(town.tablets_of(0).iter().any(|tablet| tablet.first == moves[0].first));
+    assert!(town.cluster.servers[0].stop().success());
+    town.server(1).pause(false);
+}
