@@ -290,6 +290,17 @@ pub const LOADED_ROUNDS_TO_WAKE: u32 = 3;
 /// How often a loaded worker wakes another one, in microseconds: it costs a system call.
 pub const WAKE_NEIGHBOUR_US: u64 = 500;
 
+/// How long a server that stops waits for the threads of its streams, in milliseconds: longer than a call that etcd does not
+/// answer.
+pub const STREAMS_STOP_MS: u64 = 12_000;
+
+/// The same for all its control threads, in milliseconds: in all it ends within less than the 30 s after which supervisors
+/// kill.
+pub const CONTROL_STOP_MS: u64 = 15_000;
+
+/// The same for the workers, which end with the round at hand, and then for what says that the server is gone.
+pub const WORKERS_STOP_MS: u64 = 5_000;
+
 /// How often idle sessions are looked for, in milliseconds.
 pub const HOUSEKEEPING_MS: u64 = 1_000;
 
@@ -321,6 +332,8 @@ const _: () = assert!(WORKER_FULL_PERCENT <= 100 && HOME_STAYS_US > HOUSEKEEPING
 const _: () = assert!(OFFERS_PER_WORKER.is_power_of_two() && OFFERS_PER_WORKER >= STEAL_INVOCATIONS);
 const _: () = assert!(STEAL_LOOK_US < STEAL_AFTER_US && STEAL_AFTER_US < ABSENT_AFTER_US);
 const _: () = assert!(SLEEP_BESIDE_LOADED_US < SLEEP_MS_MAX * 1000);
+const _: () = assert!(ETCD_CALL_MS + ETCD_RESOLVE_MS < STREAMS_STOP_MS && STREAMS_STOP_MS < CONTROL_STOP_MS);
+const _: () = assert!(CONTROL_STOP_MS + 2 * WORKERS_STOP_MS < 30_000 && ETCD_CALL_MS < WORKERS_STOP_MS);
 const _: () = assert!(SESSION_CREDITS as usize <= WINDOW_RECORDS / 2);
 const _: () = assert!(SESSION_BATCH_MESSAGES <= TENANT_BATCH_MESSAGES && CORES_MAX <= 256);
 const _: () = assert!(STORED_REPLY_BYTES_MAX <= SESSION_REPLY_BYTES_MAX);

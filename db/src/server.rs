@@ -11,7 +11,7 @@
 //! its use, [`damage`] tells of memory that fails, [`exposition`] shows metrics over HTTP.
 //! In a cluster its [`membership`] follows what other servers change, tablets move to and from others ([`migrations`]), one
 //! of them plans that ([`coordination`]), invocations read what others have ([`remote`]), and [`interim`] is what it goes
-//! by while the metadata does not answer. [`boot`] puts the parts together.
+//! by while the metadata does not answer. [`boot`] puts the parts together; [`joining`] bounds how long they take to end.
 
 pub mod administration;
 pub mod administrator;
@@ -32,6 +32,7 @@ pub mod grant;
 pub mod homes;
 pub mod interim;
 pub mod invocation;
+pub mod joining;
 pub mod listening;
 pub mod listing;
 pub mod membership;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use client::{Condition, Error, PackageFile, Request, Session, Status};
 use tests::raw::{PATIENCE, RawSession};
-use tests::server::{Server, Settings, binary};
+use tests::server::{Server, Settings, binary, patient};
 use wire::{RecordHeader, opcode};
 
 #[test]
@@ -177,4 +177,26 @@ fn a_full_disk_while_installing_is_a_typed_refusal_and_nothing_is_half_there() {
     assert_eq!(install(&mut acme, "one", 0).unwrap(), 1);
     let table = acme.table_create("data").unwrap();
     assert_eq!(acme.invoke("one.one", table, b"", b"").unwrap(), [1]);
+}
+
+#[test]
+fn a_server_whose_worker_never_comes_back_says_so_and_ends_when_it_is_told_to() {
+    // Without preemption an extension that loops keeps its worker for ever.
+    let arguments = vec!["--isolation".to_owned(), "off".to_owned()];
+    let mut server = Server::start_with(Settings { arguments, ..Settings::default() });
+    let tenant = server.tenant("mallory");
+    let table = server.client(&tenant).table_create("data").unwrap();
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../ext/spin");
+    let installed = server.command(&tenant).args(["ext", "install"]).arg(source).output().unwrap();
+    assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
+    let mut impatient = client::Client::connect_with(
+        &server.address().to_string(),
+        &tenant.name,
+        &tenant.secret,
+        client::ClientConfig { call_timeout: Duration::from_secs(2), ..patient() },
+    )
+    .unwrap();
+    impatient.invoke("spin.endless", table, b"k", b"").expect_err("it never ends");
+    assert!(server.stop().success());
+    assert!(server.log().contains("worker-0"), "{}", server.log());
 }

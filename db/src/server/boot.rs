@@ -5,8 +5,9 @@
 //!                  -> registry of extensions -> control -> tables and extensions of the metadata
 //!                  -> listener -> membership of the cluster
 //! ```
-//! What fails on the way up is a [`BootError`] and leaves no thread behind. On the way down streams end
-//! first, then workers, which answer what they hold.
+//! What fails on the way up is a [`BootError`] and leaves no thread behind. On the way down streams and migrations end
+//! first, then workers, which answer what they hold, and last the registration: what is served is served by a server that
+//! others take for alive. Each is waited for only so long ([`Joining`]).
 
 mod devices;
 mod dpdk;
@@ -41,6 +42,7 @@ use super::doorway::{self, Doorway};
 use super::exposition;
 use super::homes::Homes;
 use super::interim::Interim;
+use super::joining::Joining;
 use super::listening::{self, Reception};
 use super::membership;
 use super::neighbours::Neighbours;
@@ -52,7 +54,9 @@ use super::streams::Streams;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::extension::registry::{Prepare, Registry};
-use crate::limits::{ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, HOUSEKEEPING_MS, VERSIONS_LOOK_MS};
+use crate::limits::{
+    ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, CONTROL_STOP_MS, HOUSEKEEPING_MS, VERSIONS_LOOK_MS, WORKERS_STOP_MS,
+};
 use crate::sched::watchdog::Watchdog;
 use crate::tenant::account::Accounts;
 use crate::tenant::secret::SecretHash;
@@ -75,6 +79,9 @@ pub struct Server {
     stopping: Arc<AtomicBool>,
     control_threads: Vec<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
+    /// Raised when nothing is served any more.
+    ended: Arc<AtomicBool>,
+    registration: Option<JoinHandle<()>>,
     /// Ends after the workers.
     _watchdog: Watchdog,
     /// Which server of a cluster it is.
@@ -157,6 +164,8 @@ impl Server {
             stopping: Arc::new(AtomicBool::new(false)),
             control_threads: Vec::new(),
             workers: started.threads,
+            ended: Arc::new(AtomicBool::new(false)),
+            registration: None,
             _watchdog: watchdog,
             _identity: identity,
         };
@@ -185,8 +194,10 @@ impl Server {
             self.control_threads.push(asking.map_err(no_thread)?);
         }
         if let Some(run) = self.control.interim.run() {
-            let joined = membership::join(&self.control, &self.stopping, reached, run);
-            self.control_threads.extend(joined.map_err(no_thread)?);
+            let registered = membership::register(&self.control, &self.ended, reached, run);
+            self.registration = Some(registered.map_err(no_thread)?);
+            let following = membership::follow(&self.control, &self.stopping);
+            self.control_threads.push(following.map_err(no_thread)?);
             let coordinating = coordination::start(&self.control, &self.stopping, run);
             self.control_threads.push(coordinating.map_err(no_thread)?);
         }
@@ -285,19 +296,29 @@ impl Drop for Server {
         for stop in &self.stops {
             stop.stop();
         }
-        for thread in self.control_threads.drain(..) {
-            thread.thread().unpark();
-            // A thread that panicked has said so.
-            let _ = thread.join();
-        }
+        // Threads of streams wait for them.
         if let Some(migrations) = &self.control.migrations {
             migrations.stop();
+        }
+        let joining = Joining::within(Duration::from_millis(CONTROL_STOP_MS));
+        self.control_threads.iter().for_each(|thread| thread.thread().unpark());
+        for thread in self.control_threads.drain(..) {
+            joining.join(thread);
+        }
+        if let Some(migrations) = &self.control.migrations {
+            migrations.join(joining);
         }
         for worker in &self.control.workers {
             worker.send(Change::Stop);
         }
+        let joining = Joining::within(Duration::from_millis(WORKERS_STOP_MS));
         for worker in self.workers.drain(..) {
-            let _ = worker.join();
+            joining.join(worker);
+        }
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(registration) = self.registration.take() {
+            registration.thread().unpark();
+            Joining::within(Duration::from_millis(WORKERS_STOP_MS)).join(registration);
         }
     }
 }

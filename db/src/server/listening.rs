@@ -2,7 +2,7 @@
 //!
 //! Who is received and how is the [`Reception`]'s: there is one for clients and one for who reads metrics; who
 //! has to leave when there are too many, [`Streams`] says. Ends when its listener is stopped; then it closes
-//! all streams and waits for their threads.
+//! all streams and waits for their threads, for a bounded time.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use net::{Listener, Stream};
 
 use super::control::lock;
+use super::joining::Joining;
 use super::refusal::SourcePrefix;
 use super::streams::{Place, Streams};
-use crate::limits::{CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS, STREAM_ROOM_MS};
+use crate::limits::{CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS, STREAM_ROOM_MS, STREAMS_STOP_MS};
 
 /// How long to wait when the process is out of descriptors or threads.
 const BREATH: Duration = Duration::from_millis(20);
@@ -58,9 +59,9 @@ pub fn accept_all(reception: Reception, listener: &Listener, stopping: &AtomicBo
     }
     stopping.store(true, Ordering::Relaxed);
     reception.streams.close_all();
+    let joining = Joining::within(Duration::from_millis(STREAMS_STOP_MS));
     for thread in threads {
-        // A control thread that panicked has taken its stream with it and nothing else.
-        let _ = thread.join();
+        joining.join(thread);
     }
 }
 

@@ -19,16 +19,16 @@ use crate::cluster::records::{Event, Revision, Watch, WatchEnd};
 use crate::cluster::registration::{Kept, Registration};
 use crate::limits::{CLUSTER_RETRY_MS, FOLLOWING_AGAIN_MS, FOLLOWING_LOOK_MS, REGISTRATION_KEEP_MS};
 
-/// Makes the server a member of its cluster, with the threads that keep it one.
+/// Registers the server in its cluster, and keeps it registered until it has ended.
 ///
 /// # Errors
 /// When no thread can be started.
-pub fn join(
+pub fn register(
     control: &Arc<Control>,
-    stopping: &Arc<AtomicBool>,
+    ended: &Arc<AtomicBool>,
     tcp: SocketAddr,
     ServerRun { server: id, .. }: ServerRun,
-) -> io::Result<[JoinHandle<()>; 2]> {
+) -> io::Result<JoinHandle<()>> {
     let row = ServerRow {
         id,
         tcp,
@@ -37,20 +37,11 @@ pub fn join(
         started_ms: control.clock.wall_ms(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    Ok([register(control, stopping, row)?, follow(control, stopping)?])
-}
-
-/// Keeps a server registered until it stops.
-fn register(
-    control: &Arc<Control>,
-    stopping: &Arc<AtomicBool>,
-    row: ServerRow,
-) -> io::Result<JoinHandle<()>> {
-    let (control, stopping) = (Arc::clone(control), Arc::clone(stopping));
+    let (control, ended) = (Arc::clone(control), Arc::clone(ended));
     thread::Builder::new().name("registration".to_owned()).spawn(move || {
         let mut registration = Registration::new(row.clone());
         let mut was_held = false;
-        while !stopping.load(Ordering::Relaxed) {
+        while !ended.load(Ordering::Relaxed) {
             let wait_ms = match registration.keep(&control.metadata, control.views.settled()) {
                 Ok(kept) => {
                     if kept == Kept::Anew {
@@ -82,7 +73,10 @@ fn register(
 }
 
 /// Follows what others change until the server stops.
-fn follow(control: &Arc<Control>, stopping: &Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
+///
+/// # Errors
+/// When no thread can be started.
+pub fn follow(control: &Arc<Control>, stopping: &Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
     let (control, stopping) = (Arc::clone(control), Arc::clone(stopping));
     thread::Builder::new().name("following".to_owned()).spawn(move || {
         let mut following = Following::default();

@@ -42,6 +42,7 @@ use self::slots::{Claim, Slots};
 use self::source::SourceSide;
 use self::target::TargetSide;
 use super::control::{Control, lock};
+use super::joining::Joining;
 use super::neighbours::Neighbours;
 use super::peers;
 use crate::cluster::metadata::{MigrationRow, ServerRun, Side, TabletsRow};
@@ -166,10 +167,10 @@ impl Migrations {
         own: ServerRun,
         is_meant: impl Fn(&MigrationRow) -> bool,
     ) {
+        let mut running = lock(&self.running);
         if self.is_stopping() {
             return;
         }
-        let mut running = lock(&self.running);
         // One that is over stays until the records say so too: else it would begin again.
         let is_over = |id: &u32, one: &mut Running| {
             let is_known = || rows.iter().any(|row| row.id == *id && !is_done(row, one.side));
@@ -250,17 +251,22 @@ impl Migrations {
         Ok(())
     }
 
-    /// Ends all threads and waits for them. What they were at goes on when servers have agreed that this one is gone.
+    /// Tells all threads to end. What they were at goes on when servers have agreed that this one is gone.
     pub fn stop(&self) {
+        let running = lock(&self.running);
+        // Under the lock, so that none is begun behind it.
         self.is_stopping.store(true, Ordering::Relaxed);
-        let running = std::mem::take(&mut *lock(&self.running));
         for one in running.values() {
             one.over.store(true, Ordering::Relaxed);
             one.post.send(Mail::Stop);
         }
+    }
+
+    /// Waits for threads that were told to end.
+    pub fn join(&self, joining: Joining) {
+        let running = std::mem::take(&mut *lock(&self.running));
         for one in running.into_values() {
-            // One that panicked has said so.
-            let _ = one.thread.join();
+            joining.join(one.thread);
         }
     }
 
