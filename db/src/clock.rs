@@ -2,14 +2,49 @@
 //! extensions and logs.
 //!
 //! A worker reads the clock once per round and hands the number down; nothing below it asks again. Both
-//! readings come from the kernel's page of shared time and cost some 25 ns, without a system call.
+//! readings come from the kernel's page of shared time and cost some 25 ns, without a system call. Time goes on while the
+//! process is stopped and while the machine is suspended: see "Leases" in docs/notes.md.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::ops::Add;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A moment, as the time since the machine was started, suspended or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    ns: u64,
+}
+
+impl Moment {
+    /// Now: `CLOCK_BOOTTIME`.
+    #[must_use]
+    pub fn now() -> Self {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the pointer is to a live timespec of ours, which the call fills; this clock is there on every Linux that
+        // the server runs on.
+        let failed = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+        debug_assert_eq!(failed, 0, "the kernel has the clock");
+        Self { ns: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 }
+    }
+
+    /// So long after the machine was started.
+    #[must_use]
+    pub const fn after_boot(time: Duration) -> Self {
+        Self { ns: time.as_nanos() as u64 }
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    fn add(self, time: Duration) -> Self {
+        Self { ns: self.ns + time.as_nanos() as u64 }
+    }
+}
 
 /// Where the time comes from. Copied freely; all copies of one clock agree.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    start: Instant,
+    start: Moment,
     /// Time of day when the clock was made, in milliseconds since the Unix epoch.
     start_ms: u64,
 }
@@ -18,13 +53,19 @@ impl Clock {
     /// A clock that begins at zero now.
     #[must_use]
     pub fn new() -> Self {
-        Self { start: Instant::now(), start_ms: wall_ms() }
+        Self { start: Moment::now(), start_ms: wall_ms() }
     }
 
     /// Microseconds since the clock was made; never goes back.
     #[must_use]
     pub fn now_us(&self) -> u64 {
-        self.start.elapsed().as_micros() as u64
+        self.us_at(Moment::now())
+    }
+
+    /// Microseconds from when the clock was made to a moment; 0 where that is earlier.
+    #[must_use]
+    pub const fn us_at(&self, moment: Moment) -> u64 {
+        moment.ns.saturating_sub(self.start.ns) / 1_000
     }
 
     /// Milliseconds since the Unix epoch, as the machine believes; 0 when it believes to be before.

@@ -5,7 +5,7 @@
 //! as many as [`streams`] has places for, each served by [`connection`], which opens sessions ([`opening`]), administers ([`administration`]) and
 //! hands data requests to workers ([`stream_request`]). What control threads decide reaches the workers as
 //! [`change`]s to their [`catalog`]; what tenants let each other do is a [`grant`], what of its tables the server owns
-//! changes with its [`view`] ([`ownership`]). Workers
+//! changes with its [`view`] ([`ownership`]), and until when it may serve that is its [`fence`]. Workers
 //! know of each other by [`neighbours`], help out at each other's [`ports`]
 //! and share invocations ([`sharing`]); tenants' [`homes`] move when the load stays lopsided. [`populate`] backs memory ahead of
 //! its use, [`damage`] tells of memory that fails, [`exposition`] shows metrics over HTTP.
@@ -28,6 +28,7 @@ pub mod dispatch;
 pub mod doorway;
 pub mod ended;
 pub mod exposition;
+pub mod fence;
 pub mod grant;
 pub mod homes;
 pub mod interim;

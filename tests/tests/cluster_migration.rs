@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use client::{Client, Error, MigrationEntry, MigrationMode, MigrationStanding, Status};
+use client::{Client, Condition, Error, MigrationEntry, MigrationMode, MigrationStanding, Request, Status};
 use fastrand::Rng;
 use tests::cluster::Cluster;
 use tests::effort::{rng, rounds};
 use tests::patience::{answered, comes};
-use tests::raw::PATIENCE;
+use tests::raw::{PATIENCE, RawSession};
 use tests::server::{Server, Settings, Tenant};
 
 const HALF: u64 = 1 << 63;
@@ -255,6 +255,75 @@ fn a_source_serves_again_what_it_had_when_the_target_dies() {
         for key in 0..4_000_u64 {
             let found = comes("an answer", || caller.clients[source].get(table, &key.to_le_bytes()).ok());
             assert_eq!(found.expect("it never left").value, [1; 5_000], "key {key}");
+        }
+    }
+}
+
+/// Lets a session send under the view of a server that has come to own a key, of which it says the next sequence; false
+/// where the server does not own it.
+fn is_under_its_view(session: &mut RawSession, sequence: &mut u64, get: &Request<'_>) -> bool {
+    let first = session.opened.view;
+    let owns = (first..first + 16).any(|view| {
+        session.opened.view = view;
+        *sequence += 1;
+        session.call(*sequence, get).expect("an answer").status == Status::Ok
+    });
+    if !owns {
+        session.opened.view = first;
+    }
+    owns
+}
+
+#[test]
+fn a_server_that_stood_still_while_others_took_what_it_served_answers_nothing_of_it_afterwards() {
+    let (cluster, tenant, table) = cluster();
+    let mut caller = Caller::new(&cluster.servers, &tenant, table);
+    (0..8_000).for_each(|key| {
+        caller.put(key, &[1; 5_000]);
+    });
+    let key = (0..8_000_u64).find(|key| store::hash(&key.to_le_bytes()) >= HALF).expect("half of them");
+    caller.put(key, b"old");
+    let (get, condition) = (Request::Get { table, key: &key.to_le_bytes() }, Condition::Always);
+    // Until it stands still while the move is under way.
+    let (source, target, session, sequence) = comes("a target that stands still in the middle", || {
+        let source = owner(&cluster, 0, u64::MAX);
+        let target = 1 - source;
+        let place = &cluster.servers[target];
+        let mut session = RawSession::open(place.address(), &tenant.name, &tenant.secret).expect("a session");
+        begin(&cluster, target, MigrationMode::Rocksteady);
+        let mut admin = cluster.servers[source].admin();
+        let mut is_moving = || {
+            let moves = answered("the migrations", || admin.migration_list());
+            moves.iter().all(|it| it.standing == MigrationStanding::Moving) && !moves.is_empty()
+        };
+        comes("a migration that moves", || is_moving().then_some(()));
+        let mut sequence = 0;
+        while !is_under_its_view(&mut session, &mut sequence, &get) && is_moving() {}
+        place.pause(true);
+        if is_moving() {
+            return Some((source, target, session, sequence));
+        }
+        place.pause(false);
+        comes("the end of the move", || migrations(&cluster.servers[source]).is_empty().then_some(()));
+        None
+    });
+    let address = cluster.servers[source].address().to_string();
+    comes("a source that has taken it back", || {
+        // One that has asked nobody else: the other server takes connections and says nothing.
+        let mut client = Client::connect(&address, &tenant.name, &tenant.secret).ok()?;
+        client.table_open("data").ok()?;
+        client.put(table, &key.to_le_bytes(), b"new").ok()
+    });
+    let put = Request::Put { table, key: &key.to_le_bytes(), value: b"lost", condition };
+    session.send(&session.frame(sequence + 1, &get)).expect("a datagram");
+    session.send(&session.frame(sequence + 2, &put)).expect("a datagram");
+    cluster.servers[target].pause(false);
+    let mut answered = 0;
+    while answered < 2 {
+        for answer in session.receive(PATIENCE).expect("every request is answered") {
+            let is_executed = matches!(answer.status, Status::Ok | Status::NotFound);
+            assert!(!is_executed, "request {} is executed: {:?}", answer.sequence_low, answer.status);
+            answered += 1;
         }
     }
 }

@@ -50,6 +50,7 @@ mod tests;
 pub use admission::Admission;
 pub use belief::Awaited;
 pub use copying::Gathered;
+pub use lease::Tenure;
 pub use message::{BadMessage, Copied, Left, Message, Place, Span};
 pub use source::{Source, SourceAction, SourceEnd, SourceInput, SourceOutput};
 pub use target::{Target, TargetAction, TargetEnd, TargetInput, TargetOutput};

@@ -19,7 +19,9 @@ pub use etcd::Etcd;
 pub use watch::{Event, Watch, WatchEnd, WatchSource};
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::clock::Moment;
 
 /// Number of a commit; later ones have higher numbers. 0 is before the first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -158,7 +160,7 @@ pub struct Held {
     /// Its number.
     pub lease: LeaseId,
     /// From then on its records may be gone.
-    pub until: Instant,
+    pub until: Moment,
 }
 
 /// See the file's head.

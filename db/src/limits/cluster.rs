@@ -67,6 +67,10 @@ pub const REGISTRATION_KEEP_MS: u64 = 2_500;
 /// away for long every server registers anew within less.
 pub const GONE_AFTER_MS: u64 = 7_500;
 
+/// For how long workers serve behind the end of the lease what others may come to own, in milliseconds: in less they are made
+/// to leave it. What is left of [`GONE_AFTER_MS`] is for a slow clock and for a batch that is being served.
+pub const FENCE_AFTER_MS: u64 = 2_500;
+
 /// After what a server tries again to register, or to follow the metadata, in milliseconds.
 pub const CLUSTER_RETRY_MS: u64 = 500;
 
@@ -131,4 +135,5 @@ const _: () = assert!(ETCD_STAGE_TTL_MS > 4 * ETCD_CALL_MS);
 const _: () = assert!(GRANTS_SWEPT_AT_ONCE < ETCD_PARTS_MAX && TABLETS_CHANGED_AT_ONCE < ETCD_PARTS_MAX);
 const _: () = assert!(REGISTRATION_KEEP_MS + ETCD_CALL_MS < REGISTRATION_TTL_MS);
 const _: () = assert!(REGISTRATION_KEEP_MS + ETCD_CALL_MS + CLUSTER_RETRY_MS < GONE_AFTER_MS);
+const _: () = assert!(2 * FENCE_AFTER_MS < GONE_AFTER_MS);
 const _: () = assert!(RECORD_STAGED_BYTES < PACKAGE_CHUNK_BYTES && PACKAGE_CHUNK_BYTES < 3 << 19);

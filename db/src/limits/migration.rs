@@ -25,6 +25,7 @@ pub const COPY_LEFT_BYTES: u64 = 256 << 10;
 pub const COPY_ROUNDS_MAX: u32 = 16;
 
 const _: () = assert!(MIGRATION_PARTITIONS <= u8::MAX as usize);
+const _: () = assert!(MIGRATION_QUEUED_LOOK_MS <= PEER_ALIVE_MS && 2 * PEER_ALIVE_MS < PEER_AWAY_MS);
 const _: () = assert!(PRIORITY_PULL_HASHES < PRIORITY_HASHES_MAX);
 const _: () = assert!(
     MIGRATION_MESSAGE_BYTES_MAX
@@ -77,8 +78,10 @@ pub const PULL_LOOK_US: u64 = 1_000;
 /// How long an object that moves may find no room at a target before the migration is given up, in milliseconds: the
 /// cleaner makes room in far less if there is any to be made.
 pub const REPLAY_PATIENCE_MS: u64 = 20_000;
-/// After which time without a stream it is asked whether the other server is still there, in milliseconds.
+/// After which time without a word of it it is asked whether the other server is still there, in milliseconds.
 pub const PEER_AWAY_MS: u64 = 1_000;
+/// How often a server says something to the other one at least, in milliseconds.
+pub const PEER_ALIVE_MS: u64 = 250;
 /// By how much nicer a thread is that moves tablets than the server: about a third of a worker's share of a CPU that both want. What it may
 /// take of that is up to its pace; with less, those wait for long whose objects it pulls first.
 pub const MIGRATION_NICER: i32 = 5;

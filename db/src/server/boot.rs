@@ -142,6 +142,7 @@ impl Server {
             metrics: started.metrics,
             ports: frame_ports,
             views: started.views,
+            fence: started.fence,
             door: signs,
             administrator,
             nobody,

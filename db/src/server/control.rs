@@ -22,6 +22,7 @@ use wire::reply::Throttled;
 use super::change::{Change, ChangeSender, broadcast};
 use super::doorway::Signs;
 use super::ended::Ended;
+use super::fence::Fence;
 use super::grant::Grant;
 use super::homes::{Homes, Look, Move};
 use super::interim::Interim;
@@ -32,7 +33,7 @@ use super::streams::{Counts, Streams};
 use super::view::Views;
 use crate::clock::Clock;
 use crate::cluster::metadata::{Metadata, MetadataError, StandingError, TenantRow};
-use crate::cluster::records::RecordsError;
+use crate::cluster::records::{Held, RecordsError};
 use crate::extension::log::ExtensionLog;
 use crate::extension::registry::Registry;
 use crate::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX, VERSIONS_RESERVED};
@@ -166,6 +167,8 @@ pub struct Control {
     pub door: Option<Signs>,
     /// The server's views.
     pub views: Arc<Views>,
+    /// Until when workers may serve what others may come to own.
+    pub fence: Arc<Fence>,
     /// What is kept of the administrator's secret.
     pub administrator: SecretHash,
     /// What is kept of a secret that nobody has: what is compared for a tenant that there is not.
@@ -199,6 +202,14 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Control {
+    /// This lease is held, or none.
+    pub fn hold(&self, held: Option<Held>) {
+        if let Some(Held { lease, until }) = held {
+            self.fence.hold(lease, self.clock.us_at(until));
+        }
+        self.interim.hold(held);
+    }
+
     /// Tells all workers.
     ///
     /// # Errors

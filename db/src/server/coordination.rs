@@ -9,9 +9,10 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::control::Control;
+use crate::clock::Moment;
 use crate::cluster::coordinator::steps;
 use crate::cluster::metadata::{Coordinator, MetadataError, ServerRun, Snapshot};
 use crate::limits::COORDINATION_LOOK_MS;
@@ -47,7 +48,7 @@ fn look(
     before: Option<Coordinator>,
 ) -> Result<Option<Coordinator>, MetadataError> {
     control.interim.look(&control.metadata)?;
-    let Some(lease) = control.interim.lease(Instant::now()) else { return Ok(None) };
+    let Some(lease) = control.interim.lease(Moment::now()) else { return Ok(None) };
     let elected = control.metadata.coordinator_elect(own.server, lease)?;
     if elected.server == own.server {
         if before != Some(elected) {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use crate::clock::Moment;
 use crate::cluster::metadata::{Metadata, MetadataError, ServerRun, TenantRow};
 use crate::cluster::presence::Presence;
 use crate::cluster::records::{Held, LeaseId};
@@ -46,7 +47,7 @@ impl Interim {
 
     /// The lease, when it is held.
     #[must_use]
-    pub fn lease(&self, now: Instant) -> Option<LeaseId> {
+    pub fn lease(&self, now: Moment) -> Option<LeaseId> {
         self.state().held.filter(|held| now < held.until).map(|held| held.lease)
     }
 
@@ -92,13 +93,13 @@ impl Interim {
 
     /// Whether the lease is held.
     #[must_use]
-    pub fn is_held(&self, now: Instant) -> bool {
+    pub fn is_held(&self, now: Moment) -> bool {
         self.lease(now).is_some()
     }
 
     /// The tenant of this name or none, when the lease is held; nothing when it is not.
     #[must_use]
-    pub fn tenant(&self, name: &str, now: Instant) -> Option<Option<TenantRow>> {
+    pub fn tenant(&self, name: &str, now: Moment) -> Option<Option<TenantRow>> {
         let state = self.state();
         state.held.filter(|held| now < held.until)?;
         Some(state.tenants.get(name).cloned())
@@ -117,9 +118,10 @@ impl Interim {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::Interim;
+    use crate::clock::Moment;
     use crate::cluster::metadata::TenantRow;
     use crate::cluster::records::{Held, LeaseId};
     use crate::tenant::TenantId;
@@ -127,7 +129,7 @@ mod tests {
 
     #[test]
     fn tenants_are_known_as_long_as_the_lease_is_held() {
-        let (interim, now) = (Interim::default(), Instant::now());
+        let (interim, now) = (Interim::default(), Moment::now());
         let row = |id, name: &str, salt| {
             let secret = SecretHash { salt: [salt; 16], digest: [0; 32] };
             TenantRow { id: TenantId(id), name: name.to_owned(), secret }

@@ -14,6 +14,7 @@ use wire::Status;
 
 use super::administration::{Follower, Tenants};
 use super::control::{Control, Refusal};
+use crate::clock::Moment;
 use crate::cluster::metadata::{MetadataError, ServerRow, ServerRun, is_followed_by_its_author, tenants_of};
 use crate::cluster::records::{Event, Revision, Watch, WatchEnd};
 use crate::cluster::registration::{Kept, Registration};
@@ -57,15 +58,15 @@ pub fn register(
                     CLUSTER_RETRY_MS
                 }
             };
-            control.interim.hold(registration.held());
-            let is_held = control.interim.is_held(Instant::now());
+            control.hold(registration.held());
+            let is_held = control.interim.is_held(Moment::now());
             if was_held && !is_held {
                 tracing::warn!(server = row.id, "other servers may believe by now that this one is gone");
             }
             was_held = is_held;
             thread::park_timeout(Duration::from_millis(wait_ms));
         }
-        control.interim.hold(None);
+        control.hold(None);
         if let Err(error) = registration.end(&control.metadata) {
             tracing::warn!(%error, "the registration ends by itself");
         }

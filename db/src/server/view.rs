@@ -47,6 +47,10 @@ impl Views {
     }
 }
 
+/// The own view of a worker that is to execute nothing: no server counts so far. A client that names it deceives nobody but
+/// itself.
+const FENCED: u64 = u64::MAX;
+
 /// The view of a worker in one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundView {
@@ -61,6 +65,18 @@ impl RoundView {
     #[must_use]
     pub const fn settled(view: u64) -> Self {
         Self { own: view, settled: view }
+    }
+
+    /// One under which no request was sent: all are told to come again.
+    pub const fn fenced(self) -> Self {
+        Self { own: FENCED, settled: self.settled }
+    }
+
+    /// Whether nothing is to be executed.
+    #[inline]
+    #[must_use]
+    pub const fn is_fenced(self) -> bool {
+        self.own == FENCED
     }
 
     /// Whether others have still to pass.

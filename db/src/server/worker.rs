@@ -3,6 +3,7 @@
 //! ```text
 //!   round:  changes from the control plane        one relaxed load when there are none
 //!           receive a batch                       none and nothing else to do: a loaded neighbour's frames
+//!           look at the fence                     behind it nothing is executed
 //!           dispatch it                           native requests run to completion
 //!           run invocations                       one poll each; what it cannot get to, others may have
 //!           send what is in the outgoing frames   answers of invocations may wait for more
@@ -25,6 +26,7 @@ use super::catalog::Catalog;
 use super::change::{Change, Changes, StreamRequest};
 use super::crowd::Crowd;
 use super::dispatch::Dispatch;
+use super::fence::Fence;
 use super::invocation;
 use super::neighbours::{Neighbours, Outlook};
 use super::outgoing::Outgoing;
@@ -57,6 +59,7 @@ pub struct Worker<P: SharedPort> {
     clock: Clock,
     idle: IdleStrategy,
     views: Arc<Views>,
+    fence: Arc<Fence>,
     view: RoundView,
     catalog: Catalog,
     outgoing: Outgoing,
@@ -94,6 +97,8 @@ pub struct WorkerParts<P: SharedPort> {
     pub idle: IdleStrategy,
     /// The server's views.
     pub views: Arc<Views>,
+    /// Until when it may serve what others may come to own.
+    pub fence: Arc<Fence>,
     /// Where to ask for what other servers have; nothing where the server is alone.
     pub remote: Option<Arc<RemoteReads>>,
     /// Whether invocations are preempted, take turns by share and are accounted for.
@@ -119,6 +124,7 @@ impl<P: SharedPort> Worker<P> {
             clock: parts.clock,
             idle: parts.idle,
             views: parts.views,
+            fence: parts.fence,
             view,
             catalog: Catalog::under(view.own).reading(parts.remote),
             outgoing,
@@ -158,6 +164,9 @@ impl<P: SharedPort> Worker<P> {
             self.ports.own().receive(&mut batch)?;
             let before_us = std::mem::replace(&mut now_us, self.clock.now_us());
             self.core.store().advance_clock(self.clock.steady_ms(now_us));
+            if self.fence.is_passed(now_us) {
+                self.view = self.view.fenced();
+            }
             if served {
                 self.metrics.add(Counter::BusyUs, now_us.saturating_sub(before_us));
             }
@@ -219,6 +228,9 @@ impl<P: SharedPort> Worker<P> {
         for request in self.requests.drain(..) {
             let (known, waiting) = ((&self.catalog, self.view), (&mut self.invocations, &mut self.parking));
             stream_request::serve(&environment, known, waiting, &request);
+        }
+        if self.view.is_fenced() && !self.stopping {
+            return true;
         }
         self.reads.drain(..).for_each(|reads| remote::answer(&environment, &reads));
         if self.invocations.expects_long_polls() {

@@ -102,6 +102,7 @@ impl Site {
                 clock: Clock::new(),
                 idle: IdleStrategy { spin_us: 5, yield_until_us: 50 },
                 views: Arc::clone(&views),
+                fence: Arc::default(),
                 remote: None,
                 isolation: true,
             };

@@ -1,8 +1,8 @@
 //! Where records are kept in a test, and what opens them: several at once, as several servers do, where that is allowed.
 
 use std::sync::Arc;
-use std::time::Instant;
 
+use db::clock::Moment;
 use db::cluster::metadata::Metadata;
 use db::cluster::records::{Change, Committed, Embedded, Query, Records, RecordsError, Revision};
 use tempfile::TempDir;
@@ -34,7 +34,7 @@ impl Place {
     }
 
     pub fn memory() -> Self {
-        Self::Memory(Arc::new(MemoryRecords::new(Box::new(Instant::now))))
+        Self::Memory(Arc::new(MemoryRecords::new(Box::new(Moment::now))))
     }
 
     /// What one server has.

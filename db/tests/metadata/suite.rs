@@ -3,6 +3,7 @@
 use std::slice;
 use std::time::{Duration, Instant};
 
+use db::clock::Moment;
 use db::cluster::records::{
     Change, Committed, Condition, Event, Query, Records, RecordsError, Revision, Span, WatchEnd,
 };
@@ -146,13 +147,13 @@ pub fn a_lease_that_is_not_kept_takes_its_records_along(place: &Place) {
     let (one, other) = (one.as_ref(), other.as_ref());
     let short = one.lease_grant(Duration::from_secs(8)).expect("a lease");
     let long = one.lease_grant(Duration::from_secs(600)).expect("a lease");
-    assert!(long.until > short.until && short.until > Instant::now());
+    assert!(long.until > short.until && short.until > Moment::now());
     write(one, &[leased("a/short", short), leased("a/long", long), leased("a/freed", short)]);
     let kept = one.lease_keep(short.lease).expect("it is held");
     assert!(kept.until > short.until);
     write(one, &[put("a/freed", "stays")]);
     goes(other, "a/short");
-    assert!(Instant::now() > kept.until, "gone before who holds it has stopped");
+    assert!(Moment::now() > kept.until, "gone before who holds it has stopped");
     assert_eq!(value(other, "a/freed").as_deref(), Some("stays"));
     assert_eq!(value(other, "a/long").as_deref(), Some("x"));
     assert_eq!(one.lease_keep(short.lease), Err(RecordsError::LeaseGone));

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use builder::BuildError;
+use db::clock::Moment;
 use db::cluster::metadata::Metadata;
 use db::cluster::migration::Standing;
 use db::cluster::records::Etcd;
@@ -60,7 +61,7 @@ impl Ways {
     }
 
     fn is_registered(&self, site: usize) -> bool {
-        self.pair.sites[site].server.control().interim.is_held(Instant::now())
+        self.pair.sites[site].server.control().interim.is_held(Moment::now())
     }
 }
 

@@ -192,9 +192,20 @@ fn frames_of_a_worker_that_never_comes_back_are_answered_by_another() {
         let idle = IdleStrategy::default();
         let (neighbours, metrics, isolation) = (others, counted, true);
         let views = Arc::new(Views::new(1));
-        let remote = None;
-        let parts =
-            WorkerParts { core, ports, neighbours, changes, metrics, clock, idle, views, remote, isolation };
+        let (remote, fence) = (None, Arc::default());
+        let parts = WorkerParts {
+            core,
+            ports,
+            neighbours,
+            changes,
+            metrics,
+            clock,
+            idle,
+            views,
+            fence,
+            remote,
+            isolation,
+        };
         Worker::new(parts).expect("stacks").run()
     });
     let mut client = network.port().expect("a port");

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use db::cluster::records::LeaseId;
 use db::server::control::Control;
 use db::server::ownership::Ownership;
 use db::tablet::Parts;
@@ -62,6 +63,23 @@ fn ask(
     let group = reader.groups().next().expect("a group").expect("a good group");
     let message = group.messages().next().expect("a message").expect("a good message");
     (reader.view(), Status::from_u8(message.code).expect("a status"), message.body.to_vec())
+}
+
+#[test]
+fn behind_its_fence_a_server_executes_nothing_and_goes_on_when_that_is_lifted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 2);
+    let (_, mut client, table) = site.two_clients("ann");
+    assert_eq!(ask(&mut client, (1, 1), (table, b"key")).1, Status::Ok);
+    // Of a lease that this server has not, so that what it guards may be another's.
+    let guard = site.server.control().fence.guard(LeaseId(1));
+    let (view, status, body) = ask(&mut client, (1, 2), (table, b"key"));
+    assert_eq!((view, status), (1, Status::Retry));
+    assert!(reply::decode_retry(&body).expect("when to come again") > 0);
+    drop(guard);
+    let (_, status, body) = ask(&mut client, (1, 2), (table, b"key"));
+    assert_eq!(status, Status::Ok);
+    assert_eq!(reply::Number::decode(&body).expect("a number").value, 2, "executed once, behind the fence");
 }
 
 #[test]

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use db::clock::Moment;
 use db::cluster::records::{
     Change, Committed, Condition, Event, Held, LeaseId, Query, Reading, Record, Records, RecordsError,
     Revision, Span, Watch, WatchSource,
@@ -35,7 +36,7 @@ struct Row {
 
 struct Lease {
     ttl: Duration,
-    until: Instant,
+    until: Moment,
 }
 
 struct State {
@@ -49,7 +50,7 @@ struct State {
 }
 
 /// Tells the time.
-pub type Now = Box<dyn Fn() -> Instant + Send + Sync>;
+pub type Now = Box<dyn Fn() -> Moment + Send + Sync>;
 
 /// See the file's head.
 pub struct MemoryRecords {

@@ -129,7 +129,8 @@ impl World {
         if !self.is_alive(run) {
             return;
         }
-        let (now, wall_ms, before) = (self.lease_now(), self.now_us / 1000, self.standings());
+        let (now, wall_ms) = ((self.presence_now(), self.lease_now()), self.now_us / 1000);
+        let before = self.standings();
         let place = self.places.get_mut(&run.server).expect("it is there");
         // What goes wrong is tried again at the next look.
         let mut steps = 0;
@@ -270,7 +271,7 @@ impl World {
     }
 
     fn follow_migration(&mut self, run: ServerRun, row: &MigrationRow) {
-        let Some(side) = row.side_of(run) else { return };
+        let (Some(side), moment) = (row.side_of(run), self.lease_now()) else { return };
         let (is_done, peer) = match side {
             Side::Source => (row.is_source_done, row.target),
             Side::Target => (row.is_target_done, row.source),
@@ -279,7 +280,7 @@ impl World {
             return;
         }
         let place = self.places.get_mut(&run.server).expect("it is there");
-        let is_new = !place.movings.contains_key(&row.id);
+        let (is_new, lease) = (!place.movings.contains_key(&row.id), place.member.lease(moment));
         let tally = &mut self.tally;
         place.movings.entry(row.id).or_insert_with(|| {
             let machine = match side {
@@ -289,7 +290,7 @@ impl World {
                 }
                 Side::Target => Machine::Target(Box::new(Target::new(row.mode))),
             };
-            Moving::new(row.id, (row.hashes, row.mode), peer, machine)
+            Moving::new(row.id, (row.hashes, row.mode), peer, (machine, lease))
         });
         if is_new && side == Side::Target {
             self.take_slot(run, side, row.id);
@@ -299,7 +300,7 @@ impl World {
             Side::Source => self.tell_source(run, row.id, SourceInput::Standing(row.standing)),
             Side::Target => self.tell_target(run, row.id, TargetInput::Standing(row.standing)),
         }
-        let now = self.lease_now();
+        let now = self.presence_now();
         let place = self.places.get_mut(&run.server).expect("it is there");
         let dies = place.member.presence.is_gone(peer, now);
         let Some(moving) = place.movings.get_mut(&row.id) else { return };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use db::clock::Moment;
 use db::cluster::coordinator::steps;
 use db::cluster::metadata::{Metadata, MetadataError, ServerRow, ServerRun, Snapshot};
 use db::cluster::presence::Presence;
@@ -91,17 +92,22 @@ impl Member {
     }
 
     /// The lease, when it is held.
-    pub fn lease(&self, now: Instant) -> Option<LeaseId> {
+    pub fn lease(&self, now: Moment) -> Option<LeaseId> {
         self.registration.held().filter(|held| now < held.until).map(|held| held.lease)
     }
 
     /// Looks who is there, and takes the steps that are due if it is for this server to do, which it says; counts them.
-    pub fn coordinate(&mut self, now: Instant, wall_ms: u64, taken: &mut u64) -> Result<bool, MetadataError> {
+    pub fn coordinate(
+        &mut self,
+        (now, moment): (Instant, Moment),
+        wall_ms: u64,
+        taken: &mut u64,
+    ) -> Result<bool, MetadataError> {
         let seen = self.metadata.members().and_then(|members| Ok((members, self.metadata.servers()?)));
         let (members, registered) = seen.inspect_err(|_| self.presence.lose_sight())?;
         let runs: Vec<ServerRun> = members.iter().map(|row| row.run).collect();
         self.presence.see(&runs, &registered.iter().map(|row| row.id).collect(), now);
-        let Some(lease) = self.lease(now) else { return Ok(false) };
+        let Some(lease) = self.lease(moment) else { return Ok(false) };
         let elected = self.metadata.coordinator_elect(self.own.server, lease)?;
         if elected.server != self.own.server {
             return Ok(false);

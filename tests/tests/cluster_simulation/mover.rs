@@ -7,7 +7,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use db::cluster::metadata::{ServerRun, Side};
-use db::cluster::migration::{Mode, Place, Source, SourceAction, SourceEnd, Target, TargetAction, TargetEnd};
+use db::cluster::migration::{
+    Mode, Place, Source, SourceAction, SourceEnd, Target, TargetAction, TargetEnd, Tenure,
+};
+use db::cluster::records::LeaseId;
 use db::tablet::{Copier, Moving as Shown};
 use store::{Cursor, HashRange, Table};
 
@@ -67,8 +70,8 @@ pub struct Moving {
     /// For reads of both sides.
     moving: Option<Arc<Shown>>,
     pub is_left: bool,
-    /// Whether the machine knows of a lease of its server.
-    pub was_registered: bool,
+    /// What the machine knows of the lease of its server.
+    pub tenure: Tenure,
     pub is_told_to_abort: bool,
     /// At the source: what moves, in its parts, since the cut.
     pieces: Vec<Piece>,
@@ -84,7 +87,12 @@ struct Giving {
 }
 
 impl Moving {
-    pub fn new(id: u32, (range, mode): (HashRange, Mode), peer: ServerRun, machine: Machine) -> Moving {
+    pub fn new(
+        id: u32,
+        (range, mode): (HashRange, Mode),
+        peer: ServerRun,
+        (machine, lease): (Machine, Option<LeaseId>),
+    ) -> Moving {
         Moving {
             id,
             range,
@@ -96,7 +104,7 @@ impl Moving {
             part: None,
             moving: None,
             is_left: false,
-            was_registered: true,
+            tenure: Tenure::begin(lease),
             is_told_to_abort: false,
             pieces: Vec::new(),
             copier: None,

@@ -208,10 +208,10 @@ impl World {
 
     /// Tells a machine whether its server is registered, if that is news.
     pub fn tell_of_lease(&mut self, run: ServerRun, id: u32) {
-        let is_registered = self.places[&run.server].member.lease(self.lease_now()).is_some();
+        let lease = self.places[&run.server].member.lease(self.lease_now());
         let keeps_on = self.plan.fault == Fault::ServesWithoutALease;
         let Some(moving) = self.moving(run, id).filter(|_| !keeps_on) else { return };
-        if std::mem::replace(&mut moving.was_registered, is_registered) != is_registered {
+        if let Some(is_registered) = moving.tenure.turn(lease) {
             self.tell_source(run, id, SourceInput::Registered(is_registered));
             self.tell_target(run, id, TargetInput::Registered(is_registered));
         }

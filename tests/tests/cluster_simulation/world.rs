@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use db::clock::Moment;
 use db::cluster::metadata::{Metadata, MetadataError, ServerRun, Side};
 use db::cluster::migration::Admission;
 use db::cluster::records::Revision;
@@ -60,7 +61,7 @@ pub struct World {
     pub random: Rng,
     pub now_us: u64,
     clock: Arc<AtomicU64>,
-    /// When leases begin to be counted.
+    /// When servers begin to be missed.
     began: Instant,
     events: BTreeMap<(u64, u64), Event>,
     thought_of: u64,
@@ -89,6 +90,11 @@ pub struct World {
     pub digest: u64,
 }
 
+/// The time by which leases are counted.
+fn lease_moment(now_us: u64) -> Moment {
+    Moment::after_boot(Duration::from_micros(LEASES_PACE * now_us))
+}
+
 pub fn server_address(server: u32) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, (server >> 8) as u8, server as u8)), 7000)
 }
@@ -103,7 +109,7 @@ impl World {
         let random = Rng::with_seed(seed);
         let clock = Arc::new(AtomicU64::new(0));
         let (began, shown) = (Instant::now(), Arc::clone(&clock));
-        let now = move || began + Duration::from_micros(LEASES_PACE * shown.load(Ordering::Relaxed));
+        let now = move || lease_moment(shown.load(Ordering::Relaxed));
         let records = Arc::new(MemoryRecords::new(Box::new(now)));
         let metadata = Metadata::over(Box::new(Arc::clone(&records))).expect("empty records");
         let mut callers: Vec<Caller> = Vec::new();
@@ -155,7 +161,12 @@ impl World {
     }
 
     /// The time by which leases are counted.
-    pub fn lease_now(&self) -> Instant {
+    pub fn lease_now(&self) -> Moment {
+        lease_moment(self.now_us)
+    }
+
+    /// The time by which servers are missed.
+    pub fn presence_now(&self) -> Instant {
         self.began + Duration::from_micros(LEASES_PACE * self.now_us)
     }
 

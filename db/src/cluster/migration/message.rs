@@ -103,6 +103,8 @@ pub enum Message {
         /// From the first on.
         count: u32,
     },
+    /// To either: somebody is there, and has nothing else to say.
+    Alive,
 }
 
 /// The bytes are no message.
@@ -130,7 +132,12 @@ impl Message {
         let mut out = vec![self.kind()];
         let mut behind: &[u8] = &[];
         match self {
-            Message::Prepare | Message::HandOver | Message::Discard | Message::Discarded | Message::Copy => {}
+            Message::Prepare
+            | Message::HandOver
+            | Message::Discard
+            | Message::Discarded
+            | Message::Copy
+            | Message::Alive => {}
             Message::Prepared { objects: number } | Message::HandedOver { ceiling: number } => {
                 out.extend(number.to_le_bytes());
             }
@@ -215,6 +222,7 @@ impl Message {
             13 => Message::Copy,
             14 => Message::Copied(Copied::read(&mut fields)?),
             15 => Message::Stored { count: fields.number()? },
+            16 => Message::Alive,
             _ => return Err(BadMessage),
         };
         if fields.is_empty() { Ok(message) } else { Err(BadMessage) }
@@ -237,6 +245,7 @@ impl Message {
             Message::Copy => 13,
             Message::Copied(_) => 14,
             Message::Stored { .. } => 15,
+            Message::Alive => 16,
         }
     }
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redb::{
     Builder, Database, ReadableDatabase, ReadableTable, Table, TableDefinition, TableHandle, WriteTransaction,
@@ -26,6 +26,7 @@ use super::{
     Change, Committed, Condition, Event, Held, LeaseId, Query, Reading, Record, Records, RecordsError,
     Revision, Span, Watch, WatchSource,
 };
+use crate::clock::Moment;
 
 /// Revision and value.
 const RECORDS: TableDefinition<'_, &str, (u64, &[u8])> = TableDefinition::new("records");
@@ -117,7 +118,7 @@ impl Embedded {
 
     /// Deletes the records of leases that nobody kept.
     fn expire(&self, state: &mut State) -> Result<(), RecordsError> {
-        while let Some(lease) = state.leases.expired(Instant::now()) {
+        while let Some(lease) = state.leases.expired(Moment::now()) {
             self.end(state, lease)?;
         }
         Ok(())
@@ -183,13 +184,13 @@ impl Records for Embedded {
     }
 
     fn lease_grant(&self, ttl: Duration) -> Result<Held, RecordsError> {
-        Ok(self.state().leases.grant(ttl, Instant::now()))
+        Ok(self.state().leases.grant(ttl, Moment::now()))
     }
 
     fn lease_keep(&self, lease: LeaseId) -> Result<Held, RecordsError> {
         let mut state = self.state();
         self.expire(&mut state)?;
-        state.leases.keep(lease, Instant::now()).ok_or(RecordsError::LeaseGone)
+        state.leases.keep(lease, Moment::now()).ok_or(RecordsError::LeaseGone)
     }
 
     fn lease_revoke(&self, lease: LeaseId) -> Result<(), RecordsError> {

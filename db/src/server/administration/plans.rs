@@ -1,10 +1,9 @@
 //! The cluster as a whole, as the administrator asks for it: its servers, there or not, and plans, which the coordinator
 //! carries out.
 
-use std::time::Instant;
-
 use wire::{Adopted, Body, ClusterStatus, MemberEntry, PlanEntry, PlanProgress, Status};
 
+use crate::clock::Moment;
 use crate::cluster::metadata::{Goal, MetadataError, PlanRow, PlanStanding, Snapshot, TabletError, drained};
 use crate::limits::GONE_AFTER_MS;
 use crate::server::control::{Control, Refusal};
@@ -78,7 +77,7 @@ pub(super) fn stop(control: &Control, plan: u32) -> Result<Vec<u8>, Refusal> {
 /// [`crate::cluster::presence`].
 pub(super) fn adopt(control: &Control, server: u32) -> Result<Vec<u8>, Refusal> {
     check_shared(control)?;
-    if !control.interim.is_held(Instant::now()) {
+    if !control.interim.is_held(Moment::now()) {
         let text = "this server is not registered at present: ask another one, or wait";
         return Err(Refusal::new(Status::Unavailable, text));
     }

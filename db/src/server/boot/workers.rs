@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::metrics::WorkerMetrics;
 use crate::ops::remote::RemoteReads;
 use crate::server::change::{Change, ChangeSender, change_queue};
+use crate::server::fence::Fence;
 use crate::server::neighbours::Neighbours;
 use crate::server::ports::Ports;
 use crate::server::process::{pin_thread, take_short_turns};
@@ -29,6 +30,7 @@ pub(super) struct Started {
     pub(super) threads: Vec<JoinHandle<()>>,
     /// What they go by.
     pub(super) views: Arc<Views>,
+    pub(super) fence: Arc<Fence>,
 }
 
 pub(super) fn start<P: SharedPort + 'static>(
@@ -39,8 +41,8 @@ pub(super) fn start<P: SharedPort + 'static>(
     neighbours: &Arc<Neighbours>,
     remote: Option<&Arc<RemoteReads>>,
 ) -> Result<Started, BootError> {
-    let views = Arc::new(Views::new(view));
-    let mut started = Started { senders: Vec::new(), metrics: Vec::new(), threads: Vec::new(), views };
+    let (views, fence) = (Arc::new(Views::new(view)), Arc::default());
+    let mut started = Started { senders: Vec::new(), metrics: Vec::new(), threads: Vec::new(), views, fence };
     let handles: Arc<[P::Handle]> = ports.iter().map(P::handle).collect();
     for (index, port) in ports.into_iter().enumerate() {
         let (sender, changes) = change_queue(port.waker());
@@ -55,6 +57,7 @@ pub(super) fn start<P: SharedPort + 'static>(
             clock,
             idle: config.idle,
             views: Arc::clone(&started.views),
+            fence: Arc::clone(&started.fence),
             remote: remote.cloned(),
             isolation: config.isolation,
         };

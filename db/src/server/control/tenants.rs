@@ -2,9 +2,9 @@
 //! server last saw them.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use super::Control;
+use crate::clock::Moment;
 use crate::cluster::metadata::{MetadataError, TenantRow};
 use crate::cluster::records::RecordsError;
 use crate::tenant::TenantId;
@@ -27,7 +27,7 @@ impl Control {
         match self.metadata.tenant_find(name) {
             Ok(row) => Ok(Known { row, doubt: None }),
             Err(error @ MetadataError::Records(RecordsError::Unavailable(_))) => {
-                match self.interim.tenant(name, Instant::now()) {
+                match self.interim.tenant(name, Moment::now()) {
                     Some(row) => Ok(Known { row, doubt: Some(error) }),
                     None => Err(error),
                 }

@@ -2,9 +2,9 @@
 //! show.
 
 use std::io;
-use std::time::Instant;
 
 use super::text::{Kind, Text};
+use crate::clock::Moment;
 use crate::cluster::metadata::Side;
 use crate::server::control::Control;
 use crate::server::migrations::{Figure, Migrations};
@@ -21,7 +21,7 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
         Kind::Gauge,
         "1 while the lease is held with which the server is registered in its cluster.",
     )?;
-    text.sample(&[], u64::from(control.interim.is_held(Instant::now())))?;
+    text.sample(&[], u64::from(control.interim.is_held(Moment::now())))?;
     control.migrations.as_ref().map_or(Ok(()), |migrations| write_migrations(migrations, text))
 }
 

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use net::Duplex;
 use wire::TabletMap;
 
 use super::link::Opened;
 use super::mail::{Mail, Post};
+use crate::clock::Moment;
 use crate::cluster::metadata::{MetadataError, MigrationRow, MigrationView, Side};
 use crate::cluster::migration::Standing;
 use crate::cluster::peer::{self, Purpose};
@@ -91,7 +92,7 @@ impl Errands {
     /// Reads the standing and where the tablets are, and whether it was read under the lease that this server holds.
     pub(super) fn look_up(&self) {
         let is_sent = self.go(move |own| {
-            let lease = || own.control.interim.lease(Instant::now());
+            let lease = || own.control.interim.lease(Moment::now());
             let found = own.insist(|| {
                 let before = lease();
                 own.control.metadata.migration_view(own.row.id).map(|found| (found, before))

@@ -1,5 +1,8 @@
 //! The stream of a migration, while there is one: messages out and in. What goes wrong on it ends it, and nothing else: the
 //! target opens another one, and what was lost is said again.
+//!
+//! Both ends say something at least every [`PEER_ALIVE_MS`]: a stream to a server that stands still, or lost its power, stays
+//! open for as long as nothing is sent, and its silence is all that tells.
 
 use std::io;
 use std::sync::mpsc::Sender;
@@ -8,6 +11,7 @@ use std::time::{Duration, Instant};
 use net::{Duplex, Sleeper, StreamError};
 
 use crate::cluster::migration::Message;
+use crate::limits::PEER_ALIVE_MS;
 
 /// A stream, and what to let go of with it: the thread that keeps its place.
 pub(super) struct Opened {
@@ -19,27 +23,38 @@ pub(super) struct Opened {
 /// See the file's head.
 pub(super) struct Link {
     opened: Option<Opened>,
-    /// Since when there is none.
-    away_since: Instant,
+    /// When the other server was heard last, or the stream to it ended.
+    heard: Instant,
+    /// When it was told something last.
+    told: Instant,
 }
 
 impl Link {
     pub(super) fn none() -> Self {
-        Self { opened: None, away_since: Instant::now() }
+        let now = Instant::now();
+        Self { opened: None, heard: now, told: now }
     }
 
     /// Goes on over this stream; one that there was ends.
     pub(super) fn attach(&mut self, opened: Opened) {
         self.opened = Some(opened);
+        self.heard = Instant::now();
     }
 
     pub(super) fn is_up(&self) -> bool {
         self.opened.is_some()
     }
 
-    /// For how long there has been none.
-    pub(super) fn away_for(&self) -> Duration {
-        if self.is_up() { Duration::ZERO } else { self.away_since.elapsed() }
+    /// For how long nothing was heard of the other server.
+    pub(super) fn silent_for(&self) -> Duration {
+        self.heard.elapsed()
+    }
+
+    /// Shows that this server is there, where nothing else has lately.
+    pub(super) fn keep_up(&mut self) {
+        if self.is_up() && self.told.elapsed() >= Duration::from_millis(PEER_ALIVE_MS) {
+            self.send(&Message::Alive);
+        }
     }
 
     /// Says something, if there is a stream.
@@ -49,6 +64,7 @@ impl Link {
         let mut head = ((fields.len() + objects.len()) as u32).to_le_bytes().to_vec();
         head.extend(fields);
         let sent = opened.stream.send(&head, objects);
+        self.told = Instant::now();
         self.end_if_broken(sent);
     }
 
@@ -62,7 +78,9 @@ impl Link {
             },
             Err(error) => Err(error),
         };
-        self.end_if_broken(received).flatten()
+        let message = self.end_if_broken(received).flatten()?;
+        self.heard = Instant::now();
+        Some(message)
     }
 
     /// Gives the kernel what it takes of what waits.
@@ -87,7 +105,7 @@ impl Link {
             .inspect_err(|error| {
                 tracing::debug!(%error, "the stream of a migration ended");
                 self.opened = None;
-                self.away_since = Instant::now();
+                self.heard = Instant::now();
             })
             .ok()
     }

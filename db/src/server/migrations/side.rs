@@ -13,10 +13,12 @@ use super::link::Link;
 use super::mail::Mailbox;
 use super::progress::{Figure, Progress};
 use super::slots::Claim;
+use crate::clock::Moment;
 use crate::cluster::metadata::{MigrationRow, Side};
-use crate::cluster::migration::Standing;
+use crate::cluster::migration::{Standing, Tenure};
 use crate::limits::{MIGRATION_LOOK_MS, MIGRATION_NICER, MIGRATION_QUEUED_LOOK_MS, PEER_AWAY_MS};
 use crate::server::control::{Control, Refusal};
+use crate::server::fence::Guard;
 use crate::server::neighbours::Company;
 use crate::server::ownership::Alteration;
 use crate::server::process;
@@ -40,8 +42,9 @@ pub(super) struct Ground {
     pub(super) map: Option<TabletMap>,
     /// Whether somebody is looking after the other server, and when that was asked last.
     looked_after: (bool, Instant),
-    /// Whether the lease was held when that was looked at last, under which this server is registered.
-    was_registered: bool,
+    tenure: Tenure,
+    /// While workers serve hashes that others may come to own.
+    guard: Option<Guard>,
     is_humble: bool,
     /// By which workers know of this thread once it gives way to them.
     company: Option<Company>,
@@ -67,6 +70,7 @@ impl Ground {
     ) -> Self {
         let (control, row) = (Arc::clone(&errands.control), errands.row.clone());
         let (link, looked_after) = (Link::none(), (false, Instant::now()));
+        let tenure = Tenure::begin(control.interim.lease(Moment::now()));
         Self {
             control,
             row,
@@ -79,7 +83,8 @@ impl Ground {
             progress,
             map: None,
             looked_after,
-            was_registered: true,
+            tenure,
+            guard: None,
             is_humble: false,
             company: None,
         }
@@ -95,6 +100,9 @@ impl Ground {
         let (migration, target) = (self.row.id, self.row.target.server);
         tracing::info!(migration, source = self.row.source.server, target, "a tablet begins to move");
         self.core = Some(self.control.store.core(core));
+        if self.side == Side::Source {
+            self.guard();
+        }
     }
 
     /// The core of the store.
@@ -121,12 +129,20 @@ impl Ground {
 
     /// Changes what is owned here; `None` where the table is gone. Tries again until all workers have passed: they come
     /// back, or the server is of no more use.
-    pub(super) fn alter(&self, change: &PartsChange) -> Option<()> {
+    pub(super) fn alter(&mut self, change: &PartsChange) -> Option<()> {
+        if !change.take.is_empty() {
+            self.guard();
+        }
         loop {
             let alteration =
                 Alteration { table: self.row.table, change: change.clone(), map: self.map.clone() };
             match self.control.alter(&[alteration]) {
-                Ok(_) => return Some(()),
+                Ok(_) => {
+                    if !change.leave.is_empty() {
+                        self.guard = None;
+                    }
+                    return Some(());
+                }
                 Err(Refusal { status: wire::Status::Unavailable, .. })
                     if !self.errands.over.load(Ordering::Relaxed) =>
                 {
@@ -169,11 +185,12 @@ impl Ground {
         }
     }
 
-    /// Sends somebody to look after the other server when there has been no stream for a while.
+    /// Shows the other server that this one is there, and sends somebody to look after it when it was silent for a while.
     pub(super) fn look_after_peer(&mut self) {
+        self.link.keep_up();
         let pause = Duration::from_millis(PEER_AWAY_MS);
         let (is_out, asked) = self.looked_after;
-        if !is_out && self.link.away_for() >= pause && asked.elapsed() >= pause {
+        if !is_out && self.link.silent_for() >= pause && asked.elapsed() >= pause {
             self.looked_after = (true, Instant::now());
             self.errands.look_after_peer(self.side);
         }
@@ -184,11 +201,21 @@ impl Ground {
         self.looked_after.0 = false;
     }
 
+    /// From here on workers serve what others may come to own.
+    fn guard(&mut self) {
+        self.guard = self.tenure.lease().map(|lease| self.control.fence.guard(lease));
+    }
+
+    /// Nobody else comes to own what workers serve once the migration is over.
+    pub(super) fn settle(&mut self, standing: Standing) {
+        if matches!(standing, Standing::Finished | Standing::Ended) {
+            self.guard = None;
+        }
+    }
+
     /// Whether this server is registered from now on, or is not any more; nothing where that is as it was.
     pub(super) fn turned(&mut self) -> Option<bool> {
-        let is_registered = self.control.interim.is_held(Instant::now());
-        let was_registered = std::mem::replace(&mut self.was_registered, is_registered);
-        (is_registered != was_registered).then_some(is_registered)
+        self.tenure.turn(self.control.interim.lease(Moment::now()))
     }
 
     /// Changes the records, only while the other server is gone if that is why.

@@ -81,6 +81,7 @@ impl SourceSide {
                 return Way::Over(self.machine.standing());
             }
             self.ground.progress.await_for(self.machine.awaited());
+            self.ground.settle(self.machine.standing());
             self.ground.look_after_peer();
             let now_us = self.ground.now_us();
             let allowance_bytes = self.copying.allowance(&self.ground, self.machine.is_in_a_hurry());

@@ -134,6 +134,7 @@ impl TargetSide {
                 return Way::Over(self.machine.standing());
             }
             self.ground.progress.await_for(self.machine.awaited());
+            self.ground.settle(self.machine.standing());
             self.ground.look_after_peer();
             if (is_idle && self.todo.is_empty()) || self.storing.is_held_up() {
                 self.ground.rest(Duration::from_micros(PULL_LOOK_US));

@@ -33,6 +33,7 @@ fn messages() -> Vec<Message> {
             objects: vec![1, 2],
         }),
         Message::Stored { count: 8 },
+        Message::Alive,
     ]
 }
 

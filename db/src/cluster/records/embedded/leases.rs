@@ -1,14 +1,15 @@
 //! The leases of an embedded store: until when each is held, and the records that go with it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::super::{Change, Held, LeaseId};
+use crate::clock::Moment;
 
 #[derive(Debug)]
 struct Lease {
     ttl: Duration,
-    until: Instant,
+    until: Moment,
     keys: BTreeSet<String>,
 }
 
@@ -20,14 +21,14 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    pub(super) fn grant(&mut self, ttl: Duration, now: Instant) -> Held {
+    pub(super) fn grant(&mut self, ttl: Duration, now: Moment) -> Held {
         self.last += 1;
         let (lease, until) = (LeaseId(self.last), now + ttl);
         self.held.insert(lease, Lease { ttl, until, keys: BTreeSet::new() });
         Held { lease, until }
     }
 
-    pub(super) fn keep(&mut self, lease: LeaseId, now: Instant) -> Option<Held> {
+    pub(super) fn keep(&mut self, lease: LeaseId, now: Moment) -> Option<Held> {
         let held = self.held.get_mut(&lease)?;
         held.until = now + held.ttl;
         Some(Held { lease, until: held.until })
@@ -38,7 +39,7 @@ impl Leases {
     }
 
     /// A lease that is over.
-    pub(super) fn expired(&self, now: Instant) -> Option<LeaseId> {
+    pub(super) fn expired(&self, now: Moment) -> Option<LeaseId> {
         self.held.iter().find(|(_, held)| held.until <= now).map(|(lease, _)| *lease)
     }
 

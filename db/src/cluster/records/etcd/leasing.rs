@@ -1,15 +1,16 @@
 //! Leases in etcd, as long as this server's own clock says that they are held.
 //!
 //! A lease is counted from before the request that gave or kept it was sent, and for no longer than was asked for: so
-//! whoever holds it stops before etcd gives it to anybody else, whatever happens to the network. The clock is the
-//! machine's monotonic one, which goes on while the process is stopped.
+//! whoever holds it stops before etcd gives it to anybody else, whatever happens to the network. The clock goes
+//! on while the process is stopped, and while the machine is suspended.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::super::{Held, LeaseId, RecordsError};
 use super::members::{Members, patiently};
+use crate::clock::Moment;
 use crate::limits::ETCD_MARKS_TTL_MS;
 
 /// The leases of this server.
@@ -25,7 +26,7 @@ impl Leases {
     pub(super) async fn grant(&self, members: &Members, ttl: Duration) -> Result<Held, RecordsError> {
         let seconds = ttl.as_millis().div_ceil(1000) as i64;
         let granted = patiently(|| {
-            let (sent, mut leases) = (Instant::now(), members.leases());
+            let (sent, mut leases) = (Moment::now(), members.leases());
             async move { Ok((sent, members.answer(leases.grant(seconds, None)).await?)) }
         });
         let (sent, granted) = granted.await?;
@@ -38,7 +39,7 @@ impl Leases {
         let ttl = self.ttls.lock().unwrap_or_else(PoisonError::into_inner).get(&lease).copied();
         let ttl = ttl.ok_or(RecordsError::LeaseGone)?;
         let kept = patiently(|| {
-            let (sent, mut leases) = (Instant::now(), members.leases());
+            let (sent, mut leases) = (Moment::now(), members.leases());
             async move { members.answer(leases.keep_alive(lease.0)).await.map(|_| sent) }
         });
         let kept = kept.await;
@@ -71,7 +72,7 @@ impl Leases {
         let ttl = Duration::from_millis(ETCD_MARKS_TTL_MS);
         let held = *self.marks.lock().unwrap_or_else(PoisonError::into_inner);
         let held = match held {
-            Some(held) if held.until > Instant::now() + ttl / 2 => return Ok(held.lease),
+            Some(held) if held.until > Moment::now() + ttl / 2 => return Ok(held.lease),
             Some(held) => match self.keep(members, held.lease).await {
                 Err(RecordsError::LeaseGone) => self.grant(members, ttl).await?,
                 other => other?,

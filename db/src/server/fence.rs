@@ -1,0 +1,140 @@
+//! The fence of a server: until when its workers may serve what others may come to own.
+//!
+//! ```text
+//!   registration ── hold(lease, until) ──┐
+//!   migrations ──── guard, drop ─────────┴──▶ until_us ──▶ workers: one relaxed load a round
+//! ```
+//! What a side of a migration serves is the server's own for as long as the lease lasts under which it was found to be; so
+//! that side keeps a [`Guard`] of that lease from before it serves until after all workers have left. Normally it makes them
+//! leave when the lease is over. Where it gets no chance to, since the whole server stood still, the fence is passed: workers execute
+//! nothing more until all such guards are dropped. A new lease moves the fence of no guard of an earlier one: what was
+//! served under that may be another's by now. A server without guards, and one that is of no cluster, has no fence.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::cluster::records::LeaseId;
+use crate::limits::FENCE_AFTER_MS;
+
+/// There is none.
+const NEVER_US: u64 = u64::MAX;
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct Fence {
+    until_us: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The lease that is held, or was last.
+    lease: Option<LeaseId>,
+    /// Guards of each lease, and where they fence, in microseconds of the server's clock.
+    leases: BTreeMap<LeaseId, (usize, u64)>,
+}
+
+/// What it was taken for may be served, while its lease is held.
+#[derive(Debug)]
+pub struct Guard {
+    fence: Arc<Fence>,
+    lease: LeaseId,
+}
+
+impl Default for Fence {
+    fn default() -> Self {
+        Self { until_us: AtomicU64::new(NEVER_US), state: Mutex::default() }
+    }
+}
+
+impl Fence {
+    /// Whether nothing may be executed. Cost: one relaxed load of what seldom changes; whoever was handed what a guard was
+    /// taken for sees that guard.
+    #[inline]
+    #[must_use]
+    pub fn is_passed(&self, now_us: u64) -> bool {
+        now_us >= self.until_us.load(Ordering::Relaxed)
+    }
+
+    /// This lease is held until then, in microseconds of the server's clock.
+    pub fn hold(&self, lease: LeaseId, until_us: u64) {
+        let mut state = self.state();
+        let before = state.lease.replace(lease);
+        if before != Some(lease) {
+            state.leases.retain(|_, (guards, _)| *guards > 0);
+        }
+        state.leases.entry(lease).or_default().1 = until_us.saturating_add(FENCE_AFTER_MS * 1_000);
+        self.move_to(&state);
+    }
+
+    /// A guard of a lease; of one that is not held, and has no guards yet, it lets nothing be served.
+    #[must_use]
+    pub fn guard(self: &Arc<Self>, lease: LeaseId) -> Guard {
+        let mut state = self.state();
+        state.leases.entry(lease).or_default().0 += 1;
+        self.move_to(&state);
+        Guard { fence: Arc::clone(self), lease }
+    }
+
+    fn move_to(&self, state: &State) {
+        let guarded = state.leases.values().filter(|(guards, _)| *guards > 0);
+        let until_us = guarded.map(|(_, until_us)| *until_us).min().unwrap_or(NEVER_US);
+        self.until_us.store(until_us, Ordering::Relaxed);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut state = self.fence.state();
+        if let Some((guards, _)) = state.leases.get_mut(&self.lease) {
+            *guards -= 1;
+        }
+        self.fence.move_to(&state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::Fence;
+    use crate::cluster::records::LeaseId;
+    use crate::limits::FENCE_AFTER_MS;
+
+    const AFTER_US: u64 = FENCE_AFTER_MS * 1_000;
+
+    #[test]
+    fn a_guard_fences_at_the_end_of_its_own_lease_and_no_other_one() {
+        let fence = Arc::new(Fence::default());
+        assert!(!fence.is_passed(u64::MAX - 1), "of no cluster");
+        fence.hold(LeaseId(1), 1_000);
+        assert!(!fence.is_passed(u64::MAX - 1), "nothing that others may come to own");
+        let first = fence.guard(LeaseId(1));
+        assert!(!fence.is_passed(999 + AFTER_US) && fence.is_passed(1_000 + AFTER_US));
+        fence.hold(LeaseId(1), 2_000);
+        assert!(!fence.is_passed(1_999 + AFTER_US) && fence.is_passed(2_000 + AFTER_US));
+        fence.hold(LeaseId(2), 9_000);
+        let second = fence.guard(LeaseId(2));
+        assert!(fence.is_passed(2_000 + AFTER_US), "what the first guards may be another's");
+        drop(first);
+        assert!(!fence.is_passed(8_999 + AFTER_US) && fence.is_passed(9_000 + AFTER_US));
+        drop(second);
+        assert!(!fence.is_passed(u64::MAX - 1));
+    }
+
+    #[test]
+    fn a_guard_of_a_lease_that_is_forgotten_lets_nothing_be_served() {
+        let fence = Arc::new(Fence::default());
+        fence.hold(LeaseId(1), 1_000);
+        fence.hold(LeaseId(2), 2_000);
+        let late = fence.guard(LeaseId(1));
+        assert!(fence.is_passed(0));
+        drop(late);
+        assert!(!fence.is_passed(0));
+    }
+}
