@@ -35,30 +35,29 @@ impl Registration {
     /// Registers the server under this view of its, or keeps it registered.
     ///
     /// # Errors
-    /// `AlreadyExists` when another one is registered under its number, maybe itself before it was started again; or
-    /// that the metadata does not answer.
+    /// `AlreadyExists` when a later start of it is registered, as with a copy of its data directory; or that the metadata
+    /// does not answer.
     pub fn keep(&mut self, metadata: &Metadata, view: u64) -> Result<Kept, MetadataError> {
         let records = metadata.records();
+        self.row.view = view;
         if let Some(held) = self.held {
             match records.lease_keep(held.lease) {
                 Ok(kept) => {
                     self.held = Some(kept);
-                    if self.row.view != view {
-                        let row = ServerRow { view, ..self.row.clone() };
-                        metadata.server_renew(&row, kept.lease)?;
-                        self.row = row;
+                    let renewed = metadata.server_renew(&self.row, kept.lease);
+                    if renewed == Err(MetadataError::AlreadyExists) {
+                        self.held = None;
+                        end(metadata, kept);
                     }
-                    return Ok(Kept::On);
+                    return renewed.map(|()| Kept::On);
                 }
                 Err(RecordsError::LeaseGone) => self.held = None,
                 Err(error) => return Err(error.into()),
             }
         }
-        self.row.view = view;
         let held = records.lease_grant(Duration::from_millis(REGISTRATION_TTL_MS))?;
         if let Err(error) = metadata.server_register(&self.row, held.lease) {
-            // What cannot be ended ends by itself.
-            let _ = records.lease_revoke(held.lease);
+            end(metadata, held);
             return Err(error);
         }
         self.held = Some(held);
@@ -81,4 +80,9 @@ impl Registration {
             None => Ok(()),
         }
     }
+}
+
+/// Ends a lease of which nothing is wanted; what cannot be ended ends by itself.
+fn end(metadata: &Metadata, held: Held) {
+    let _ = metadata.records().lease_revoke(held.lease);
 }

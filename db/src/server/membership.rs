@@ -28,10 +28,11 @@ pub fn register(
     control: &Arc<Control>,
     ended: &Arc<AtomicBool>,
     tcp: SocketAddr,
-    ServerRun { server: id, .. }: ServerRun,
+    ServerRun { server: id, start }: ServerRun,
 ) -> io::Result<JoinHandle<()>> {
     let row = ServerRow {
         id,
+        start,
         tcp,
         frame_ports: control.ports.numbers.clone(),
         view: control.views.settled(),
@@ -52,8 +53,8 @@ pub fn register(
                 }
                 Err(error) => {
                     if error == MetadataError::AlreadyExists {
-                        // Itself until a moment ago, or somebody with a copy of its directory.
-                        tracing::warn!(server = row.id, "a server of this number is registered already");
+                        let text = "a server of this number was started later: is its data directory a copy?";
+                        tracing::warn!(server = row.id, text);
                     }
                     CLUSTER_RETRY_MS
                 }

@@ -58,6 +58,7 @@ mod claims {
         what_one_installs_the_other_one_reads,
         grants_to_a_tenant_that_is_gone_are_swept_however_many,
         acts_are_read_by_all_and_by_their_tenant,
+        a_server_that_was_started_again_takes_its_registration_over,
     );
     on_all!(moving:
         nobody_is_taken_for_gone_who_is_registered_by_then,

@@ -120,6 +120,7 @@ fn register(metadata: &Metadata, server: u32) -> LeaseId {
     let tcp = ([10, 0, 0, server as u8], 7000).into();
     let row = ServerRow {
         id: server,
+        start: 1,
         tcp,
         frame_ports: Vec::new(),
         view: 1,

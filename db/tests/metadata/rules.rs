@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use db::cluster::metadata::{Metadata, MetadataError};
+use db::cluster::metadata::{Metadata, MetadataError, ServerRow, ServerRun};
 use db::cluster::records::{
     Change, Committed, Condition, Held, LeaseId, Query, Reading, Records, RecordsError, Revision, Span, Watch,
 };
+use db::cluster::registration::{Kept, Registration};
 use db::tenant::TenantId;
 use db::tenant::secret::SecretHash;
 use wire::{Actor, Placement, Right, TableOptions};
@@ -140,6 +141,36 @@ pub fn acts_are_read_by_all_and_by_their_tenant(place: &Place) {
     assert_eq!(read(Some(TenantId(1)), 0, 3), [82, 85, 88]);
     assert_eq!(read(Some(TenantId(2)), 40, 2), [41, 44]);
     assert_eq!(read(Some(TenantId(1)), 0, 1_000).len(), 30);
+}
+
+pub fn a_server_that_was_started_again_takes_its_registration_over(place: &Place) {
+    let (before, after) = (place.metadata(), place.metadata());
+    let tcp = ([10, 0, 0, 1], 7000).into();
+    let start = |metadata: &Metadata| {
+        let ServerRun { server: id, start } = metadata.member_start(1, tcp).expect("room");
+        let version = "1".to_owned();
+        let view = u64::from(start) << 32;
+        let row = ServerRow { id, start, tcp, frame_ports: vec![1], view, started_ms: 1, version };
+        (view, Registration::new(row))
+    };
+    let registered = || -> Vec<(u32, u64)> {
+        let rows = after.servers().expect("records answer");
+        rows.iter().map(|row| (row.start, row.view)).collect()
+    };
+    let (view, mut first) = start(&before);
+    assert_eq!(first.keep(&before, view), Ok(Kept::Anew));
+    let lease = first.held().expect("it is registered").lease;
+    let (later, mut second) = start(&after);
+    assert_eq!(second.keep(&after, later), Ok(Kept::Anew));
+    before.records().lease_keep(lease).expect("it was taken over before its lease was over");
+    assert_eq!(registered(), [(2, later)]);
+    // As of two processes with copies of one data directory: the earlier one learns of it, and changes nothing.
+    assert_eq!(first.keep(&before, view + 1), Err(MetadataError::AlreadyExists));
+    assert!(first.held().is_none());
+    assert_eq!(first.keep(&before, view + 1), Err(MetadataError::AlreadyExists));
+    assert_eq!((second.keep(&after, later + 1), registered()), (Ok(Kept::On), vec![(2, later + 1)]));
+    second.end(&after).expect("records answer");
+    assert_eq!(registered(), []);
 }
 
 /// Records that others always contradict, once they are told to.

@@ -84,8 +84,8 @@ impl World {
         let view = u64::from(run.start) << 32;
         let node = Node::new(view, self.plan.workers, map);
         let (tcp, version) = (server_address(run.server), "simulated".to_owned());
-        let registered =
-            ServerRow { id: run.server, tcp, frame_ports: Vec::new(), view, started_ms: 0, version };
+        let ServerRun { server: id, start } = run;
+        let registered = ServerRow { id, start, tcp, frame_ports: Vec::new(), view, started_ms: 0, version };
         let member = Member::new(&self.records, registered, run);
         let place = Place {
             run,

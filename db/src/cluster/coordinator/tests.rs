@@ -40,9 +40,9 @@ impl World {
 
     fn start(&mut self, id: u32) {
         let tcp = ([10, 0, 0, 1], id as u16).into();
-        self.metadata.member_start(id, tcp).expect("room");
+        let start = self.metadata.member_start(id, tcp).expect("room").start;
         let held = self.metadata.records().lease_grant(Duration::from_hours(1)).expect("a lease");
-        let row = ServerRow { id, tcp, frame_ports: vec![1], view: 1, started_ms: 1, version: String::new() };
+        let row = ServerRow { id, start, tcp, frame_ports: vec![1], view: 1, started_ms: 1, version: String::new() };
         self.metadata.server_register(&row, held.lease).expect("nobody has the number");
         self.leases.push((id, held.lease));
     }

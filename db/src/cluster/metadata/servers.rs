@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::encoding::{bytes_of, damaged, decode, encode, hexadecimal, padded};
 use super::{Metadata, MetadataError, ServerRun, Transaction, members, next_u32};
-use crate::cluster::records::{Change, Committed, Condition, LeaseId, Query, RecordsError, Span};
+use crate::cluster::records::{
+    Change, Committed, Condition, LeaseId, Query, Record, RecordsError, Revision, Span,
+};
 use crate::tenant::secret::random_bytes;
 
 const SERVERS: &str = "servers/";
@@ -17,6 +19,9 @@ const SECRET: &str = "secret";
 struct Value {
     tcp: SocketAddr,
     udp: Vec<u16>,
+    /// 0 of a server of before this field.
+    #[serde(default)]
+    start: u32,
     view: u64,
     started_ms: u64,
     version: String,
@@ -38,6 +43,8 @@ struct Secret {
 pub struct ServerRow {
     /// Its number in the cluster, never reused.
     pub id: u32,
+    /// How often it was started.
+    pub start: u32,
     /// Where it accepts streams.
     pub tcp: SocketAddr,
     /// The UDP port of each core.
@@ -51,10 +58,17 @@ pub struct ServerRow {
 }
 
 impl ServerRow {
+    fn of(record: &Record) -> Result<Self, MetadataError> {
+        let number = record.key.strip_prefix(SERVERS).and_then(|number| number.parse().ok());
+        let id = number.ok_or_else(|| damaged(&record.key))?;
+        let Value { tcp, udp, start, view, started_ms, version } = decode(&record.key, &record.value)?;
+        Ok(Self { id, start, tcp, frame_ports: udp, view, started_ms, version })
+    }
+
     fn registration(&self, lease: LeaseId) -> Result<Change, MetadataError> {
-        let Self { tcp, view, started_ms, .. } = *self;
+        let Self { tcp, start, view, started_ms, .. } = *self;
         let (udp, version) = (self.frame_ports.clone(), self.version.clone());
-        let value = encode(&Value { tcp, udp, view, started_ms, version })?;
+        let value = encode(&Value { tcp, udp, start, view, started_ms, version })?;
         Ok(Change::Put { key: key_of(self.id), value, lease: Some(lease) })
     }
 }
@@ -110,30 +124,53 @@ impl Metadata {
         self.write(|transaction| next_u32(transaction, "server"))
     }
 
-    /// Registers a server for as long as the lease is held.
+    /// Registers a server for as long as the lease is held, also where an earlier start of it is registered under a lease
+    /// that is not over: that one is gone, since a data directory has one server at a time.
     ///
     /// # Errors
-    /// `AlreadyExists` when there is a registration of this number, or that it cannot be stored.
+    /// `AlreadyExists` when a later start is registered; `Conflict` when the registration changes meanwhile; or that it
+    /// cannot be stored.
     pub fn server_register(&self, row: &ServerRow, lease: LeaseId) -> Result<(), MetadataError> {
-        let absent = Condition::Absent(key_of(row.id));
-        match self.records().commit(&[absent], &[row.registration(lease)?])? {
-            Committed::At(_) => Ok(()),
-            Committed::Conflict => Err(MetadataError::AlreadyExists),
-        }
+        let condition = match self.registered(row)? {
+            Some((_, revision)) => Condition::Is(key_of(row.id), revision),
+            None => Condition::Absent(key_of(row.id)),
+        };
+        self.write_registration(condition, row, lease)
     }
 
-    /// Changes the registration of a server, which holds the lease.
+    /// Brings the registration of a server, which holds the lease, up to date.
     ///
     /// # Errors
-    /// `NotFound` when there is none any more, or that it cannot be stored.
+    /// `AlreadyExists` when a later start has taken it over, `NotFound` when there is none any more, `Conflict` when it
+    /// changes meanwhile; or that it cannot be read or stored.
     pub fn server_renew(&self, row: &ServerRow, lease: LeaseId) -> Result<(), MetadataError> {
-        let key = key_of(row.id);
-        let reading = self.records().read(&[Query::all(Span::one(&key))], None)?;
-        let record = reading.found.iter().flatten().next().ok_or(MetadataError::NotFound)?;
-        let same = Condition::Is(key, record.revision);
-        match self.records().commit(&[same], &[row.registration(lease)?])? {
+        let (found, revision) = self.registered(row)?.ok_or(MetadataError::NotFound)?;
+        if found == *row {
+            return Ok(());
+        }
+        self.write_registration(Condition::Is(key_of(row.id), revision), row, lease)
+    }
+
+    /// The registration of a server, and the commit that wrote it. Refuses where it is that of a later start.
+    fn registered(&self, row: &ServerRow) -> Result<Option<(ServerRow, Revision)>, MetadataError> {
+        let reading = self.records().read(&[Query::all(Span::one(&key_of(row.id)))], None)?;
+        let Some(record) = reading.found.iter().flatten().next() else { return Ok(None) };
+        let found = ServerRow::of(record)?;
+        if found.start > row.start {
+            return Err(MetadataError::AlreadyExists);
+        }
+        Ok(Some((found, record.revision)))
+    }
+
+    fn write_registration(
+        &self,
+        condition: Condition,
+        row: &ServerRow,
+        lease: LeaseId,
+    ) -> Result<(), MetadataError> {
+        match self.records().commit(&[condition], &[row.registration(lease)?])? {
             Committed::At(_) => Ok(()),
-            Committed::Conflict => Err(MetadataError::NotFound),
+            Committed::Conflict => Err(MetadataError::Conflict),
         }
     }
 
@@ -143,12 +180,6 @@ impl Metadata {
     /// When the metadata cannot be read.
     pub fn servers(&self) -> Result<Vec<ServerRow>, MetadataError> {
         let reading = self.records().read(&[Query::all(Span::prefix(SERVERS))], None)?;
-        let row = |record: &crate::cluster::records::Record| {
-            let number = record.key.strip_prefix(SERVERS).and_then(|number| number.parse().ok());
-            let id = number.ok_or_else(|| damaged(&record.key))?;
-            let Value { tcp, udp, view, started_ms, version } = decode(&record.key, &record.value)?;
-            Ok(ServerRow { id, tcp, frame_ports: udp, view, started_ms, version })
-        };
-        reading.found.iter().flatten().map(row).collect()
+        reading.found.iter().flatten().map(ServerRow::of).collect()
     }
 }
