@@ -186,6 +186,12 @@ pub const AUDIT_ENTRIES_MAX: u64 = 65_536;
 /// Acts of one tenant that the audit log holds, so that no tenant pushes out what others did.
 pub const AUDIT_ENTRIES_PER_TENANT_MAX: u64 = 1024;
 
+/// Acts that wait in a server's memory to be recorded while the metadata does not answer, at most some 700 bytes each.
+pub const AUDIT_WAITING_MAX: usize = 4096;
+
+/// Acts of one tenant among those, so that no tenant takes all the room.
+pub const AUDIT_WAITING_PER_TENANT_MAX: usize = 256;
+
 /// Acts that one request reads: with the longest names, an answer below the largest record.
 pub const AUDIT_ENTRIES_READ_MAX: u32 = 1024;
 

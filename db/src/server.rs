@@ -13,6 +13,7 @@
 //! of them plans that ([`coordination`]), invocations read what others have ([`remote`]), and [`interim`] is what it goes
 //! by while the metadata does not answer. [`boot`] puts the parts together; [`joining`] bounds how long they take to end.
 
+pub mod acts;
 pub mod administration;
 pub mod administrator;
 pub mod ahead;

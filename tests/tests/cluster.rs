@@ -402,3 +402,48 @@ fn a_new_client_gets_in_though_a_server_that_is_named_first_is_dead_or_stands_st
     let refused = Client::connect(&listed, &acme.name, "wrong").map(drop).expect_err("a wrong secret");
     assert_eq!((refused.status(), wrong.status()), (Some(Status::BadSecret), Some(Status::BadSecret)));
 }
+
+#[test]
+fn acts_that_etcd_did_not_answer_are_in_the_audit_log_once_it_does() {
+    let cluster = Cluster::start();
+    cluster.create_table(1);
+    let mut admin = cluster.admin(1);
+    cluster.etcd.pause(true);
+    let splits: Vec<String> = (1..=3_u64)
+        .map(|number| {
+            let at = number << 61;
+            assert!(admin.tablet_split(TABLE, at).is_err(), "nothing of the cluster changes");
+            format!("cluster split {TABLE} {at:016x}")
+        })
+        .collect();
+    cluster.etcd.pause(false);
+    comes("the refused acts in the audit log, in order", || {
+        let acts = admin.audit(0, 100).ok()?;
+        let mut refused: Vec<_> =
+            acts.iter().map(|act| &act.act).filter(|act| splits.contains(act)).collect();
+        // One whose recording was cut off may be there twice.
+        refused.dedup();
+        refused.iter().copied().eq(&splits).then_some(())
+    });
+}
+
+#[test]
+fn a_server_that_is_started_again_at_once_after_a_crash_is_registered_and_moves_tablets() {
+    let mut cluster = Cluster::start();
+    cluster.create_table(1);
+    let owner = cluster.tablets(1)[0].server;
+    let other = owner % SERVERS + 1;
+    let server = &mut cluster.servers[other as usize - 1];
+    server.kill();
+    server.restart();
+    let mut admin = cluster.admin(owner);
+    comes("a move to the server that was started again", || {
+        admin.migration_begin(TABLE, 0..=u64::MAX, other, None).ok()
+    });
+    comes("the end of the move", || {
+        let tablets = cluster.admin(owner).tablet_list().ok()?;
+        tablets.iter().all(|tablet| tablet.server == other).then_some(())
+    });
+    let log = cluster.servers[other as usize - 1].log();
+    assert!(!log.contains("a server of this number"), "it had to wait for its own lease: {log}");
+}

@@ -31,6 +31,7 @@ use net::{Door, Listener, Port, SharedPort, StopHandle};
 use store::Store;
 
 use self::identity::Identity;
+use super::acts::Acts;
 use super::administration;
 use super::administrator;
 use super::change::Change;
@@ -125,8 +126,7 @@ impl Server {
         let neighbours = Arc::new(Neighbours::new(ports.iter().map(Port::waker)));
         let watchdog = start_watchdog(&neighbours, clock)?;
         let wants = remote_wants(run.is_some())?;
-        let remote = wants.as_ref().map(|wants| &wants.reads);
-        let started = workers::start(config, &store, ports, (clock, view), &neighbours, remote)?;
+        let started = workers::start(config, &store, ports, (clock, view), &neighbours, wants.as_ref())?;
         let (door, signs) = doorway.map(Doorway::part).unzip();
         let control = Arc::new(Control {
             clock,
@@ -142,6 +142,7 @@ impl Server {
             metrics: started.metrics,
             ports: frame_ports,
             views: started.views,
+            acts: Acts::default(),
             fence: started.fence,
             door: signs,
             administrator,
@@ -170,12 +171,9 @@ impl Server {
             _watchdog: watchdog,
             _identity: identity,
         };
-        administration::restore(&server.control)
-            .map_err(|refusal| BootError::new("cannot restore", refusal.text))?;
-        server.start_control()?;
+        server.start_control(config.populate)?;
         server.open_doors(listener, readers, door)?;
         server.join_cluster(reached, wants)?;
-        server.populate(config.populate)?;
         Ok(server)
     }
 
@@ -205,7 +203,11 @@ impl Server {
         Ok(())
     }
 
-    fn start_control(&mut self) -> Result<(), BootError> {
+    /// Brings back what the metadata holds, and starts what is done beside the workers.
+    fn start_control(&mut self, populates: bool) -> Result<(), BootError> {
+        administration::restore(&self.control)
+            .map_err(|refusal| BootError::new("cannot restore", refusal.text))?;
+        self.populate(populates)?;
         let (control, stopping) = (Arc::clone(&self.control), Arc::clone(&self.stopping));
         let sweeping = thread::Builder::new().name("housekeeping".to_owned()).spawn(move || {
             let (mut homes, mut damage) = (Homes::default(), Damage::default());
@@ -220,6 +222,7 @@ impl Server {
                     control.keep_versions();
                 }
             }
+            control.acts.catch_up(&control.metadata);
         });
         self.control_threads.push(sweeping.map_err(no_thread)?);
         Ok(())
@@ -321,6 +324,7 @@ impl Drop for Server {
             registration.thread().unpark();
             Joining::within(Duration::from_millis(WORKERS_STOP_MS)).join(registration);
         }
+        self.control.acts.give_up();
     }
 }
 

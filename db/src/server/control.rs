@@ -19,6 +19,7 @@ use store::Store;
 use wire::Status;
 use wire::reply::Throttled;
 
+use super::acts::Acts;
 use super::change::{Change, ChangeSender, broadcast};
 use super::doorway::Signs;
 use super::ended::Ended;
@@ -167,6 +168,8 @@ pub struct Control {
     pub door: Option<Signs>,
     /// The server's views.
     pub views: Arc<Views>,
+    /// Acts that are not in the audit log yet.
+    pub acts: Acts,
     /// Until when workers may serve what others may come to own.
     pub fence: Arc<Fence>,
     /// What is kept of the administrator's secret.
@@ -306,9 +309,10 @@ impl Control {
         self.metrics.iter().filter(|metrics| Arc::strong_count(metrics) == 1).count()
     }
 
-    /// What is done now and then: ends idle sessions, unloads code that nobody uses any more, says what streams
-    /// were closed or refused.
+    /// What is done now and then: ends idle sessions, unloads code that nobody uses any more, records acts that
+    /// could not be, says what streams were closed or refused.
     pub fn tidy(&self) {
+        self.acts.catch_up(&self.metadata);
         self.close_idle_sessions();
         self.registry.collect();
         if let Some(counts) = self.streams.news() {

@@ -42,7 +42,15 @@ impl World {
         let tcp = ([10, 0, 0, 1], id as u16).into();
         let start = self.metadata.member_start(id, tcp).expect("room").start;
         let held = self.metadata.records().lease_grant(Duration::from_hours(1)).expect("a lease");
-        let row = ServerRow { id, start, tcp, frame_ports: vec![1], view: 1, started_ms: 1, version: String::new() };
+        let row = ServerRow {
+            id,
+            start,
+            tcp,
+            frame_ports: vec![1],
+            view: 1,
+            started_ms: 1,
+            version: String::new(),
+        };
         self.metadata.server_register(&row, held.lease).expect("nobody has the number");
         self.leases.push((id, held.lease));
     }

@@ -1,8 +1,8 @@
 //! The audit log: what is an act, who did it, how it ended.
 //!
 //! Whatever changes something is an act, whether it was allowed or refused; looking is none. An act is recorded
-//! when it has ended and before the client hears of it. Names stand in the record and statuses, never a secret,
-//! a token or a source. An act that cannot be recorded stays done: the server's own log says so.
+//! when it has ended and before the client hears of it; later while the metadata does not answer. Names stand in the record
+//! and statuses, never a secret, a token or a source. See [`crate::server::acts`] for acts that cannot be recorded.
 
 use wire::{
     Actor, AdminRequest, Body, ExtensionInstalled, MigrationMode, Placement, Right, Status, Subject,
@@ -11,6 +11,7 @@ use wire::{
 
 use super::limits;
 use crate::limits::{AUDIT_ACT_BYTES_MAX, AUDIT_ENTRIES_READ_MAX};
+use crate::server::acts::Act;
 use crate::server::control::{Control, Refusal, lock};
 use crate::server::opening::Role;
 use crate::tenant::TenantId;
@@ -140,9 +141,7 @@ pub(super) fn record_own(control: &Control, tenant: TenantId, act: String, outco
 fn append(control: &Control, tenant: Option<TenantId>, actor: Actor, mut act: String, outcome: Status) {
     act.truncate(act.floor_char_boundary(AUDIT_ACT_BYTES_MAX));
     let at_ms = control.clock.wall_ms();
-    if let Err(error) = control.metadata.audit_append(tenant, at_ms, actor, act.clone(), outcome as u8) {
-        tracing::error!(%error, act, "an act is missing in the audit log");
-    }
+    control.acts.record(&control.metadata, Act { tenant, at_ms, actor, text: act, outcome });
 }
 
 /// What the caller may see of the log.

@@ -14,12 +14,12 @@ use super::BootError;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::WorkerMetrics;
-use crate::ops::remote::RemoteReads;
 use crate::server::change::{Change, ChangeSender, change_queue};
 use crate::server::fence::Fence;
 use crate::server::neighbours::Neighbours;
 use crate::server::ports::Ports;
 use crate::server::process::{pin_thread, take_short_turns};
+use crate::server::remote::Wants;
 use crate::server::view::Views;
 use crate::server::worker::{Worker, WorkerParts};
 
@@ -39,7 +39,7 @@ pub(super) fn start<P: SharedPort + 'static>(
     ports: Vec<P>,
     (clock, view): (Clock, u64),
     neighbours: &Arc<Neighbours>,
-    remote: Option<&Arc<RemoteReads>>,
+    wants: Option<&Wants>,
 ) -> Result<Started, BootError> {
     let (views, fence) = (Arc::new(Views::new(view)), Arc::default());
     let mut started = Started { senders: Vec::new(), metrics: Vec::new(), threads: Vec::new(), views, fence };
@@ -58,7 +58,7 @@ pub(super) fn start<P: SharedPort + 'static>(
             idle: config.idle,
             views: Arc::clone(&started.views),
             fence: Arc::clone(&started.fence),
-            remote: remote.cloned(),
+            remote: wants.map(|wants| Arc::clone(&wants.reads)),
             isolation: config.isolation,
         };
         let cpu = config.pin.get(index).copied();
