@@ -7,7 +7,7 @@
 //!   session     who asks, and exactly once
 //!   sched       stack, task        tenant        tablet
 //!   metrics     config
-//!   limits      clock
+//!   limits      clock       sync
 //! ```
 //!
 //! Imports go down only. A request's way: [`server::worker`] receives a batch of frames,
@@ -24,5 +24,6 @@ pub mod ops;
 pub mod sched;
 pub mod server;
 pub mod session;
+mod sync;
 pub mod tablet;
 pub mod tenant;

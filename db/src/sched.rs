@@ -29,7 +29,6 @@ pub mod region;
 pub mod running;
 pub mod signal;
 pub mod stack;
-mod sync;
 pub mod watchdog;
 
 #[cfg(test)]

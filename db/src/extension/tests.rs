@@ -12,4 +12,4 @@ mod remote;
 mod scans;
 mod tablets;
 mod turns;
-mod world;
+pub(crate) mod world;

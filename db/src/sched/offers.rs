@@ -18,7 +18,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::sync::{AtomicUsize, Ordering, UnsafeCell};
+use crate::sync::{AtomicUsize, Ordering, UnsafeCell};
 
 /// On a cache line of its own: head and tail are moved by different threads.
 #[repr(align(128))]

@@ -1,8 +1,9 @@
 //! Invocations as the dispatcher sees them: how one starts, and what becomes of its end.
 //!
 //! A function that writes passes the exactly-once ring before it starts and is completed there when it
-//! ends; one that only reads may run again. The reply lives with the invocation until it ends, so a parked
-//! one holds nobody's frame.
+//! ends; one that only reads may run again, unless a copy of it was begun at a worker where the function writes. A refusal for
+//! good is stored there as well. The reply lives with the invocation until it ends, so a parked one
+//! holds nobody's frame.
 
 use std::sync::Arc;
 
@@ -41,11 +42,14 @@ pub fn start(
         if catalog.may_come(session.tenant, extension) {
             return native::retry_after(metrics, RETRY_UNHEARD_US, place);
         }
-        return refuse_invocation(environment, caller, Status::UnknownExtension, place);
+        native::refuse_for_good(metrics, caller, Status::UnknownExtension, place);
+        return;
     };
     let Some(index) = found.function(function) else {
-        found.measures.ended(environment.core.index(), Status::UnknownFunction, None, &Spent::default());
-        return refuse_invocation(environment, caller, Status::UnknownFunction, place);
+        if native::refuse_for_good(metrics, caller, Status::UnknownFunction, place) {
+            found.measures.ended(environment.core.index(), Status::UnknownFunction, None, &Spent::default());
+        }
+        return;
     };
     let writes = found.functions()[index].mode == Mode::Write;
     if table != 0 && located.part.is_none() {
@@ -53,14 +57,14 @@ pub fn start(
             Status::NotOwned => native::refuse_unexecuted(metrics, caller, Status::NotOwned, place),
             // No copy of it has been executed here.
             Status::Retry => native::retry_after(metrics, RETRY_UNHEARD_US, place),
-            status => refuse_invocation(environment, caller, status, place),
+            status => {
+                native::refuse_for_good(metrics, caller, status, place);
+            }
         };
     }
-    if writes {
-        match session.ring.claim(sequence) {
-            Claim::Execute => {}
-            claim => return native::answer_copy(metrics, caller, claim, place),
-        }
+    let claim = if writes { session.ring.begin_write(sequence) } else { session.ring.begin_read(sequence) };
+    if claim != Claim::Execute {
+        return native::answer_copy(metrics, caller, claim, place);
     }
     metrics.count(Counter::Invocations);
     let origin = Origin { session: Arc::clone(session), sequence, recorded: writes, route: place.route() };
@@ -69,7 +73,7 @@ pub fn start(
     }
 }
 
-/// Answers an invocation that the worker did not take. It has not run, so it may come again.
+/// Answers an invocation that the worker did not take. It has not run, so it may come again, unless it is refused for good.
 #[cold]
 fn not_started(
     metrics: &WorkerMetrics,
@@ -78,8 +82,11 @@ fn not_started(
     refused: &Refused<Origin>,
     place: &mut impl ReplyPlace,
 ) {
-    if recorded {
-        caller.session.ring.release(caller.sequence);
+    let may_come_again = matches!(refused.status, Status::Retry | Status::Throttled);
+    match (recorded, may_come_again) {
+        (true, true) => caller.session.ring.release(caller.sequence),
+        (true, false) => caller.session.ring.complete_inline(caller.sequence, refused.status, 0, [0; 2]),
+        (false, _) => {}
     }
     match refused.status {
         Status::Retry => native::answer_later(metrics, place),
@@ -89,23 +96,6 @@ fn not_started(
             native::answer_throttled(metrics, limit, after_us, place);
         }
         status => native::refuse(metrics, place, status),
-    }
-}
-
-/// An invocation that cannot start now may have run before; then its stored reply counts.
-#[cold]
-fn refuse_invocation(
-    environment: &WorkerEnvironment<'_>,
-    caller: Caller<'_>,
-    status: Status,
-    place: &mut impl ReplyPlace,
-) {
-    let replayed = caller.session.ring.replay(caller.sequence, |status, stored| {
-        place.reply(status, stored.len(), |body| body.copy_from_slice(stored));
-    });
-    match replayed {
-        Some(()) => environment.metrics.count(Counter::Replayed),
-        None => native::refuse(environment.metrics, place, status),
     }
 }
 
@@ -201,3 +191,6 @@ fn finish<P: Exits>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

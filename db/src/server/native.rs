@@ -8,8 +8,8 @@
 mod unexecuted;
 
 pub use unexecuted::{
-    answer_copy, answer_later, answer_throttled, refuse, refuse_other_view, refuse_unexecuted, retry_after,
-    throttle,
+    answer_copy, answer_later, answer_throttled, refuse, refuse_for_good, refuse_other_view,
+    refuse_unexecuted, retry_after, throttle,
 };
 
 use store::{Object, Table};

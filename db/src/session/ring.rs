@@ -12,11 +12,14 @@
 //! below the window is [`Claim::Expired`] and never runs again. A record is reused only when its request is
 //! acknowledged and has ended.
 //!
+//! Whether an invocation writes depends on the version of its function, which may differ from worker to worker and from copy
+//! to copy. One that only reads takes no record, and looks for that of a copy that has written only where the session has begun
+//! writing invocations up to its sequence: [`Ring::begin_read`].
+//!
 //! Inline replies are read optimistically: state, words, state again. The words are atomics, so a reader
 //! that loses the race sees a changed state and never a torn reply. Nothing here is unsafe, and the one
 //! lock guards replies longer than 16 bytes, held for a copy.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use wire::Status;
@@ -24,6 +27,7 @@ use wire::Status;
 use crate::limits::{
     SESSION_REPLY_BYTES_MAX, SESSION_REPLY_BYTES_STORED_MAX, STORED_REPLY_BYTES_KEPT, WINDOW_RECORDS,
 };
+use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence};
 
 /// Largest sequence: two bits of the state word hold the phase.
 pub const SEQUENCE_MAX: u64 = (1 << 62) - 1;
@@ -31,7 +35,9 @@ pub const SEQUENCE_MAX: u64 = (1 << 62) - 1;
 /// Bytes of a reply that a record holds inline.
 pub const INLINE_BYTES: usize = 16;
 
-const MASK: u64 = WINDOW_RECORDS as u64 - 1;
+/// Records of a ring; under loom so few that they are soon used again.
+const RECORDS: usize = if cfg!(loom_model) { 2 } else { WINDOW_RECORDS };
+const MASK: u64 = RECORDS as u64 - 1;
 const PHASE_FREE: u64 = 0;
 const PHASE_EXECUTING: u64 = 1;
 const PHASE_DONE: u64 = 2;
@@ -75,6 +81,8 @@ struct LongReply {
 #[repr(C)]
 pub struct Ring {
     acknowledged: AtomicU64,
+    /// The highest sequence of an invocation that may write, of those that were begun.
+    written: AtomicU64,
     records: Box<[Record]>,
     long: OnceLock<Box<[Mutex<LongReply>]>>,
     long_bytes: AtomicUsize,
@@ -82,14 +90,15 @@ pub struct Ring {
 
 impl Ring {
     /// Bytes at its beginning that a request reads which needs no record.
-    pub const READ_BYTES: usize = size_of::<AtomicU64>();
+    pub const READ_BYTES: usize = 2 * size_of::<AtomicU64>();
 
     /// A ring in which nothing happened.
     #[must_use]
     pub fn new() -> Self {
         Self {
             acknowledged: AtomicU64::new(0),
-            records: (0..WINDOW_RECORDS).map(|_| Record::default()).collect(),
+            written: AtomicU64::new(0),
+            records: (0..RECORDS).map(|_| Record::default()).collect(),
             long: OnceLock::new(),
             long_bytes: AtomicUsize::new(0),
         }
@@ -129,6 +138,9 @@ impl Ring {
         if claim != Claim::Execute {
             return claim;
         }
+        if self.long_bytes.load(Ordering::Relaxed) > SESSION_REPLY_BYTES_MAX {
+            return Claim::Busy;
+        }
         let record = &self.records[(sequence & MASK) as usize];
         let executing = sequence << 2 | PHASE_EXECUTING;
         match record.state.compare_exchange(state, executing, Ordering::AcqRel, Ordering::Relaxed) {
@@ -137,7 +149,30 @@ impl Ring {
         }
     }
 
-    /// What [`Ring::claim`] would say; takes nothing. [`Claim::Execute`]: nothing is known of the request.
+    /// As [`Ring::claim`], for an invocation that may write, copies of which may meet a version of its function that reads.
+    #[inline]
+    pub fn begin_write(&self, sequence: u64) -> Claim {
+        if sequence > self.written.load(Ordering::Relaxed) {
+            // Before the record is taken, and so before anything is written.
+            self.written.fetch_max(sequence, Ordering::Release);
+        }
+        self.claim(sequence)
+    }
+
+    /// What to do with an invocation that only reads. [`Claim::Execute`] unless a copy of it was begun as a write.
+    #[inline]
+    #[must_use]
+    pub fn begin_read(&self, sequence: u64) -> Claim {
+        if sequence > self.written.load(Ordering::Acquire) {
+            return Claim::Execute;
+        }
+        match self.look(sequence) {
+            claim @ (Claim::Replay | Claim::InFlight) => claim,
+            _ => Claim::Execute,
+        }
+    }
+
+    /// What [`Ring::claim`] would say of a request that is not to run here; takes nothing.
     #[must_use]
     pub fn look(&self, sequence: u64) -> Claim {
         self.judge(sequence).0
@@ -150,7 +185,7 @@ impl Ring {
         if sequence < acknowledged {
             return (Claim::Expired, 0);
         }
-        if sequence - acknowledged >= WINDOW_RECORDS as u64 || sequence > SEQUENCE_MAX {
+        if sequence - acknowledged >= RECORDS as u64 || sequence > SEQUENCE_MAX {
             return (Claim::Ahead, 0);
         }
         let record = &self.records[(sequence & MASK) as usize];
@@ -165,9 +200,6 @@ impl Ring {
         } else if held > sequence {
             return (Claim::Expired, state);
         } else if phase == PHASE_EXECUTING {
-            return (Claim::Busy, state);
-        }
-        if self.long_bytes.load(Ordering::Relaxed) > SESSION_REPLY_BYTES_MAX {
             return (Claim::Busy, state);
         }
         (Claim::Execute, state)
@@ -244,7 +276,7 @@ impl Ring {
 
     /// Frees the long replies of the acknowledged requests from `from` up to, not including, `to`.
     fn forget_long(&self, from: u64, to: u64) {
-        let from = from.max(to.saturating_sub(WINDOW_RECORDS as u64));
+        let from = from.max(to.saturating_sub(RECORDS as u64));
         for sequence in from..to {
             let mut long = self.long(sequence);
             if long.sequence == sequence {
@@ -261,7 +293,7 @@ impl Ring {
     }
 
     fn long(&self, sequence: u64) -> MutexGuard<'_, LongReply> {
-        let all = self.long.get_or_init(|| (0..WINDOW_RECORDS).map(|_| Mutex::default()).collect());
+        let all = self.long.get_or_init(|| (0..RECORDS).map(|_| Mutex::default()).collect());
         all[(sequence & MASK) as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -279,5 +311,7 @@ impl Default for Ring {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom_model))]
+mod loom_tests;
+#[cfg(all(test, not(loom_model)))]
 mod tests;

@@ -81,7 +81,7 @@ pub const EXTENSION_MAY_USE: &[&str] = &["sandstorm", "tao"];
 /// The modules of the server, bottom to top. A module imports only from floors below its own. `tablet`
 /// stands above `tenant`, since a table belongs to a tenant.
 pub const SERVER_FLOORS: &[&[&str]] = &[
-    &["limits", "clock"],
+    &["limits", "clock", "sync"],
     &["metrics", "config"],
     &["sched", "tenant", "peer"],
     &["tablet"],

@@ -18,14 +18,14 @@ use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 
 /// The table of the tenant that the functions belong to.
-pub(super) const TABLE: u32 = 1;
+pub(crate) const TABLE: u32 = 1;
 /// A second table of the same tenant, called "second".
-pub(super) const SECOND: u32 = 2;
+pub(crate) const SECOND: u32 = 2;
 /// A table of somebody else.
-pub(super) const FOREIGN: u32 = 3;
+pub(crate) const FOREIGN: u32 = 3;
 
 /// An ordered table of the same tenant.
-pub(super) const ORDERED: u32 = 4;
+pub(crate) const ORDERED: u32 = 4;
 
 /// Makes a C entry of an async block over `db`, `args` and `reply`, as the builder's glue does.
 macro_rules! function {
@@ -46,22 +46,22 @@ macro_rules! function {
         }
     };
 }
-pub(super) use function;
+pub(crate) use function;
 
 /// Status and body of an answer.
-pub(super) type Answer = (Status, Vec<u8>);
+pub(crate) type Answer = (Status, Vec<u8>);
 
 /// What a worker lends.
-pub(super) struct Lent {
-    pub(super) core: Core,
-    pub(super) tables: Tables,
-    pub(super) metrics: WorkerMetrics,
-    pub(super) remote: Option<Arc<RemoteReads>>,
-    pub(super) now_us: u64,
+pub(crate) struct Lent {
+    pub(crate) core: Core,
+    pub(crate) tables: Tables,
+    pub(crate) metrics: WorkerMetrics,
+    pub(crate) remote: Option<Arc<RemoteReads>>,
+    pub(crate) now_us: u64,
 }
 
 impl Lent {
-    pub(super) fn environment<'w>(&'w self, pin: &'w Pinned<'w>) -> WorkerEnvironment<'w> {
+    pub(crate) fn environment<'w>(&'w self, pin: &'w Pinned<'w>) -> WorkerEnvironment<'w> {
         WorkerEnvironment {
             core: &self.core,
             pin,
@@ -75,13 +75,13 @@ impl Lent {
 }
 
 /// See the file's head.
-pub(super) struct World {
-    pub(super) lent: Lent,
-    pub(super) invocations: Invocations<u64>,
+pub(crate) struct World {
+    pub(crate) lent: Lent,
+    pub(crate) invocations: Invocations<u64>,
 }
 
 impl World {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let config = Config { memory_bytes: 64 << 20, segment_bytes: 4 << 20, cores: 1, huge_pages: false };
         let store = Store::new(config).expect("a small store");
         let mut tables = Tables::default();
@@ -112,7 +112,7 @@ impl World {
     }
 
     /// The extension of one function, of tenant 1.
-    pub(super) fn extension(run: unsafe extern "C" fn(*mut Call) -> Code, mode: Mode) -> Arc<Extension> {
+    pub(crate) fn extension(run: unsafe extern "C" fn(*mut Call) -> Code, mode: Mode) -> Arc<Extension> {
         let run: Run = run;
         let hash = wire::function_hash("function");
         let functions = vec![Function { name: "function".into(), hash, mode, run }];
@@ -129,29 +129,29 @@ impl World {
         ))
     }
 
-    pub(super) fn table(&self, id: u32) -> Arc<Table> {
+    pub(crate) fn table(&self, id: u32) -> Arc<Table> {
         let owner = if id == FOREIGN { 2 } else { 1 };
         let entry = self.lent.tables.get(TenantId(owner), id).expect("one of the tables");
         Arc::clone(&entry.parts.held()[0])
     }
 
-    pub(super) fn put(&self, table: u32, key: &[u8], value: &[u8]) -> u64 {
+    pub(crate) fn put(&self, table: u32, key: &[u8], value: &[u8]) -> u64 {
         let pin = self.lent.core.pin();
         pin.put(&self.table(table), store::hash(key), key, value, Condition::Always).expect("a put")
     }
 
-    pub(super) fn delete(&self, table: u32, key: &[u8]) {
+    pub(crate) fn delete(&self, table: u32, key: &[u8]) {
         let pin = self.lent.core.pin();
         let deleted = pin.delete(&self.table(table), store::hash(key), key, Condition::Present);
         assert!(deleted.is_ok());
     }
 
-    pub(super) fn value(&self, table: u32, key: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn value(&self, table: u32, key: &[u8]) -> Option<Vec<u8>> {
         let pin = self.lent.core.pin();
         pin.get(&self.table(table), store::hash(key), key).map(|object| object.value().to_vec())
     }
 
-    pub(super) fn start(
+    pub(crate) fn start(
         &mut self,
         extension: &Arc<Extension>,
         key: &[u8],
@@ -164,7 +164,7 @@ impl World {
     }
 
     /// One turn of the queue; what ended, by origin.
-    pub(super) fn turn(&mut self) -> Vec<(u64, Answer)> {
+    pub(crate) fn turn(&mut self) -> Vec<(u64, Answer)> {
         let pin = self.lent.core.pin();
         let environment = self.lent.environment(&pin);
         let mut ended = Vec::new();
@@ -175,7 +175,7 @@ impl World {
     }
 
     /// Ends what has not ended; the statuses.
-    pub(super) fn end_all(&mut self) -> Vec<Status> {
+    pub(crate) fn end_all(&mut self) -> Vec<Status> {
         let pin = self.lent.core.pin();
         let environment = self.lent.environment(&pin);
         let mut statuses = Vec::new();
@@ -184,7 +184,7 @@ impl World {
     }
 
     /// Ends those that have not ended and whose origin `ends` picks; their origins and statuses.
-    pub(super) fn end_of_sessions(&mut self, ends: impl Fn(u64) -> bool) -> Vec<(u64, Status)> {
+    pub(crate) fn end_of_sessions(&mut self, ends: impl Fn(u64) -> bool) -> Vec<(u64, Status)> {
         let pin = self.lent.core.pin();
         let environment = self.lent.environment(&pin);
         let mut ended = Vec::new();
@@ -199,7 +199,7 @@ impl World {
     }
 
     /// Runs one invocation to its end.
-    pub(super) fn call(&mut self, extension: &Arc<Extension>, key: &[u8], arguments: &[u8]) -> Answer {
+    pub(crate) fn call(&mut self, extension: &Arc<Extension>, key: &[u8], arguments: &[u8]) -> Answer {
         assert!(self.start(extension, key, arguments, 7));
         loop {
             if let Some((origin, answer)) = self.turn().pop() {
@@ -210,7 +210,7 @@ impl World {
     }
 
     /// Runs one function to its end with a key and no arguments.
-    pub(super) fn call_once(
+    pub(crate) fn call_once(
         &mut self,
         run: unsafe extern "C" fn(*mut Call) -> Code,
         mode: Mode,

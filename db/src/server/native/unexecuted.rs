@@ -1,8 +1,9 @@
 //! Answers to requests that are not executed: copies of others, those that come too early, that a limit holds off, that
 //! were sent under another view, or that are refused.
 //!
-//! A refusal leaves no trace in the session's ring, so that the request may be executed later, here or elsewhere. But where
-//! a copy of it has been executed, or is being executed, that one's answer counts: it is looked for first.
+//! A refusal leaves no trace in the session's ring where the request may be executed later, here or elsewhere; one for good
+//! is stored there, since a copy may be on its way to a worker that would execute it. But where a copy has been executed, or
+//! is being executed, that one's answer counts: it is looked for first.
 
 use wire::Status;
 use wire::reply::Throttled;
@@ -97,6 +98,27 @@ pub fn refuse_unexecuted(
         Claim::Execute => refuse(metrics, place, status),
         claim => answer_copy(metrics, caller, claim, place),
     }
+}
+
+/// Refuses a request for good: no copy of it is executed from now on. False where one has been, or is being executed: then
+/// that one's answer counts.
+#[cold]
+pub fn refuse_for_good(
+    metrics: &WorkerMetrics,
+    caller: Caller<'_>,
+    status: Status,
+    place: &mut impl ReplyPlace,
+) -> bool {
+    let ring = &caller.session.ring;
+    match ring.claim(caller.sequence) {
+        Claim::Execute => ring.complete_inline(caller.sequence, status, 0, [0; 2]),
+        claim => {
+            answer_copy(metrics, caller, claim, place);
+            return false;
+        }
+    }
+    refuse(metrics, place, status);
+    true
 }
 
 /// Answers that a limit of the tenant holds the request off.

@@ -72,6 +72,23 @@ fn a_released_request_may_come_again() {
 }
 
 #[test]
+fn a_read_runs_unless_a_copy_of_it_was_begun_as_a_write() {
+    let ring = Ring::new();
+    assert_eq!((ring.begin_read(9), ring.begin_read(9)), (Claim::Execute, Claim::Execute));
+    assert_eq!((ring.look(9), stored(&ring, 9)), (Claim::Execute, None), "it leaves no trace");
+    assert_eq!((ring.begin_write(9), ring.begin_read(9)), (Claim::Execute, Claim::InFlight));
+    assert_eq!((ring.begin_read(8), ring.begin_read(10)), (Claim::Execute, Claim::Execute));
+    ring.release(9);
+    assert_eq!(ring.begin_read(9), Claim::Execute, "nothing was written");
+    assert_eq!(ring.begin_write(9), Claim::Execute);
+    ring.complete(9, Status::Ok, &[1]);
+    assert_eq!(ring.begin_write(12), Claim::Execute);
+    assert_eq!(ring.begin_read(9), Claim::Replay);
+    ring.acknowledge(20);
+    assert_eq!(ring.begin_read(12 + WINDOW), Claim::Execute, "whoever has its record");
+}
+
+#[test]
 fn a_record_is_not_taken_from_a_request_that_runs() {
     let ring = Ring::new();
     assert_eq!(ring.claim(1), Claim::Execute);

@@ -1,0 +1,83 @@
+//! The ring under loom, with so few records that a request soon finds that of another one.
+//!
+//! Run: `RUSTFLAGS="--cfg loom_model" cargo test --release -p db --lib loom`
+
+use std::sync::Arc;
+
+use loom::sync::atomic::AtomicBool;
+use loom::thread::{self, JoinHandle};
+use wire::Status;
+
+use super::{Claim, Ring};
+
+/// Another thread at the ring.
+fn beside<T: 'static>(ring: &Arc<Ring>, work: impl FnOnce(&Ring) -> T + 'static) -> JoinHandle<T> {
+    let ring = Arc::clone(ring);
+    thread::spawn(move || work(&ring))
+}
+
+fn stored(ring: &Ring, sequence: u64) -> Option<(Status, Vec<u8>)> {
+    ring.replay(sequence, |status, body| (status, body.to_vec()))
+}
+
+/// A copy that runs if it may, with that reply. Whether it ran, and what it was answered, if anything.
+fn run(ring: &Ring, sequence: u64, reply: &[u8]) -> (bool, Option<Vec<u8>>) {
+    match ring.claim(sequence) {
+        Claim::Execute => {
+            ring.complete(sequence, Status::Ok, reply);
+            (true, Some(reply.to_vec()))
+        }
+        Claim::Replay => (false, stored(ring, sequence).map(|(_, body)| body)),
+        Claim::InFlight => (false, None),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn loom_of_two_copies_one_executes_and_the_other_gets_its_answer_or_none() {
+    loom::model(|| {
+        let ring = Arc::new(Ring::new());
+        let other = beside(&ring, |ring| run(ring, 1, b"other"));
+        let (ran, own) = run(&ring, 1, b"own");
+        let (other_ran, other) = other.join().expect("no panic");
+        assert!(ran != other_ran);
+        let answer = if ran { b"own".to_vec() } else { b"other".to_vec() };
+        assert!(own.is_none_or(|own| own == answer) && other.is_none_or(|other| other == answer));
+        assert_eq!(stored(&ring, 1), Some((Status::Ok, answer)));
+    });
+}
+
+#[test]
+fn loom_a_copy_that_was_given_back_is_executed_by_another_one_at_most_once() {
+    loom::model(|| {
+        let ring = Arc::new(Ring::new());
+        let other = beside(&ring, |ring| run(ring, 1, b"other").0);
+        if ring.claim(1) == Claim::Execute {
+            ring.release(1);
+        }
+        let own = run(&ring, 1, b"own").0;
+        assert!(!(own && other.join().expect("no panic")));
+    });
+}
+
+/// At one worker the function writes, at the other it reads.
+#[test]
+fn loom_a_read_that_could_see_what_a_copy_has_written_is_answered_as_that_one() {
+    loom::model(|| {
+        let ring = Arc::new(Ring::new());
+        let has_written = Arc::new(AtomicBool::new(false));
+        let writing = {
+            let has_written = Arc::clone(&has_written);
+            beside(&ring, move |ring| {
+                assert_eq!(ring.begin_write(1), Claim::Execute);
+                has_written.store(true, Ordering::Release);
+                ring.complete(1, Status::Ok, b"written");
+            })
+        };
+        let could_see = has_written.load(Ordering::Acquire);
+        let read = ring.begin_read(1);
+        assert!(!(could_see && read == Claim::Execute));
+        writing.join().expect("no panic");
+        assert_eq!(ring.begin_read(1), Claim::Replay);
+    });
+}
