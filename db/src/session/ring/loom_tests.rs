@@ -8,7 +8,7 @@ use loom::sync::atomic::AtomicBool;
 use loom::thread::{self, JoinHandle};
 use wire::Status;
 
-use super::{Claim, Ring};
+use super::{Claim, RECORDS, Ring};
 
 /// Another thread at the ring.
 fn beside<T: 'static>(ring: &Arc<Ring>, work: impl FnOnce(&Ring) -> T + 'static) -> JoinHandle<T> {
@@ -79,5 +79,21 @@ fn loom_a_read_that_could_see_what_a_copy_has_written_is_answered_as_that_one() 
         assert!(!(could_see && read == Claim::Execute));
         writing.join().expect("no panic");
         assert_eq!(ring.begin_read(1), Claim::Replay);
+    });
+}
+
+/// While a copy of an old request is answered, the request is acknowledged and its record used by another one.
+#[test]
+fn loom_a_copy_is_never_given_the_answer_of_the_request_that_has_its_record_now() {
+    loom::model(|| {
+        let ring = Arc::new(Ring::new());
+        assert_eq!(run(&ring, 1, b"old old old").0, true);
+        let other = beside(&ring, |ring| {
+            ring.acknowledge(2);
+            run(ring, 1 + RECORDS as u64, b"new new new").0
+        });
+        let old = stored(&ring, 1);
+        assert!(old.is_none_or(|old| old == (Status::Ok, b"old old old".to_vec())));
+        assert!(other.join().expect("no panic"));
     });
 }
