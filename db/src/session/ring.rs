@@ -17,17 +17,18 @@
 //! writing invocations up to its sequence: [`Ring::begin_read`].
 //!
 //! Inline replies are read optimistically: state, words, state again. The words are atomics, and fences on both sides let a
-//! reader that loses the race see a changed state and never a torn reply. Nothing here is unsafe, and the one
-//! lock guards replies longer than 16 bytes, held for a copy.
-
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+//! reader that loses the race see a changed state and never a torn reply.
+//!
+//! A longer reply lies in a box beside its record. Whoever works with it takes the box and puts it back, by exchanges of one
+//! pointer: nobody waits, also for a worker that answers a copy from it and meanwhile sends what is before that in the frame.
+//! Who finds no box leaves the work to the one who has it, and who puts one back does what was left.
 
 use wire::Status;
 
 use crate::limits::{
     SESSION_REPLY_BYTES_MAX, SESSION_REPLY_BYTES_STORED_MAX, STORED_REPLY_BYTES_KEPT, WINDOW_RECORDS,
 };
-use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence};
+use crate::sync::{AtomicBox, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// Largest sequence: two bits of the state word hold the phase.
 pub const SEQUENCE_MAX: u64 = (1 << 62) - 1;
@@ -70,6 +71,7 @@ struct Record {
     second: AtomicU64,
 }
 
+/// A buffer for replies that are longer than a record holds, and whose reply is in it; 0 and no bytes for none.
 #[derive(Debug, Default)]
 struct LongReply {
     sequence: u64,
@@ -84,7 +86,8 @@ pub struct Ring {
     /// The highest sequence of an invocation that may write, of those that were begun.
     written: AtomicU64,
     records: Box<[Record]>,
-    long: OnceLock<Box<[Mutex<LongReply>]>>,
+    long: Box<[AtomicBox<LongReply>]>,
+    /// Bytes of long replies that are kept.
     long_bytes: AtomicUsize,
 }
 
@@ -99,7 +102,7 @@ impl Ring {
             acknowledged: AtomicU64::new(0),
             written: AtomicU64::new(0),
             records: (0..RECORDS).map(|_| Record::default()).collect(),
-            long: OnceLock::new(),
+            long: (0..RECORDS).map(|_| AtomicBox::empty()).collect(),
             long_bytes: AtomicUsize::new(0),
         }
     }
@@ -209,11 +212,7 @@ impl Ring {
     /// or when the session keeps too many; then a copy of the request gets `ReplyForgotten`.
     pub fn complete(&self, sequence: u64, status: Status, body: &[u8]) {
         if body.len() > INLINE_BYTES {
-            let stored = self.long_bytes.load(Ordering::Relaxed) + body.len();
-            if sequence >= self.acknowledged() && stored <= SESSION_REPLY_BYTES_STORED_MAX {
-                return self.complete_long(sequence, status, body);
-            }
-            return self.complete_inline(sequence, Status::ReplyForgotten, 0, [0; 2]);
+            return self.complete_long(sequence, status, body);
         }
         let mut words = [0; INLINE_BYTES];
         words[..body.len()].copy_from_slice(body);
@@ -257,8 +256,10 @@ impl Ring {
         }
         let status = Status::from_u8(head as u8).unwrap_or(Status::Internal);
         if head & HEAD_LONG != 0 {
-            let long = self.long(sequence);
-            return (long.sequence == sequence).then(|| answer(status, &long.bytes));
+            let reply = self.long(sequence).take()?;
+            let answered = (reply.sequence == sequence).then(|| answer(status, &reply.bytes));
+            self.put_back(reply, sequence);
+            return answered;
         }
         let words = (u128::from(first) | u128::from(second) << 64).to_le_bytes();
         let bytes = (head >> 8) as u8 as usize;
@@ -267,12 +268,22 @@ impl Ring {
 
     fn complete_long(&self, sequence: u64, status: Status, body: &[u8]) {
         let record = self.executing(sequence);
-        let mut long = self.long(sequence);
-        self.empty(&mut long);
-        long.sequence = sequence;
-        long.bytes.extend_from_slice(body);
-        self.long_bytes.fetch_add(body.len(), Ordering::Relaxed);
-        drop(long);
+        let mut reply = self.long(sequence).take().unwrap_or_default();
+        // That of the request before, which was acknowledged.
+        self.empty(&mut reply);
+        // Counted before it can be found, so that whoever takes it counts it off later.
+        let stored = self.long_bytes.fetch_add(body.len(), Ordering::Relaxed) + body.len();
+        let is_kept = stored <= SESSION_REPLY_BYTES_STORED_MAX;
+        if is_kept {
+            reply.sequence = sequence;
+            reply.bytes.extend_from_slice(body);
+        } else {
+            self.long_bytes.fetch_sub(body.len(), Ordering::Relaxed);
+        }
+        if !self.put_back(reply, sequence) || !is_kept {
+            return self.complete_inline(sequence, Status::ReplyForgotten, 0, [0; 2]);
+        }
+        // As in `complete_inline`.
         fence(Ordering::Release);
         record.head.store(status as u64 | HEAD_LONG, Ordering::Relaxed);
         record.state.store(sequence << 2 | PHASE_DONE, Ordering::Release);
@@ -280,25 +291,52 @@ impl Ring {
 
     /// Frees the long replies of the acknowledged requests from `from` up to, not including, `to`.
     fn forget_long(&self, from: u64, to: u64) {
-        let from = from.max(to.saturating_sub(RECORDS as u64));
-        for sequence in from..to {
-            let mut long = self.long(sequence);
-            if long.sequence == sequence {
-                self.empty(&mut long);
+        for sequence in from.max(to.saturating_sub(RECORDS as u64))..to {
+            if let Some(reply) = self.long(sequence).take() {
+                self.put_back(reply, sequence);
             }
         }
     }
 
-    fn empty(&self, long: &mut LongReply) {
-        self.long_bytes.fetch_sub(long.bytes.len(), Ordering::Relaxed);
-        long.bytes.clear();
-        long.bytes.shrink_to(STORED_REPLY_BYTES_KEPT);
-        long.sequence = 0;
+    /// Puts a buffer back beside the record of `sequence`, emptied if its reply is acknowledged. Of two that meet there the
+    /// one of the later request stays. False where the request of `sequence` itself is acknowledged.
+    fn put_back(&self, mut reply: Box<LongReply>, sequence: u64) -> bool {
+        let place = self.long(sequence);
+        loop {
+            if reply.sequence < self.acknowledged() {
+                self.empty(&mut reply);
+            }
+            let own = reply.sequence;
+            if let Some(mut other) = place.put(reply) {
+                if other.sequence > own {
+                    reply = other;
+                    continue;
+                }
+                self.empty(&mut other);
+            }
+            // Not a load: of this and the exchange by which somebody acknowledges, the later one sees what was before the
+            // other. So either what was put back is seen to be acknowledged here, or its bytes and the box are seen there.
+            let acknowledged = self.acknowledged.fetch_add(0, Ordering::AcqRel);
+            if own == 0 || own >= acknowledged {
+                return sequence >= acknowledged;
+            }
+            match place.take() {
+                Some(again) => reply = again,
+                None => return sequence >= acknowledged,
+            }
+        }
     }
 
-    fn long(&self, sequence: u64) -> MutexGuard<'_, LongReply> {
-        let all = self.long.get_or_init(|| (0..RECORDS).map(|_| Mutex::default()).collect());
-        all[(sequence & MASK) as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    /// Empties a buffer, which it keeps unless it is large.
+    fn empty(&self, reply: &mut LongReply) {
+        self.long_bytes.fetch_sub(reply.bytes.len(), Ordering::Relaxed);
+        reply.bytes.clear();
+        reply.bytes.shrink_to(STORED_REPLY_BYTES_KEPT);
+        reply.sequence = 0;
+    }
+
+    fn long(&self, sequence: u64) -> &AtomicBox<LongReply> {
+        &self.long[(sequence & MASK) as usize]
     }
 
     fn executing(&self, sequence: u64) -> &Record {

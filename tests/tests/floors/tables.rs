@@ -143,6 +143,8 @@ pub const UNSAFE_MAY_STAND_IN: &[&str] = &[
     "db/src/ops/transaction/write_set.rs",
     // Stacks, arenas, signals.
     "db/src/sched/",
+    // Boxes that go from thread to thread.
+    "db/src/sync/atomic_box.rs",
     "db/src/server/process.rs",
     // Allocators that count, cycle counters.
     "client/tests/",

@@ -22,11 +22,14 @@ use crate::tenant::limit::TenantLimit;
 pub fn answer_copy(metrics: &WorkerMetrics, caller: Caller<'_>, claim: Claim, place: &mut impl ReplyPlace) {
     match claim {
         Claim::Replay => {
-            metrics.count(Counter::Replayed);
-            // A record that is gone by now was acknowledged, so nobody waits for this copy.
-            let _ = caller.session.ring.replay(caller.sequence, |status, stored| {
+            let replayed = caller.session.ring.replay(caller.sequence, |status, stored| {
+                metrics.count(Counter::Replayed);
                 place.reply(status, stored.len(), |body| body.copy_from_slice(stored));
             });
+            // Another worker is answering a copy from it, or it was acknowledged and nobody waits for this one.
+            if replayed.is_none() {
+                answer_later(metrics, place);
+            }
         }
         // The original answers; the client asks again should that answer be lost.
         Claim::InFlight => metrics.count(Counter::DuplicatesInFlight),

@@ -9,6 +9,10 @@ use loom::thread::{self, JoinHandle};
 use wire::Status;
 
 use super::{Claim, RECORDS, Ring};
+use crate::sync::Ordering;
+
+const LONG: [u8; 17] = [7; 17];
+const LONGER: [u8; 20] = [9; 20];
 
 /// Another thread at the ring.
 fn beside<T: 'static>(ring: &Arc<Ring>, work: impl FnOnce(&Ring) -> T + 'static) -> JoinHandle<T> {
@@ -95,5 +99,50 @@ fn loom_a_copy_is_never_given_the_answer_of_the_request_that_has_its_record_now(
         let old = stored(&ring, 1);
         assert!(old.is_none_or(|old| old == (Status::Ok, b"old old old".to_vec())));
         assert!(other.join().expect("no panic"));
+    });
+}
+
+/// A long reply is stored while its request is acknowledged.
+#[test]
+fn loom_what_is_acknowledged_while_it_is_stored_is_not_kept() {
+    loom::model(|| {
+        let ring = Arc::new(Ring::new());
+        assert_eq!(ring.claim(1), Claim::Execute);
+        let other = beside(&ring, |ring| ring.acknowledge(2));
+        ring.complete(1, Status::Ok, &LONG);
+        other.join().expect("no panic");
+        assert!(matches!(stored(&ring, 1), None | Some((Status::ReplyForgotten, _))));
+        assert_eq!(ring.long_bytes.load(Ordering::Relaxed), 0);
+    });
+}
+
+/// A copy of an old request is answered while that is acknowledged, and another one stores a long reply in its place.
+#[test]
+fn loom_a_long_reply_outlives_a_copy_of_the_request_before_it() {
+    loom::model(|| {
+        let ring = Arc::new(Ring::new());
+        assert!(run(&ring, 1, &LONG).0);
+        let other = beside(&ring, |ring| {
+            let old = stored(ring, 1);
+            assert!(old.is_none_or(|old| old == (Status::Ok, LONG.to_vec())));
+        });
+        ring.acknowledge(2);
+        assert!(run(&ring, 1 + RECORDS as u64, &LONGER).0);
+        other.join().expect("no panic");
+        assert_eq!(stored(&ring, 1 + RECORDS as u64), Some((Status::Ok, LONGER.to_vec())));
+        assert_eq!(ring.long_bytes.load(Ordering::Relaxed), LONGER.len());
+    });
+}
+
+/// Two copies are answered at once: each with the whole reply or not at all, and a later one is.
+#[test]
+fn loom_copies_that_are_answered_at_once_leave_the_reply_to_a_later_one() {
+    loom::model(|| {
+        let ring = Arc::new(Ring::new());
+        assert!(run(&ring, 1, &LONG).0);
+        let other = beside(&ring, |ring| stored(ring, 1));
+        let answers = [stored(&ring, 1), other.join().expect("no panic"), stored(&ring, 1)];
+        assert!(answers.iter().flatten().all(|answer| *answer == (Status::Ok, LONG.to_vec())));
+        assert!(answers[2].is_some());
     });
 }

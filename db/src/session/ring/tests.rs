@@ -1,7 +1,8 @@
 //! The ring under every order of copies, acknowledgements and threads that a network can produce.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use wire::Status;
 
@@ -174,4 +175,44 @@ fn run_until_answered(ring: &Ring, executed: &[AtomicU64], sequence: u64) {
             Claim::Ahead => panic!("the window moves with the slowest thread"),
         }
     }
+}
+
+/// Waits for something that another thread does; false where that does not come.
+fn comes(happened: impl Fn() -> bool) -> bool {
+    let began = Instant::now();
+    while !happened() && began.elapsed() < Duration::from_secs(10) {
+        std::thread::yield_now();
+    }
+    happened()
+}
+
+/// Of a worker that answers a copy, which may take as long as sending what is before it in the frame.
+#[test]
+fn nobody_waits_for_a_worker_that_is_answering_a_copy() {
+    let ring = Ring::new();
+    let body = |sequence: u64| vec![sequence as u8; 100];
+    assert_eq!(ring.claim(1), Claim::Execute);
+    ring.complete(1, Status::Ok, &body(1));
+    let (is_answering, is_done) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let was_done = ring.replay(1, |_, stored| {
+                is_answering.store(true, Ordering::Relaxed);
+                let was_done = comes(|| is_done.load(Ordering::Relaxed));
+                assert_eq!(stored, body(1), "it stays as it is");
+                was_done
+            });
+            assert_eq!(was_done, Some(true), "others waited");
+        });
+        assert!(comes(|| is_answering.load(Ordering::Relaxed)));
+        for sequence in 2..3 * WINDOW {
+            ring.acknowledge(sequence);
+            assert_eq!(ring.claim(sequence), Claim::Execute);
+            ring.complete(sequence, Status::Ok, &body(sequence));
+            assert_eq!(stored(&ring, sequence), Some((Status::Ok, body(sequence))));
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    ring.acknowledge(3 * WINDOW);
+    assert_eq!(ring.long_bytes.load(Ordering::Relaxed), 0);
 }
