@@ -24,6 +24,6 @@ pub mod ops;
 pub mod sched;
 pub mod server;
 pub mod session;
-mod sync;
+pub mod sync;
 pub mod tablet;
 pub mod tenant;

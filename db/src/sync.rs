@@ -5,6 +5,8 @@
 //! through which nothing is found, use the standard library's atomics directly.
 
 mod atomic_box;
+pub mod inbox;
+pub mod oneshot;
 
 pub use atomic_box::AtomicBox;
 #[cfg(loom_model)]

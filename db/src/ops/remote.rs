@@ -9,11 +9,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use net::Waker;
 
 use crate::limits::REMOTE_WANTS_MAX;
+use crate::sched::offers::Offers;
 use crate::tenant::TenantId;
 use crate::tenant::remote::{RemotePlace, RemoteValue};
 
@@ -71,20 +71,18 @@ pub struct Answer {
     pub outcome: Outcome,
 }
 
-/// The workers' end of the queue; see the file's head.
+/// The queue; see the file's head.
 pub struct RemoteReads {
-    sender: SyncSender<Want>,
+    wants: Offers<Want>,
     waker: Waker,
     numbers: AtomicU64,
 }
 
 impl RemoteReads {
-    /// The end of the workers, and that of who asks, whom the waker wakes. The receiver never waits in it: then sending
-    /// takes no lock.
+    /// An empty one; the waker wakes who asks.
     #[must_use]
-    pub fn new(waker: Waker) -> (Arc<Self>, Receiver<Want>) {
-        let (sender, receiver) = sync_channel(REMOTE_WANTS_MAX);
-        (Arc::new(Self { sender, waker, numbers: AtomicU64::new(1) }), receiver)
+    pub fn new(waker: Waker) -> Self {
+        Self { wants: Offers::new(REMOTE_WANTS_MAX), waker, numbers: AtomicU64::new(1) }
     }
 
     /// A number that nobody had.
@@ -96,11 +94,17 @@ impl RemoteReads {
     /// Asks. False where too many wait.
     #[must_use]
     pub fn ask(&self, want: Want) -> bool {
-        let is_queued = self.sender.try_send(want).is_ok();
+        let is_queued = self.wants.put(want).is_ok();
         if is_queued {
             self.waker.wake();
         }
         is_queued
+    }
+
+    /// What was asked first, for who asks other servers.
+    #[must_use]
+    pub fn take(&self) -> Option<Want> {
+        self.wants.take()
     }
 }
 

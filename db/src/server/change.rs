@@ -2,13 +2,12 @@
 //!
 //! Control threads put a [`Change`] into every worker's queue and wait until all have taken it before they
 //! answer the client, so that a fresh session, table or extension works on every core. An empty queue
-//! costs a worker one relaxed load per round. Workers never wait for control threads: the queue is an
-//! unbounded list without locks, and what fills it is bounded by the number of control threads, each of
-//! which waits for its own.
+//! costs a worker one relaxed load per round. Workers never wait for control threads, also not for one that lost its core
+//! while it sends: see [`Inbox`]. What fills the queue is bounded by the number of control threads, each of which waits for
+//! its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 use net::Waker;
@@ -19,6 +18,8 @@ use crate::extension::lineup::Lineup;
 use crate::limits::CHANGE_TIMEOUT_MS;
 use crate::ops::remote::Answer as Answered;
 use crate::session::{Answer, Session};
+use crate::sync::inbox::{Inbox, Taken};
+use crate::sync::oneshot::{Sender, oneshot};
 use crate::tablet::TableEntry;
 use crate::tenant::TenantId;
 
@@ -93,7 +94,7 @@ pub struct StreamRequest {
     /// Bytes of the record before the request's body.
     pub head_bytes: usize,
     /// Takes the one answer.
-    pub answer: SyncSender<Answer>,
+    pub answer: Sender<Answer>,
 }
 
 impl StreamRequest {
@@ -109,10 +110,17 @@ struct Envelope {
     taken: Option<Sender<()>>,
 }
 
+struct Queue {
+    inbox: Inbox<Envelope>,
+    /// Envelopes that were not taken, counted before they are there.
+    waiting: AtomicUsize,
+}
+
 /// The worker's end of its queue.
 pub struct Changes {
-    receiver: Receiver<Envelope>,
-    waiting: Arc<AtomicUsize>,
+    queue: Arc<Queue>,
+    /// What was taken out of the queue and is still to be applied.
+    taken: Taken<Envelope>,
 }
 
 impl Changes {
@@ -120,36 +128,46 @@ impl Changes {
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) == 0
+        self.queue.waiting.load(Ordering::Relaxed) == 0
     }
 
     /// Takes the next change and hands it to `apply`; then tells the sender. False when there was none.
-    pub fn take(&self, apply: impl FnOnce(Change)) -> bool {
-        let Ok(envelope) = self.receiver.try_recv() else { return false };
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    pub fn take(&mut self, apply: impl FnOnce(Change)) -> bool {
+        let Some(envelope) = self.taken.next().or_else(|| {
+            self.taken = self.queue.inbox.take_all();
+            self.taken.next()
+        }) else {
+            return false;
+        };
+        self.queue.waiting.fetch_sub(1, Ordering::Relaxed);
         apply(envelope.change);
         if let Some(taken) = envelope.taken {
             // The sender may have given up waiting.
-            let _ = taken.send(());
+            taken.send(());
         }
         true
+    }
+}
+
+/// Whoever waits for what is left hears that nobody takes it.
+impl Drop for Changes {
+    fn drop(&mut self) {
+        drop(self.queue.inbox.close());
     }
 }
 
 /// A control thread's end of one worker's queue.
 #[derive(Clone)]
 pub struct ChangeSender {
-    sender: Sender<Envelope>,
-    waiting: Arc<AtomicUsize>,
+    queue: Arc<Queue>,
     waker: Waker,
 }
 
 /// A queue for a worker that `waker` wakes.
 #[must_use]
 pub fn change_queue(waker: Waker) -> (ChangeSender, Changes) {
-    let (sender, receiver) = channel();
-    let waiting = Arc::new(AtomicUsize::new(0));
-    (ChangeSender { sender, waiting: Arc::clone(&waiting), waker }, Changes { receiver, waiting })
+    let queue = Arc::new(Queue { inbox: Inbox::new(), waiting: AtomicUsize::new(0) });
+    (ChangeSender { queue: Arc::clone(&queue), waker }, Changes { queue, taken: Taken::default() })
 }
 
 impl ChangeSender {
@@ -159,10 +177,12 @@ impl ChangeSender {
     }
 
     fn put(&self, envelope: Envelope) -> bool {
-        let sent = self.sender.send(envelope).is_ok();
+        self.queue.waiting.fetch_add(1, Ordering::Relaxed);
+        let sent = self.queue.inbox.push(envelope).is_ok();
         if sent {
-            self.waiting.fetch_add(1, Ordering::Release);
             self.waker.wake();
+        } else {
+            self.queue.waiting.fetch_sub(1, Ordering::Relaxed);
         }
         sent
     }
@@ -177,22 +197,17 @@ pub struct WorkerMissing;
 /// # Errors
 /// When a worker has ended or does not answer in time.
 pub fn broadcast(workers: &[ChangeSender], change: &Change) -> Result<(), WorkerMissing> {
-    let (taken, acknowledgements) = channel();
+    let mut acknowledgements = Vec::with_capacity(workers.len());
     for worker in workers {
-        let envelope = Envelope { change: change.clone(), taken: Some(taken.clone()) };
-        if !worker.put(envelope) {
+        let (taken, acknowledgement) = oneshot();
+        if !worker.put(Envelope { change: change.clone(), taken: Some(taken) }) {
             return Err(WorkerMissing);
         }
+        acknowledgements.push(acknowledgement);
     }
-    for _ in workers {
+    for acknowledgement in acknowledgements {
         let timeout = Duration::from_millis(CHANGE_TIMEOUT_MS);
-        acknowledgements.recv_timeout(timeout).map_err(|_| WorkerMissing)?;
+        acknowledgement.receive_within(timeout).map_err(|_| WorkerMissing)?;
     }
     Ok(())
-}
-
-/// A channel for the answer to one [`StreamRequest`].
-#[must_use]
-pub fn answer_channel() -> (SyncSender<Answer>, Receiver<Answer>) {
-    sync_channel(1)
 }

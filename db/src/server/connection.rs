@@ -14,7 +14,7 @@ use wire::limits::{INSTALL_BODY_BYTES_MAX, RECORD_HEADER_BYTES, STREAM_BODY_BYTE
 use wire::{RecordHeader, Status, opcode, reply};
 
 use super::administration;
-use super::change::{Change, StreamRequest, answer_channel};
+use super::change::{Change, StreamRequest};
 use super::control::{Control, Refusal};
 use super::listening::Reception;
 use super::opening::{self, Entrant, Role};
@@ -25,6 +25,7 @@ use crate::limits::{
     PAGE_BYTES_MAX, RECORD_ROOM_MS, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS, UNTAKEN_BYTES,
 };
 use crate::session::{Answer, Session};
+use crate::sync::oneshot::oneshot;
 
 /// Bytes of a record's header behind the length.
 const HEAD_BYTES: usize = RECORD_HEADER_BYTES - RecordHeader::LENGTH_BYTES;
@@ -174,7 +175,7 @@ fn serve_data(
         held_off.encode(&mut body);
         return answer_record(stream, header.sequence, Status::Throttled, &body);
     };
-    let (sender, receiver) = answer_channel();
+    let (sender, receiver) = oneshot();
     let request = Arc::new(StreamRequest {
         session: Arc::clone(session),
         sequence: header.sequence,
@@ -191,7 +192,7 @@ fn serve_data(
     // This thread keeps the request, so that the worker does not have to free it.
     let handed_over = home.send(Change::Request(Arc::clone(&request)));
     let timeout = Duration::from_millis(STREAM_ANSWER_TIMEOUT_MS);
-    let answer = match receiver.recv_timeout(timeout) {
+    let answer = match receiver.receive_within(timeout) {
         Ok(answer) if handed_over => answer,
         _ => Answer { status: Status::Unavailable, body: Vec::new() },
     };

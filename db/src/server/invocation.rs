@@ -187,7 +187,7 @@ fn finish<P: Exits>(
         }
         Route::Stream(answer) => {
             // The stream may be gone; then nobody waits.
-            let _ = answer.try_send(Answer { status, body: reply.to_vec() });
+            answer.send(Answer { status, body: reply.to_vec() });
         }
     }
 }

@@ -40,9 +40,8 @@ use crate::tenant::remote::RemoteValue;
 
 /// The queue of wants, before anybody takes them.
 pub struct Wants {
-    /// The workers' end.
+    /// The queue, for workers.
     pub reads: Arc<RemoteReads>,
-    receiver: Receiver<Want>,
     sleeper: Sleeper,
 }
 
@@ -53,8 +52,8 @@ impl Wants {
     /// When the process is out of descriptors.
     pub fn new() -> io::Result<Self> {
         let sleeper = Sleeper::alone()?;
-        let (reads, receiver) = RemoteReads::new(sleeper.waker());
-        Ok(Self { reads, receiver, sleeper })
+        let reads = Arc::new(RemoteReads::new(sleeper.waker()));
+        Ok(Self { reads, sleeper })
     }
 }
 
@@ -117,7 +116,7 @@ impl Asking {
             }
         }
         self.receive(now_us);
-        while let Ok(want) = self.wants.receiver.try_recv() {
+        while let Some(want) = self.wants.reads.take() {
             let owner = self.maps.owner(&self.control, &want);
             self.questions.take(want, owner, now_us);
         }

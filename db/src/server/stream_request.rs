@@ -1,10 +1,8 @@
 //! A data request that came over a stream, served by the session's home worker.
 //!
 //! The same operations, the same exactly-once ring and the same sequences as in frames; only the place of
-//! the reply differs: bytes that the stream's control thread takes through a channel. Streams carry what
+//! the reply differs: bytes that are sent to the stream's control thread, which waits for them. Streams carry what
 //! does not fit a frame, so copies and allocations here are not the hot path.
-
-use std::sync::mpsc::SyncSender;
 
 use wire::{Request, Status};
 
@@ -19,10 +17,11 @@ use crate::extension::invocation::Invocations;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::session::{Answer, Origin, Route};
+use crate::sync::oneshot::Sender;
 use crate::tenant::ledger::{Entry, Page};
 use crate::tenant::limit::TenantLimit;
 
-/// Serves one request; its answer goes through the request's channel, now or when its invocation ends.
+/// Serves one request; its answer is sent to the stream's thread, now or when its invocation ends.
 pub fn serve(
     environment: &WorkerEnvironment<'_>,
     (catalog, view): (&Catalog, RoundView),
@@ -73,7 +72,7 @@ pub fn serve(
 /// A reply to who waits for it at a stream.
 pub struct StreamPlace<'s> {
     /// Takes it.
-    pub answer: &'s SyncSender<Answer>,
+    pub answer: &'s Sender<Answer>,
     /// The tenant's counters.
     pub page: &'s Page,
 }
@@ -84,7 +83,7 @@ impl ReplyPlace for StreamPlace<'_> {
         let mut body = vec![0; body_bytes];
         fill(&mut body);
         // The stream may be gone; then nobody waits.
-        let _ = self.answer.try_send(Answer { status, body });
+        self.answer.send(Answer { status, body });
     }
 
     fn route(&self) -> Route {

@@ -6,11 +6,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 
 use wire::Status;
 
 use super::Session;
+use crate::sync::oneshot::Sender;
 
 /// Who asked, and where the answer goes.
 #[derive(Clone, Debug)]
@@ -35,8 +35,8 @@ pub enum Route {
         /// The client's address.
         peer: SocketAddr,
     },
-    /// To the control thread of a stream. The channel has room for the one answer.
-    Stream(SyncSender<Answer>),
+    /// To the control thread of a stream.
+    Stream(Sender<Answer>),
 }
 
 /// The answer to a request that came over a stream.

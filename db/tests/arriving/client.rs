@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use db::session::{Answer, Session};
+use db::sync::oneshot::{NoValue, Receiver};
 use net::{Batch, LoopbackPort, Outbox, Port};
 use wire::{Condition, Keys, Request, Requester, RequesterConfig, Status, reply};
 
@@ -182,10 +182,10 @@ impl<'s> Client<'s> {
     fn look_at_streams(&mut self, random: &mut fastrand::Rng) {
         let mut answers = Vec::new();
         for (&sequence, (_, answered)) in &self.streamed {
-            match answered.try_recv() {
+            match answered.try_receive() {
                 Ok(answer) => answers.push((sequence, answer)),
-                Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) => panic!("a request over a stream is not answered"),
+                Err(NoValue::Yet) => {}
+                Err(NoValue::Ever) => panic!("a request over a stream is not answered"),
             }
         }
         for (sequence, Answer { status, body }) in answers {

@@ -6,13 +6,13 @@ mod driver;
 mod site;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::TryRecvError;
 use std::thread;
 
 use db::limits::TENANT_PARKED_REQUESTS_MAX;
 use db::metrics::Counter;
 use db::server::change::Change;
 use db::session::Claim;
+use db::sync::oneshot::NoValue;
 use net::Faults;
 use store::{HashRange, TableOptions};
 use wire::{Condition, KeyRange, Keys, Request, Status, reply};
@@ -94,7 +94,7 @@ fn what_needs_nothing_of_the_old_object_does_not_wait() {
     let (table, key, condition) = (TABLE, &key(1)[..], Condition::Always);
     let ask = |sequence, request: &Request<'_>| {
         let answered = site.stream_request(&session, (0, VIEW, sequence), request);
-        answered.recv().expect("an answer").status
+        answered.receive().expect("an answer").status
     };
     assert_eq!(ask(1, &Request::Put { table, key, value: &[1; 8], condition }), Status::Ok);
     assert_eq!(ask(2, &Request::Get { table, key }), Status::Ok);
@@ -120,12 +120,12 @@ fn a_cut_that_takes_the_range_away_leaves_no_trace_of_what_waits() {
     assert_eq!(session.ring.look(1), Claim::InFlight);
     let view = site.cut(&[]);
     for answered in waiting {
-        let status = answered.recv().expect("an answer").status;
+        let status = answered.receive().expect("an answer").status;
         assert!(matches!(status, Status::WrongView | Status::Retry), "{status:?}");
     }
     site.until_waiting(0);
     assert_eq!(session.ring.look(1), Claim::Execute);
-    let again = site.stream_request(&session, (0, view, 1), &add).recv().expect("an answer");
+    let again = site.stream_request(&session, (0, view, 1), &add).receive().expect("an answer");
     assert_eq!(again.status, Status::NotOwned);
     assert_eq!(site.part.objects(), 0);
     // The range comes back: the same sequence is executed once all has arrived.
@@ -133,7 +133,7 @@ fn a_cut_that_takes_the_range_away_leaves_no_trace_of_what_waits() {
     let again = site.stream_request(&session, (1, view, 1), &add);
     site.until_waiting(1);
     Driver::new(&site, &source).run(5);
-    assert_eq!(again.recv().expect("an answer").status, Status::Ok);
+    assert_eq!(again.receive().expect("an answer").status, Status::Ok);
 }
 
 #[test]
@@ -148,11 +148,11 @@ fn a_session_that_ends_leaves_nothing_waiting_and_others_wait_on() {
     site.until_waiting(2);
     session.close();
     site.tell(&Change::SessionClosed(session.token));
-    assert_eq!(first.recv().expect("an answer").status, Status::BadToken);
+    assert_eq!(first.receive().expect("an answer").status, Status::BadToken);
     site.until_waiting(1);
-    assert_eq!(second.try_recv(), Err(TryRecvError::Empty));
+    assert_eq!(second.try_receive(), Err(NoValue::Yet));
     assert_eq!(Driver::new(&site, &source).pull_wanted(16), 1, "both want the same");
-    let sum = second.recv().expect("an answer");
+    let sum = second.receive().expect("an answer");
     assert_eq!(reply::Number::decode(&sum.body).map(|sum| sum.value), Ok(2), "one of them was executed");
 }
 
@@ -167,15 +167,15 @@ fn a_multi_get_waits_for_all_its_objects_and_copies_of_what_waits_get_one_answer
     let copy = site.stream_request(&session, (0, VIEW, 1), &request);
     site.until_waiting(1);
     let answered = site.stream_request(&session, (0, VIEW, 1), &request);
-    assert!(copy.recv().is_err(), "the copy took its place");
+    assert!(copy.receive().is_err(), "the copy took its place");
     let mut driver = Driver::new(&site, &source);
     while driver.pull_wanted(7) > 0 {}
-    let answer = answered.recv().expect("an answer");
+    let answer = answered.receive().expect("an answer");
     let found =
         reply::Objects::decode(&answer.body).expect("objects").filter(|entry| entry.status == Status::Ok);
     assert_eq!((answer.status, found.count()), (Status::Ok, 66));
     assert_eq!(driver.priority_hashes, 100);
-    let again = site.stream_request(&session, (1, VIEW, 2), &request).recv().expect("an answer");
+    let again = site.stream_request(&session, (1, VIEW, 2), &request).receive().expect("an answer");
     assert_eq!(again, answer, "what was pulled is known to be absent, before its partition has come");
 }
 
@@ -194,11 +194,11 @@ fn beyond_its_share_a_tenant_is_told_to_come_again_and_keeps_no_record() {
     site.until_waiting(TENANT_PARKED_REQUESTS_MAX as u64);
     let refused = waiting.split_off(TENANT_PARKED_REQUESTS_MAX);
     assert_eq!(refused.len(), beyond);
-    assert!(refused.iter().all(|answered| answered.recv().expect("an answer").status == Status::Retry));
+    assert!(refused.iter().all(|answered| answered.receive().expect("an answer").status == Status::Retry));
     assert_eq!(sessions[8].ring.look(256), Claim::Execute);
     Driver::new(&site, &source).pull_wanted(16);
     let sums = waiting.iter().map(|answered| {
-        let answer = answered.recv().expect("an answer");
+        let answer = answered.receive().expect("an answer");
         assert_eq!(answer.status, Status::Ok);
         reply::Number::decode(&answer.body).expect("a number").value
     });
@@ -214,7 +214,7 @@ fn what_nobody_brings_is_told_to_come_again() {
     let session = site.session(1);
     let key = key(1);
     let get = Request::Get { table: TABLE, key: &key };
-    let answer = site.stream_request(&session, (0, VIEW, 1), &get).recv().expect("an answer");
+    let answer = site.stream_request(&session, (0, VIEW, 1), &get).receive().expect("an answer");
     assert_eq!(answer.status, Status::Retry);
     assert!(reply::decode_retry(&answer.body).is_ok());
     site.until_waiting(0);
@@ -230,7 +230,7 @@ fn a_worker_that_stops_answers_what_waits() {
     let answered = site.stream_request(&session, (1, VIEW, 1), &Request::Get { table: TABLE, key: &key });
     site.until_waiting(1);
     drop(site);
-    assert_eq!(answered.recv().expect("an answer").status, Status::Retry);
+    assert_eq!(answered.receive().expect("an answer").status, Status::Retry);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn enumerations_go_as_far_as_objects_have_arrived_and_scans_wait_for_all() {
         bytes_max: 65_536,
     };
     let ask = |sequence, request: &Request<'_>| {
-        site.stream_request(&session, (0, VIEW, sequence), request).recv().expect("an answer")
+        site.stream_request(&session, (0, VIEW, sequence), request).receive().expect("an answer")
     };
     assert_eq!(ask(1, &scan).status, Status::Retry);
     let mut driver = Driver::new(&site, &source);

@@ -2,19 +2,17 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::thread::{self, JoinHandle};
 
 use db::clock::Clock;
 use db::metrics::{Counter, WorkerMetrics, total};
-use db::server::change::{
-    Change, ChangeSender, StreamRequest, Wake, answer_channel, broadcast, change_queue,
-};
+use db::server::change::{Change, ChangeSender, StreamRequest, Wake, broadcast, change_queue};
 use db::server::neighbours::Neighbours;
 use db::server::ports::Ports;
 use db::server::view::{Cut, Views};
 use db::server::worker::{Worker, WorkerParts};
 use db::session::{Answer, Session};
+use db::sync::oneshot::{Receiver, oneshot};
 use db::tablet::{Parts, TableEntry};
 use db::tenant::TenantId;
 use db::tenant::account::{Account, Accounts};
@@ -164,7 +162,7 @@ impl Site {
     ) -> Receiver<Answer> {
         let mut record = vec![0; request.body_bytes()];
         request.encode(&mut record);
-        let (answer, answered) = answer_channel();
+        let (answer, answered) = oneshot();
         let request = StreamRequest {
             session: Arc::clone(session),
             sequence,

@@ -7,11 +7,11 @@
 //!   letterbox of port i              what another port received for it, bounded; its waker
 //! ```
 //! Nobody waits here: who finds a receiving queue taken knows that its packets are being looked at; who finds a sending
-//! queue taken tries again for the time of a burst, and then loses its packets, as on a full queue.
+//! queue or a letterbox taken tries again for the time of a burst, and then loses its packets, as on a full queue.
 
+use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard};
 
 use super::error::DpdkError;
@@ -30,7 +30,7 @@ const LETTERS: usize = 1024;
 const PACKET_BESIDE_MTU_BYTES: u16 = 64;
 /// Least room of a packet: what drivers take for granted.
 const PACKET_BYTES_MIN: u16 = 2048;
-/// Tries to get a sending queue that another thread uses: a burst of a device takes some microseconds.
+/// Tries to get a sending queue or a letterbox that another thread uses: a burst of a device takes some microseconds.
 const QUEUE_ATTEMPTS: usize = 4096;
 /// Tries to hand packets to a device whose queue is full.
 const SEND_ATTEMPTS: usize = 256;
@@ -56,8 +56,8 @@ pub struct Attachment {
 
 /// One port, as the others see it.
 pub(super) struct Lane {
-    post: SyncSender<Mbuf>,
-    letters: Mutex<Receiver<Mbuf>>,
+    /// Has room for all that may be in it.
+    letters: Mutex<VecDeque<Mbuf>>,
     has_letters: AtomicBool,
     waker: Waker,
     drops: AtomicU64,
@@ -164,13 +164,7 @@ impl Device {
 
     /// Sends the packets of a list and empties it. Says how many were lost.
     pub(super) fn transmit(&self, queue: usize, packets: &mut SendList) -> usize {
-        let taken = (0..QUEUE_ATTEMPTS).find_map(|before| {
-            if before > 0 {
-                std::hint::spin_loop();
-            }
-            attempt(&self.sending[queue])
-        });
-        let Some(mut queue) = taken else { return packets.settle() };
+        let Some(mut queue) = attempt_for_long(&self.sending[queue]) else { return packets.settle() };
         for _ in 0..SEND_ATTEMPTS {
             queue.send(packets);
             if packets.is_done() {
@@ -185,9 +179,9 @@ impl Device {
     #[inline]
     pub(super) fn hand_over(&self, port: usize, packet: Mbuf) {
         let lane = &self.lanes[port];
-        if lane.post.try_send(packet).is_err() {
-            lane.count_drop();
-            return;
+        match attempt_for_long(&lane.letters) {
+            Some(mut letters) if letters.len() < LETTERS => letters.push_back(packet),
+            _ => return lane.count_drop(),
         }
         lane.has_letters.store(true, Ordering::Release);
         lane.waker.wake();
@@ -211,12 +205,12 @@ impl Lane {
         if !self.has_letters.load(Ordering::Relaxed) {
             return;
         }
-        let Some(letters) = attempt(&self.letters) else { return };
-        self.has_letters.store(false, Ordering::SeqCst);
-        packets.extend(letters.try_iter().take(count));
-        if packets.len() == count {
-            // There may be more. Who has put one in since has said so by itself.
-            self.has_letters.store(true, Ordering::SeqCst);
+        let Some(mut letters) = attempt(&self.letters) else { return };
+        let taken = letters.len().min(count);
+        packets.extend(letters.drain(..taken));
+        if letters.is_empty() {
+            // Who puts one in from now on says so behind it.
+            self.has_letters.store(false, Ordering::Relaxed);
         }
     }
 
@@ -233,17 +227,24 @@ impl Lane {
     }
 }
 
-fn lanes(config: &DpdkConfig, queues: usize, wakers: Vec<Waker>) -> Box<[Lane]> {
-    let lane = |(index, waker): (usize, Waker)| {
-        let (post, letters) = sync_channel(LETTERS);
-        Lane {
-            post,
-            letters: Mutex::new(letters),
-            has_letters: AtomicBool::new(false),
-            waker,
-            drops: AtomicU64::new(0),
-            queues: (0..queues).filter(|queue| polls(config, queues, index, *queue)).collect(),
+/// The lock, tried for the time of a burst.
+#[inline]
+fn attempt_for_long<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    (0..QUEUE_ATTEMPTS).find_map(|before| {
+        if before > 0 {
+            std::hint::spin_loop();
         }
+        attempt(mutex)
+    })
+}
+
+fn lanes(config: &DpdkConfig, queues: usize, wakers: Vec<Waker>) -> Box<[Lane]> {
+    let lane = |(index, waker): (usize, Waker)| Lane {
+        letters: Mutex::new(VecDeque::with_capacity(LETTERS)),
+        has_letters: AtomicBool::new(false),
+        waker,
+        drops: AtomicU64::new(0),
+        queues: (0..queues).filter(|queue| polls(config, queues, index, *queue)).collect(),
     };
     wakers.into_iter().enumerate().map(lane).collect()
 }

@@ -2,7 +2,6 @@
 //! bounded. The other server is the test.
 
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 
 use net::Sleeper;
 use sandstorm::Error;
@@ -31,17 +30,16 @@ const MIDDLE: u64 = 1 << 63;
 /// A world of which the upper half of the first table is elsewhere.
 struct Halved {
     world: World,
-    wants: Receiver<Want>,
     extension: Arc<Extension>,
 }
 
 impl Halved {
     fn with(run: unsafe extern "C" fn(*mut Call) -> Code, mode: Mode) -> Self {
         let mut world = World::new();
-        let (remote, wants) = RemoteReads::new(Sleeper::alone().expect("a descriptor").waker());
-        world.lent.remote = Some(remote);
+        let remote = RemoteReads::new(Sleeper::alone().expect("a descriptor").waker());
+        world.lent.remote = Some(Arc::new(remote));
         own(&mut world, &[HashRange::new(0, MIDDLE - 1).expect("a half")]);
-        Self { world, wants, extension: World::extension(run, mode) }
+        Self { world, extension: World::extension(run, mode) }
     }
 
     fn start(&mut self, key: &[u8], arguments: &[u8], origin: u64) {
@@ -50,7 +48,8 @@ impl Halved {
 
     /// What was asked since.
     fn asked(&self) -> Vec<Want> {
-        self.wants.try_iter().collect()
+        let remote = self.world.lent.remote.as_ref().expect("a queue");
+        std::iter::from_fn(|| remote.take()).collect()
     }
 
     fn answer(&mut self, want: &Want, outcome: Outcome) {

@@ -1,7 +1,6 @@
 //! Copies of one request at workers that know different versions of its extension.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender};
 
 use wire::limits::ARGUMENTS_BYTES_MAX;
 use wire::{Request, Status};
@@ -14,11 +13,12 @@ use crate::extension::tests::world::{Lent, TABLE, World, function};
 use crate::extension::{Extension, Mode};
 use crate::server::ahead::locate;
 use crate::server::catalog::Catalog;
-use crate::server::change::{Change, answer_channel};
+use crate::server::change::Change;
 use crate::server::native::ReplyPlace;
 use crate::server::outgoing::Outgoing;
 use crate::server::ports::Exits;
 use crate::session::{Answer, Origin, Route, Session};
+use crate::sync::oneshot::{Receiver, Sender, oneshot};
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 
@@ -45,13 +45,13 @@ impl Exits for NoExit {
 }
 
 /// Where the answer to one copy goes.
-struct Place(SyncSender<Answer>);
+struct Place(Sender<Answer>);
 
 impl ReplyPlace for Place {
     fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8])) {
         let mut body = vec![0; body_bytes];
         fill(&mut body);
-        self.0.try_send(Answer { status, body }).expect("one answer");
+        self.0.send(Answer { status, body });
     }
 
     fn route(&self) -> Route {
@@ -97,7 +97,7 @@ impl Workers {
         (function, table): (&str, u32),
         arguments: &[u8],
     ) -> Receiver<Answer> {
-        let (sender, answered) = answer_channel();
+        let (sender, answered) = oneshot();
         let pin = self.lent.core.pin();
         let environment = self.lent.environment(&pin);
         let function = wire::function_hash(function);
@@ -127,7 +127,7 @@ impl Workers {
 }
 
 fn status(answered: &Receiver<Answer>) -> Option<Status> {
-    answered.try_recv().ok().map(|answer| answer.status)
+    answered.try_receive().ok().map(|answer| answer.status)
 }
 
 /// What a copy of a write hears, that comes when the extension has changed in the meantime, while the first one has not

@@ -8,7 +8,6 @@
 //! a key that is not owned under the worker's view is not answered, one that has still to arrive is asked for again.
 
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use net::{Stream, StreamError};
@@ -21,13 +20,14 @@ use crate::metrics::Counter;
 use crate::ops::{WorkerEnvironment, read};
 use crate::server::change::Change;
 use crate::server::control::Control;
+use crate::sync::oneshot::{Sender, oneshot};
 use crate::tenant::TenantId;
 
 /// A record of questions on its way through a worker.
 pub struct PeerReads {
     record: Vec<u8>,
     /// Takes the body of the answer; one without bytes for what is no record of questions.
-    answer: SyncSender<Vec<u8>>,
+    answer: Sender<Vec<u8>>,
 }
 
 /// Serves a stream until the other server leaves, or this one stops.
@@ -43,12 +43,12 @@ pub fn serve(control: &Control, mut stream: Stream) {
                 Err(_) => return,
             }
         }
-        let (answer, answered) = sync_channel(1);
+        let (answer, answered) = oneshot();
         let reads = Arc::new(PeerReads { record: std::mem::take(&mut record), answer });
         if !worker.send(Change::Reads(reads)) {
             return;
         }
-        let Ok(body) = answered.recv_timeout(patience) else { return };
+        let Ok(body) = answered.receive_within(patience) else { return };
         let head = (body.len() as u32).to_le_bytes();
         if body.is_empty() || stream.write_record(&head, &body).is_err() {
             return;
@@ -59,7 +59,7 @@ pub fn serve(control: &Control, mut stream: Stream) {
 /// Reads what is asked for.
 pub fn answer(environment: &WorkerEnvironment<'_>, reads: &PeerReads) {
     let Ok(questions) = Questions::decode(&reads.record) else {
-        let _ = reads.answer.try_send(Vec::new());
+        reads.answer.send(Vec::new());
         return;
     };
     let (mut answers, mut bytes, mut served) = (Answers::new(), 0, 0);
@@ -74,7 +74,7 @@ pub fn answer(environment: &WorkerEnvironment<'_>, reads: &PeerReads) {
     environment.metrics.add(Counter::RemoteReadsServed, served);
     environment.metrics.add(Counter::RemoteReadBytesServed, bytes as u64);
     // The stream may be gone; then nobody waits.
-    let _ = reads.answer.try_send(answers.into_bytes());
+    reads.answer.send(answers.into_bytes());
 }
 
 /// One object; later where there is no room for more values.

@@ -1,7 +1,6 @@
 //! What a worker answers to other servers: what the tenant that they name may read here, and nothing else.
 
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 
 use store::{Condition, Config, Core, HashRange, Quota, Store, Table, TableOptions};
 
@@ -10,6 +9,7 @@ use crate::cluster::remote::message::{Answers, Question, Questions, Reply};
 use crate::limits::REMOTE_ANSWER_BYTES;
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
+use crate::sync::oneshot::oneshot;
 use crate::tablet::{Parts, TableEntry, Tables};
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
@@ -70,9 +70,9 @@ impl Here {
             now_us: 1,
             wall_ms: 1,
         };
-        let (sender, receiver) = sync_channel(1);
+        let (sender, receiver) = oneshot();
         answer(&environment, &PeerReads { record: record.to_vec(), answer: sender });
-        receiver.try_recv().expect("an answer")
+        receiver.try_receive().expect("an answer")
     }
 
     /// What is said of each key to a tenant.

@@ -1,0 +1,213 @@
+//! A queue that any thread fills and one empties, without either waiting for the other.
+//!
+//! ```text
+//!   push: newest = my entry, which leads to the one before        take_all: newest = none
+//!   newest ─► entry 3 ─► entry 2 ─► entry 1                        and the entries are turned round
+//! ```
+//! Entries are linked by one compare-and-swap and taken by one exchange. So a thread that loses its core while it pushes has
+//! pushed or has not, and whoever takes never meets a half-made entry; the queues of the standard library let their reader
+//! spin until such a writer goes on. Unbounded: who pushes keeps to a bound of its own.
+
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+use super::{AtomicPtr, Ordering};
+
+struct Entry<T> {
+    value: T,
+    before: *mut Entry<T>,
+}
+
+/// See the file's head.
+pub struct Inbox<T> {
+    /// Null, or [`closed`], or the entry that was pushed last.
+    newest: AtomicPtr<Entry<T>>,
+    /// It owns values and hands them from thread to thread.
+    _owns: PhantomData<Box<T>>,
+}
+
+/// What stands for an inbox that takes nothing any more: an address that no entry has.
+fn closed<T>() -> *mut Entry<T> {
+    ptr::without_provenance_mut(usize::MAX)
+}
+
+impl<T> Inbox<T> {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { newest: AtomicPtr::new(ptr::null_mut()), _owns: PhantomData }
+    }
+
+    /// Adds a value behind those that are there.
+    ///
+    /// # Errors
+    /// The value, once the inbox is closed.
+    pub fn push(&self, value: T) -> Result<(), T> {
+        let entry = Box::into_raw(Box::new(Entry { value, before: ptr::null_mut() }));
+        let mut newest = self.newest.load(Ordering::Relaxed);
+        loop {
+            if newest == closed() {
+                // SAFETY: it was made above, and nobody has found it.
+                return Err(unsafe { Box::from_raw(entry) }.value);
+            }
+            // SAFETY: as above.
+            unsafe { (*entry).before = newest };
+            match self.newest.compare_exchange_weak(newest, entry, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(now) => newest = now,
+            }
+        }
+    }
+
+    /// Takes all values, the one that was pushed first in front. Not to be called once it is closed.
+    #[must_use]
+    pub fn take_all(&self) -> Taken<T> {
+        Taken::from_newest(self.newest.swap(ptr::null_mut(), Ordering::Acquire))
+    }
+
+    /// Takes all values; nothing can be pushed from now on.
+    pub fn close(&self) -> Taken<T> {
+        Taken::from_newest(self.newest.swap(closed(), Ordering::AcqRel))
+    }
+}
+
+impl<T> Default for Inbox<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Drop for Inbox<T> {
+    fn drop(&mut self) {
+        drop(self.close());
+    }
+}
+
+impl<T> std::fmt::Debug for Inbox<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Inbox").finish_non_exhaustive()
+    }
+}
+
+/// Values that were taken out of an [`Inbox`], in the order in which they were pushed.
+#[derive(Debug)]
+pub struct Taken<T> {
+    oldest: Option<NonNull<Entry<T>>>,
+}
+
+// SAFETY: it owns its entries as boxes.
+unsafe impl<T: Send> Send for Taken<T> {}
+
+impl<T> Taken<T> {
+    /// Turns the entries round.
+    fn from_newest(newest: *mut Entry<T>) -> Self {
+        let (mut next, mut oldest) = (if newest == closed() { None } else { NonNull::new(newest) }, None);
+        while let Some(entry) = next {
+            // SAFETY: it came from `Box::into_raw`, was linked by `push`, and belongs to who took the newest.
+            let before = unsafe { &mut (*entry.as_ptr()).before };
+            next = NonNull::new(*before);
+            *before = oldest.map_or(ptr::null_mut(), NonNull::as_ptr);
+            oldest = Some(entry);
+        }
+        Self { oldest }
+    }
+}
+
+impl<T> Default for Taken<T> {
+    fn default() -> Self {
+        Self { oldest: None }
+    }
+}
+
+impl<T> Iterator for Taken<T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        let entry = self.oldest?;
+        // SAFETY: it came from `Box::into_raw`, and this is its only owner.
+        let Entry { value, before } = *unsafe { Box::from_raw(entry.as_ptr()) };
+        self.oldest = NonNull::new(before);
+        Some(value)
+    }
+}
+
+impl<T> Drop for Taken<T> {
+    fn drop(&mut self) {
+        self.for_each(drop);
+    }
+}
+
+#[cfg(all(test, not(loom_model)))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::Inbox;
+
+    #[test]
+    fn values_come_in_the_order_of_each_thread_that_pushes() {
+        let inbox = Inbox::new();
+        let (mut next, mut taken) = ([0; 4], 0);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let inbox = &inbox;
+                scope.spawn(move || {
+                    (0..1_000).for_each(|number| inbox.push((thread, number)).expect("it is open"))
+                });
+            }
+            while taken < 4_000 {
+                for (thread, number) in inbox.take_all() {
+                    assert_eq!(number, std::mem::replace(&mut next[thread], number + 1));
+                    taken += 1;
+                }
+            }
+        });
+        assert_eq!(inbox.take_all().count(), 0);
+    }
+
+    #[test]
+    fn what_nobody_takes_is_dropped_and_what_comes_late_is_given_back() {
+        let (inbox, counted) = (Inbox::new(), Arc::new(()));
+        let push = || inbox.push(Arc::clone(&counted)).is_ok();
+        assert!(push() && push() && push());
+        let mut taken = inbox.take_all();
+        assert!(taken.next().is_some() && push());
+        drop(taken);
+        assert_eq!(Arc::strong_count(&counted), 2);
+        assert_eq!(inbox.close().count(), 1);
+        assert!(!push());
+        drop(inbox);
+        assert_eq!(Arc::strong_count(&counted), 1);
+    }
+}
+
+#[cfg(all(test, loom_model))]
+mod loom_tests {
+    use std::sync::Arc;
+
+    use loom::thread;
+
+    use super::Inbox;
+
+    /// Two threads push while another takes and then closes: each value is had once, taken or given back, whole and in
+    /// the order of its thread.
+    #[test]
+    fn loom_each_value_is_taken_once_or_given_back() {
+        loom::model(|| {
+            let inbox = Arc::new(Inbox::new());
+            let pushing = |values: [u64; 2]| {
+                let inbox = Arc::clone(&inbox);
+                thread::spawn(move || values.map(|value| inbox.push(Box::new(value)).err()))
+            };
+            let others = [pushing([1, 2]), pushing([10, 20])];
+            let mut taken: Vec<u64> = inbox.take_all().map(|value| *value).collect();
+            taken.extend(inbox.close().map(|value| *value));
+            for (other, values) in others.into_iter().zip([[1, 2], [10, 20]]) {
+                let back: Vec<u64> =
+                    other.join().expect("no panic").into_iter().flatten().map(|value| *value).collect();
+                let of_other = taken.iter().copied().filter(|value| values.contains(value));
+                assert!(of_other.chain(back).eq(values));
+            }
+        });
+    }
+}
