@@ -4,17 +4,14 @@
 //! that `RUSTFLAGS="--cfg loom_model"` explores the interleavings of the very code that runs. Plain counters and hints,
 //! through which nothing is found, use the standard library's atomics directly.
 
-mod atomic_box;
-pub mod inbox;
 pub mod oneshot;
 
-pub use atomic_box::AtomicBox;
 #[cfg(loom_model)]
 pub(crate) use loom::cell::UnsafeCell;
 #[cfg(loom_model)]
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 #[cfg(not(loom_model))]
-pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 /// The standard library's cell with loom's face: pointers for the time of a closure.
 #[cfg(not(loom_model))]

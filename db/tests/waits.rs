@@ -3,13 +3,18 @@
 #[path = "support/stopper.rs"]
 mod stopper;
 
+use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread;
 
 use db::server::change::{Change, change_queue};
-use db::sync::AtomicBox;
 use db::sync::oneshot::oneshot;
 use net::{Faults, LoopbackClock, LoopbackNetwork, Port};
+use store::{
+    AtomicBox, Condition, Config, Core, Cursor, Eviction, HashRange, KeyRange, NEVER_MS, PageLimits, Quota,
+    Replayed, Store, Table, TableKind, TableOptions, Write,
+};
 
 use stopper::{Bump, Stopper, own_thread};
 
@@ -94,4 +99,139 @@ fn a_worker_waits_for_no_stream_thread_that_loses_its_core_while_it_waits_for_an
         assert_eq!(stuck, None, "the worker waited for a thread that was stopped");
     });
     assert!(answered.into_inner() > 0);
+}
+
+/// Keys so few that they meet in buckets and leaves.
+const KEYS: u64 = 48;
+
+fn key(number: u64) -> Vec<u8> {
+    // Ordered tables have leaves of up to 64 keys, which are split and joined.
+    format!("{:0>16}", number * 7_919 % 1_000).into_bytes()
+}
+
+/// A table of each kind, two of which objects are brought to while it is used.
+struct Tables {
+    store: Arc<Store>,
+    all: Vec<Arc<Table>>,
+    ordered: Arc<Table>,
+    /// Bytes that replay as objects of every key.
+    pull: Vec<u8>,
+}
+
+impl Tables {
+    fn new() -> Self {
+        let config =
+            |memory_bytes, cores| Config { memory_bytes, segment_bytes: 32 << 10, cores, huge_pages: false };
+        let source = Store::new(config(1 << 20, 1)).expect("a store");
+        let (core, from) = (source.core(0), source.table(1));
+        for number in 0..4 * KEYS {
+            let (pin, key) = (core.pin(), key(number));
+            pin.put(&from, store::hash(&key), &key, &[7; 100], Condition::Always).expect("room");
+        }
+        let mut pull = Vec::new();
+        core.pin().gather(&from, Cursor::START, u64::MAX, 1 << 20, &mut pull).expect("it is there");
+        let store = Store::new(config(1 << 20, 2)).expect("a store");
+        let quota = Arc::new(Quota::new(2, u64::MAX));
+        let ordered = TableOptions { kind: TableKind::Ordered, ..TableOptions::default() };
+        let eviction = Eviction::S3Fifo { budget_bytes: 8 << 10 };
+        let evicting = TableOptions { eviction, ..TableOptions::default() };
+        let all = [TableOptions::default(), ordered, evicting, TableOptions::default()];
+        let all: Vec<_> = (1..).zip(all).map(|(id, options)| store.table_with(id, options, &quota)).collect();
+        all[3].expect_arrivals(8, 1 << 20);
+        Self { ordered: Arc::clone(&all[1]), store, all, pull }
+    }
+
+    /// What a migration does, which brings objects to a core of its own.
+    fn migrate(&self, core: &Core, random: &mut fastrand::Rng) {
+        let table = &self.all[random.usize(..self.all.len())];
+        let (mut rest, mut replayed) = (&self.pull[..], Replayed::default());
+        // Refused where there is no room; the rest does not matter.
+        let _ = match table.is_arrival() {
+            true => core.pin().replay(table, HashRange::ALL, &mut rest, &mut replayed),
+            false => core.pin().copy(table, HashRange::ALL, &mut rest, &mut replayed),
+        };
+        if random.u8(..4) == 0 {
+            let mut gathered = Vec::new();
+            core.pin().gather(table, Cursor::START, u64::MAX, 8 << 10, &mut gathered).expect("it is there");
+            core.pin().discard(table, Cursor::START, u64::MAX).expect("it is there");
+        }
+        let _steps = (0..4).take_while(|_| core.step()).count();
+    }
+
+    /// One operation of a worker; whether it was done.
+    fn serve(&self, core: &Core, random: &mut fastrand::Rng) -> bool {
+        let (pin, table) = (core.pin(), &self.all[random.usize(..self.all.len())]);
+        let key = key(random.u64(..KEYS));
+        let hash = store::hash(&key);
+        match random.u8(..12) {
+            0 | 1 => pin.put(table, hash, &key, &[1; 60], Condition::Always).is_ok(),
+            2 => pin.put(table, hash, &key, &[1; 60], Condition::Absent).is_ok(),
+            3 | 4 => pin.delete(table, hash, &key, Condition::Always).is_ok(),
+            5 => pin.get(table, hash, &key).is_some(),
+            6 => {
+                let write = |table, value| Write { table, hash, key: &key, value, expires_ms: NEVER_MS };
+                let other = &self.all[random.usize(..self.all.len())];
+                pin.commit(&[], &[write(table, Some(&[2; 80])), write(other, None)]).is_ok()
+            }
+            7 => {
+                let range = KeyRange { reverse: random.bool(), ..KeyRange::default() };
+                let mut left = 20;
+                let scanned = pin.scan(&self.ordered, range, 20, |_, _, _| {
+                    left -= 1;
+                    if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                });
+                scanned.is_ok()
+            }
+            8 => {
+                let mut page = [const { None }; 512];
+                let limits = PageLimits { objects: 20, bytes: 1 << 20, keys_only: true };
+                pin.enumerate(table, Cursor::START, limits, &mut page).is_ok()
+            }
+            9 => {
+                let other = self::key(random.u64(..KEYS));
+                let lookups = [(hash, &key[..]), (store::hash(&other), &other)];
+                pin.get_many(table, &lookups, &mut [None; 2]);
+                true
+            }
+            10 => pin.increment(table, hash, &key, 1).is_ok(),
+            _ => {
+                drop(pin);
+                core.step()
+            }
+        }
+    }
+}
+
+#[test]
+fn a_worker_waits_for_no_migration_that_loses_its_core() {
+    let stopper = Stopper::new();
+    let seed = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("SPLINTER_SEED={seed}");
+    let tables = Tables::new();
+    let (is_over, migrating) = (AtomicBool::new(false), AtomicI32::new(0));
+    let (served, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            migrating.store(own_thread(), Ordering::Relaxed);
+            let (core, mut random) = (tables.store.core(1), fastrand::Rng::with_seed(seed));
+            while !is_over.load(Ordering::Relaxed) {
+                tables.migrate(&core, &mut random);
+            }
+        });
+        scope.spawn(|| {
+            let (core, mut random) = (tables.store.core(0), fastrand::Rng::with_seed(!seed));
+            while !is_over.load(Ordering::Relaxed) {
+                let is_done = tables.serve(&core, &mut random);
+                served.fetch_add(1, Ordering::Relaxed);
+                done.fetch_add(is_done.into(), Ordering::Relaxed);
+            }
+        });
+        let migrating = told(&migrating);
+        let stuck = (0..1_000).find(|_| !stopper.others_get_on(migrating, &served, 500));
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(stuck, None, "the worker waited for a thread that was stopped");
+    });
+    let (served, done) = (served.into_inner(), done.into_inner());
+    assert!(done > served / 4, "of {served} operations {done} were done");
 }

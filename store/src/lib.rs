@@ -78,6 +78,7 @@ pub use crate::scan::NotOrdered;
 pub use crate::store::cleaning::CleanerStatistics;
 pub use crate::store::core::Core;
 pub use crate::store::{Config, Statistics, Store};
+pub use crate::sync::{AtomicBox, Inbox, Taken};
 pub use crate::table::{Table, TableKind, TableOptions};
 pub use crate::transfer::{ReplayError, Replayed, within};
 

@@ -10,9 +10,15 @@
 //! they cannot be cut as RAMCloud cuts them, TOCS'15 §4.4), and a window all of whose segments are emptied is a full run
 //! again, whatever its neighbours are. Runs are taken from windows that are in use before another window is opened.
 //!
-//! Plain memory for one thread at a time; `segment.rs` has it behind a lock that is held for a few instructions.
+//! Without locks, since whoever takes or frees may lose its core: a thread takes a number of seglets off the count first, so
+//! that what has to be left is left, and then a run by a compare-and-swap of the window's bits. Counts are signed: for a
+//! moment they may say less than there is.
 
 use std::ops::Range;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+use crate::sync::{AtomicU32, AtomicU64};
 
 /// Windows that are looked at for a run long enough before the longest seen so far is taken.
 const WINDOWS_SEEN_MAX: usize = 1024;
@@ -20,17 +26,52 @@ const WINDOWS_SEEN_MAX: usize = 1024;
 /// Which seglets are free.
 pub(crate) struct FreeSeglets {
     /// A bit for each seglet of a window.
-    windows: Box<[u32]>,
+    windows: Box<[AtomicU32]>,
     /// All bits of a window.
     whole: u32,
     window_seglets: u32,
-    count: u32,
+    count: Count,
     /// Windows that are free as a whole.
-    whole_count: u32,
+    whole_count: Count,
     /// Where the next look for a run in windows that are in use begins.
-    cursor: usize,
-    /// No window below this one is free as a whole.
-    whole_from: usize,
+    cursor: AtomicUsize,
+    /// Where the next look for a window that is free as a whole begins.
+    whole_from: AtomicUsize,
+}
+
+/// How many there are that nobody is about to take.
+struct Count(AtomicU64);
+
+impl Count {
+    fn new(count: u64) -> Count {
+        Count(AtomicU64::new(count))
+    }
+
+    #[inline]
+    fn get(&self) -> u64 {
+        at_least_0(self.0.load(Relaxed))
+    }
+
+    fn add(&self, more: u64) {
+        self.0.fetch_add(more, Relaxed);
+    }
+
+    fn subtract(&self, less: u64) {
+        self.0.fetch_sub(less, Relaxed);
+    }
+
+    /// Takes `most` off if `kept` are left then, else as many less, but no less than `least`.
+    fn reserve(&self, least: u64, most: u64, kept: u64) -> Option<u64> {
+        let above = |count| at_least_0(count).saturating_sub(kept).min(most);
+        let less = |count: u64| (above(count) >= least).then(|| count - above(count));
+        self.0.fetch_update(Relaxed, Relaxed, less).ok().map(above)
+    }
+}
+
+/// The count, 0 where it is below.
+#[inline]
+fn at_least_0(count: u64) -> u64 {
+    if count > i64::MAX as u64 { 0 } else { count }
 }
 
 impl FreeSeglets {
@@ -39,102 +80,151 @@ impl FreeSeglets {
         assert!((1..=u32::BITS).contains(&window_seglets));
         let whole = u32::MAX >> (u32::BITS - window_seglets);
         FreeSeglets {
-            windows: (0..windows).map(|_| whole).collect(),
+            windows: (0..windows).map(|_| AtomicU32::new(whole)).collect(),
             whole,
             window_seglets,
-            count: windows * window_seglets,
-            whole_count: windows,
-            cursor: 0,
-            whole_from: 0,
+            count: Count::new(u64::from(windows * window_seglets)),
+            whole_count: Count::new(u64::from(windows)),
+            cursor: AtomicUsize::new(0),
+            whole_from: AtomicUsize::new(0),
         }
     }
 
     /// How many are free.
-    pub(crate) fn count(&self) -> u32 {
-        self.count
+    #[inline]
+    pub(crate) fn count(&self) -> u64 {
+        self.count.get()
+    }
+
+    fn bits(&self, window: usize) -> u32 {
+        self.windows[window].load(Relaxed)
+    }
+
+    /// Whether a window is free as a part.
+    fn is_in_use(&self, bits: u32) -> bool {
+        bits != 0 && bits != self.whole
     }
 
     /// Whether there is a run of `least` seglets, with `windows_kept` whole windows left. Cost: a look at each window.
     pub(crate) fn has(&self, least: u32, windows_kept: u32) -> bool {
-        let in_use = |&&bits: &&u32| bits != 0 && bits != self.whole;
-        self.whole_count > windows_kept
-            || self.windows.iter().filter(in_use).any(|&bits| longest_run(bits).1 >= least)
+        let has_run = |bits| self.is_in_use(bits) && longest_run(bits).1 >= least;
+        self.whole_count.get() > u64::from(windows_kept)
+            || (0..self.windows.len()).any(|window| has_run(self.bits(window)))
     }
 
-    /// Takes a run of at least `least` and at most `most` seglets: from a window in use where there is one of a good
-    /// length, else from the lowest window that is free as a whole if more than `windows_kept` are.
-    pub(crate) fn take(&mut self, least: u32, most: u32, windows_kept: u32) -> Option<Range<u32>> {
+    /// Takes a run of at least `least` and at most `most` seglets, so that `keep` are left: from a window in use where there
+    /// is one of a good length, else from the lowest window that is free as a whole if more than `windows_kept` are.
+    pub(crate) fn take(&self, least: u32, most: u32, keep: u64, windows_kept: u32) -> Option<Range<u32>> {
         assert!(least >= 1 && least <= most);
+        let reserved = self.count.reserve(least.into(), most.into(), keep)?;
+        let run = self.take_run(least, reserved as u32, windows_kept);
+        self.count.add(reserved - run.as_ref().map_or(0, |run| u64::from(run.end - run.start)));
+        run
+    }
+
+    fn take_run(&self, least: u32, most: u32, windows_kept: u32) -> Option<Range<u32>> {
         let good = most.min(least.max(self.window_seglets / 4));
-        let (mut longest, mut place) = (least - 1, None);
+        // Each turn but the last one ends with a window that another thread was faster to change.
+        loop {
+            let longest = self.longest_in_use(least, good);
+            let is_good = longest.is_some_and(|(_, (_, length))| length >= good);
+            if !is_good
+                && self.whole_count.reserve(1, 1, windows_kept.into()).is_some()
+                && let Some(run) = self.take_of_whole(most)
+            {
+                return Some(run);
+            }
+            let (window, (start, length)) = longest?;
+            let taken = start..start + length.min(most);
+            let before = self.bits(window);
+            if before != self.whole && self.exchange(window, before, &taken) {
+                self.cursor.store(window, Relaxed);
+                return Some(self.run_of(window, &taken));
+            }
+        }
+    }
+
+    /// The window in use with the longest run that was seen, of `least` at least: where that begins, and its length. The first
+    /// one of a good length does.
+    fn longest_in_use(&self, least: u32, good: u32) -> Option<(usize, (u32, u32))> {
+        let cursor = self.cursor.load(Relaxed);
+        let mut longest: Option<(usize, (u32, u32))> = None;
         for seen in 0..self.windows.len().min(WINDOWS_SEEN_MAX) {
-            let window = (self.cursor + seen) % self.windows.len();
-            let bits = self.windows[window];
-            if bits == 0 || bits == self.whole {
+            let window = (cursor + seen) % self.windows.len();
+            let bits = self.bits(window);
+            if !self.is_in_use(bits) {
                 continue;
             }
-            let (start, length) = longest_run(bits);
-            if length > longest {
-                (longest, place) = (length, Some((window, start)));
+            let run = longest_run(bits);
+            if run.1 >= longest.map_or(least, |(_, (_, length))| length + 1) {
+                longest = Some((window, run));
             }
-            if length >= good {
+            if run.1 >= good {
                 break;
             }
         }
-        if longest < good && self.whole_count > windows_kept {
-            let from = &self.windows[self.whole_from..];
-            let found = from.iter().position(|&bits| bits == self.whole).expect("one was counted");
-            self.whole_from += found;
-            (longest, place) = (self.window_seglets, Some((self.whole_from, 0)));
+        longest
+    }
+
+    /// Takes a run of a window that is free as a whole, for who has reserved one.
+    fn take_of_whole(&self, most: u32) -> Option<Range<u32>> {
+        let taken = 0..most.min(self.window_seglets);
+        let from = self.whole_from.load(Relaxed).min(self.windows.len());
+        for window in (from..self.windows.len()).chain(0..from) {
+            if self.exchange(window, self.whole, &taken) {
+                self.whole_from.store(window, Relaxed);
+                self.cursor.store(window, Relaxed);
+                return Some(self.run_of(window, &taken));
+            }
         }
-        let (window, start) = place?;
-        self.cursor = window;
-        let first = window as u32 * self.window_seglets + start;
-        let run = first..first + longest.min(most);
-        let (window, bits) = self.bits_of(&run);
-        self.mark_taken(window, bits);
-        Some(run)
+        // It was withdrawn.
+        self.whole_count.add(1);
+        None
     }
 
-    fn bits_of(&self, run: &Range<u32>) -> (u32, u32) {
-        let window = run.start / self.window_seglets;
-        let length = run.end - run.start;
-        assert!(length >= 1 && (run.end - 1) / self.window_seglets == window, "a run lies in one window");
-        (window, u32::MAX >> (u32::BITS - length) << (run.start % self.window_seglets))
+    /// Takes seglets of a window whose bits are these, if they are.
+    fn exchange(&self, window: usize, bits: u32, taken: &Range<u32>) -> bool {
+        let taken = bits_of(taken);
+        bits & taken == taken
+            && self.windows[window].compare_exchange(bits, bits & !taken, AcqRel, Relaxed).is_ok()
     }
 
-    fn mark_taken(&mut self, window: u32, bits: u32) {
-        let free = &mut self.windows[window as usize];
-        assert_eq!(*free & bits, bits, "what is taken was free");
-        self.whole_count -= u32::from(*free == self.whole && bits != 0);
-        *free &= !bits;
-        self.count -= bits.count_ones();
+    fn run_of(&self, window: usize, within: &Range<u32>) -> Range<u32> {
+        let first = window as u32 * self.window_seglets;
+        first + within.start..first + within.end
     }
 
     /// Makes a run free.
-    pub(crate) fn free(&mut self, run: &Range<u32>) {
-        let (window, bits) = self.bits_of(run);
-        self.restore(window, bits);
+    pub(crate) fn free(&self, run: &Range<u32>) {
+        let window = run.start / self.window_seglets;
+        assert!(!run.is_empty() && (run.end - 1) / self.window_seglets == window, "a run lies in one window");
+        let first = window * self.window_seglets;
+        self.restore(window, bits_of(&(run.start - first..run.end - first)));
     }
 
     /// Takes all that is free of a window; returned as bits.
-    pub(crate) fn withdraw(&mut self, window: u32) -> u32 {
-        let bits = self.windows[window as usize];
-        self.mark_taken(window, bits);
+    pub(crate) fn withdraw(&self, window: u32) -> u32 {
+        let bits = self.windows[window as usize].swap(0, AcqRel);
+        self.whole_count.subtract(u64::from(bits == self.whole));
+        self.count.subtract(u64::from(bits.count_ones()));
         bits
     }
 
     /// Makes seglets of a window free, given as bits.
-    pub(crate) fn restore(&mut self, window: u32, bits: u32) {
-        let free = &mut self.windows[window as usize];
-        assert_eq!(*free & bits, 0, "what is freed was taken");
-        *free |= bits;
-        self.count += bits.count_ones();
-        if *free == self.whole && bits != 0 {
-            self.whole_count += 1;
-            self.whole_from = self.whole_from.min(window as usize);
+    pub(crate) fn restore(&self, window: u32, bits: u32) {
+        let before = self.windows[window as usize].fetch_or(bits, AcqRel);
+        assert_eq!(before & bits, 0, "what is freed was taken");
+        if before | bits == self.whole && bits != 0 {
+            self.whole_count.add(1);
+            self.whole_from.fetch_min(window as usize, Relaxed);
         }
+        self.count.add(u64::from(bits.count_ones()));
     }
+}
+
+/// The bits of seglets of a window.
+fn bits_of(run: &Range<u32>) -> u32 {
+    u32::MAX >> (u32::BITS - (run.end - run.start)) << run.start
 }
 
 /// The longest run of ones: where it begins and its length.
@@ -163,40 +253,40 @@ mod tests {
 
     #[test]
     fn windows_in_use_are_filled_before_another_is_opened() {
-        let mut free = FreeSeglets::new(3, 32);
-        assert_eq!(free.take(1, 20, 1), Some(0..20));
-        assert_eq!(free.take(1, 32, 1), Some(20..32));
-        assert_eq!(free.take(1, 32, 1), Some(32..64));
-        assert_eq!(free.take(1, 32, 1), None, "the last whole window is kept");
-        assert_eq!(free.take(1, 32, 0), Some(64..96));
+        let free = FreeSeglets::new(3, 32);
+        assert_eq!(free.take(1, 20, 0, 1), Some(0..20));
+        assert_eq!(free.take(1, 32, 0, 1), Some(20..32));
+        assert_eq!(free.take(1, 32, 0, 1), Some(32..64));
+        assert_eq!(free.take(1, 32, 0, 1), None, "the last whole window is kept");
+        assert_eq!(free.take(1, 32, 0, 0), Some(64..96));
         assert_eq!(free.count(), 0);
     }
 
     #[test]
     fn an_emptied_window_is_whole_again() {
-        let mut free = FreeSeglets::new(2, 16);
-        let runs: Vec<_> = std::iter::from_fn(|| free.take(1, 5, 0)).collect();
+        let free = FreeSeglets::new(2, 16);
+        let runs: Vec<_> = std::iter::from_fn(|| free.take(1, 5, 0, 0)).collect();
         assert_eq!(runs, [0..5, 5..10, 10..15, 16..21, 21..26, 26..31, 31..32, 15..16]);
         for run in &runs[..3] {
             free.free(run);
         }
-        assert_eq!((free.count(), free.whole_count), (15, 0));
-        assert_eq!(free.take(16, 16, 0), None);
+        assert_eq!((free.count(), free.whole_count.get()), (15, 0));
+        assert_eq!(free.take(16, 16, 0, 0), None);
         free.free(&runs[7]);
-        assert_eq!(free.whole_count, 1);
-        assert_eq!(free.take(16, 16, 0), Some(0..16));
+        assert_eq!(free.whole_count.get(), 1);
+        assert_eq!(free.take(16, 16, 0, 0), Some(0..16));
     }
 
     #[test]
     fn runs_taken_and_freed_at_random_never_overlap() {
         let mut random = fastrand::Rng::with_seed(crate::tests::seed("runs_taken_and_freed_at_random"));
-        let mut free = FreeSeglets::new(8, 32);
+        let free = FreeSeglets::new(8, 32);
         let mut taken = Vec::new();
         let mut owned = [false; 256];
         for _ in 0..crate::tests::budget(20_000) {
             let least = random.u32(1..8);
             if random.bool()
-                && let Some(run) = free.take(least, random.u32(least..=32), random.u32(0..2))
+                && let Some(run) = free.take(least, random.u32(least..=32), 0, random.u32(0..2))
             {
                 let range = run.start as usize..run.end as usize;
                 assert!(range.len() >= least as usize && owned[range.clone()].iter().all(|owned| !owned));
@@ -209,7 +299,7 @@ mod tests {
             }
             assert_eq!(free.count() as usize, owned.iter().filter(|owned| !**owned).count());
             let whole = owned.chunks(32).filter(|window| window.iter().all(|owned| !owned)).count();
-            assert_eq!(free.whole_count as usize, whole);
+            assert_eq!(free.whole_count.get() as usize, whole);
         }
     }
 }

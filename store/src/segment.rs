@@ -16,7 +16,7 @@ use std::ops::Range;
 use crate::limits::SEGLETS_PER_WINDOW_MAX;
 use crate::memory::prefetch_for_write;
 use crate::seglet::FreeSeglets;
-use crate::sync::{AtomicU32, AtomicU64, Exclusive, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Number of a segment: its first seglet's position in the region.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -72,8 +72,7 @@ pub(crate) struct Segments {
     /// For each core, bytes of each seglet that nothing leads to any more, of objects that begin in it: those that this
     /// core has buried, so that cores take no cache lines from each other. Of all together the sum counts, as it wraps.
     dead: Box<[AtomicU32]>,
-    free: Exclusive<FreeSeglets>,
-    free_count: AtomicU64,
+    free: FreeSeglets,
     window_seglets: u32,
 }
 
@@ -92,8 +91,7 @@ impl Segments {
         Segments {
             descriptors: (0..count).map(descriptor).collect(),
             dead: (0..count as usize * cores).map(|_| AtomicU32::new(0)).collect(),
-            free: Exclusive::new(FreeSeglets::new(windows, window_seglets)),
-            free_count: AtomicU64::new(u64::from(count)),
+            free: FreeSeglets::new(windows, window_seglets),
             window_seglets,
         }
     }
@@ -112,14 +110,13 @@ impl Segments {
     /// How many seglets are free.
     #[inline]
     pub(crate) fn free_count(&self) -> u64 {
-        self.free_count.load(Ordering::Relaxed)
+        self.free.count()
     }
 
     /// Whether a claim would be met now.
     pub(crate) fn can_take(&self, claim: Claim) -> bool {
-        let free = self.free.lock();
-        u64::from(free.count()) >= claim.keep + u64::from(claim.least)
-            && free.has(claim.least, claim.windows_kept)
+        self.free.count() >= claim.keep + u64::from(claim.least)
+            && self.free.has(claim.least, claim.windows_kept)
     }
 
     fn descriptor(&self, id: SegmentId) -> &Descriptor {
@@ -143,15 +140,8 @@ impl Segments {
 
     /// Takes a run of seglets as a head.
     pub(crate) fn take(&self, claim: Claim) -> Option<SegmentId> {
-        let mut free = self.free.lock();
-        let above = u64::from(free.count()).checked_sub(claim.keep)?;
-        let most = above.min(u64::from(claim.most)) as u32;
-        if most < claim.least {
-            return None;
-        }
-        let run = free.take(claim.least, most, claim.windows_kept)?;
-        self.free_count.store(u64::from(free.count()), Ordering::Relaxed);
-        drop(free);
+        let Claim { least, most, keep, windows_kept } = claim;
+        let run = self.free.take(least, most, keep, windows_kept)?;
         let id = SegmentId(run.start);
         // Whoever buries here has found something here, which comes after this.
         self.dead_of(run.clone()).for_each(|dead| dead.store(0, Ordering::Relaxed));
@@ -181,9 +171,7 @@ impl Segments {
 
     fn make_free(&self, run: Range<u32>) {
         if !run.is_empty() {
-            let mut free = self.free.lock();
-            free.free(&run);
-            self.free_count.store(u64::from(free.count()), Ordering::Relaxed);
+            self.free.free(&run);
         }
     }
 
@@ -250,17 +238,12 @@ impl Segments {
 
     /// Takes what is free of a window off the free seglets, so that nobody else does; returned as bits.
     pub(crate) fn withdraw(&self, window: u32) -> u32 {
-        let mut free = self.free.lock();
-        let bits = free.withdraw(window);
-        self.free_count.store(u64::from(free.count()), Ordering::Relaxed);
-        bits
+        self.free.withdraw(window)
     }
 
     /// Gives back what was withdrawn.
     pub(crate) fn restore(&self, window: u32, bits: u32) {
-        let mut free = self.free.lock();
-        free.restore(window, bits);
-        self.free_count.store(u64::from(free.count()), Ordering::Relaxed);
+        self.free.restore(window, bits);
     }
 
     /// Every segment that begins in `seglets`, with its state. One that is being taken or freed may be left out.

@@ -4,9 +4,14 @@
 //! the interleavings of the very code that runs. [`Exclusive`] is a lock that is tried, never slept on: its
 //! holders make no system call that can block, so that a worker waits at most for a few memory accesses.
 
+mod atomic_box;
+mod inbox;
+
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
+pub use atomic_box::AtomicBox;
+pub use inbox::{Inbox, Taken};
 #[cfg(loom_model)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom_model))]

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use net::Waker;
+use store::{Inbox, Taken};
 
 use super::remote::PeerReads;
 use super::view::Cut;
@@ -18,7 +19,6 @@ use crate::extension::lineup::Lineup;
 use crate::limits::CHANGE_TIMEOUT_MS;
 use crate::ops::remote::Answer as Answered;
 use crate::session::{Answer, Session};
-use crate::sync::inbox::{Inbox, Taken};
 use crate::sync::oneshot::{Sender, oneshot};
 use crate::tablet::TableEntry;
 use crate::tenant::TenantId;

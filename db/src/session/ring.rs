@@ -23,12 +23,13 @@
 //! pointer: nobody waits, also for a worker that answers a copy from it and meanwhile sends what is before that in the frame.
 //! Who finds no box leaves the work to the one who has it, and who puts one back does what was left.
 
+use store::AtomicBox;
 use wire::Status;
 
 use crate::limits::{
     SESSION_REPLY_BYTES_MAX, SESSION_REPLY_BYTES_STORED_MAX, STORED_REPLY_BYTES_KEPT, WINDOW_RECORDS,
 };
-use crate::sync::{AtomicBox, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence};
 
 /// Largest sequence: two bits of the state word hold the phase.
 pub const SEQUENCE_MAX: u64 = (1 << 62) - 1;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use super::{AtomicBox, AtomicUsize, Ordering};
+use store::AtomicBox;
+
+use super::{AtomicUsize, Ordering};
 
 #[derive(Debug)]
 struct Shared<T> {

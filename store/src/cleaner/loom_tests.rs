@@ -146,3 +146,33 @@ fn loom_two_heads_never_own_one_seglet() {
         assert_eq!(segments.free_count(), 6);
     });
 }
+
+#[test]
+fn loom_heads_leave_what_is_to_be_left_while_a_window_is_withdrawn() {
+    explore(|| {
+        let segments = Arc::new(Segments::new(2, 2, 1));
+        let claim = Claim { least: 1, most: 2, keep: 2, windows_kept: 1 };
+        let other = {
+            let segments = Arc::clone(&segments);
+            loom::thread::spawn(move || segments.take(claim).is_some())
+        };
+        let took = segments.take(claim).is_some();
+        assert!(took != other.join().expect("the other does not panic"), "there is enough for one of them");
+    });
+    explore(|| {
+        let segments = Arc::new(Segments::new(2, 2, 1));
+        let other = {
+            let segments = Arc::clone(&segments);
+            loom::thread::spawn(move || {
+                let bits = segments.withdraw(1);
+                segments.restore(1, bits);
+            })
+        };
+        let claim = Claim { least: 1, most: 2, keep: 0, windows_kept: 0 };
+        let runs = [(); 2].map(|()| segments.take(claim).map_or(0..0, |taken| segments.run(taken)));
+        other.join().expect("the other does not panic");
+        assert!(runs[0].end <= runs[1].start || runs[1].end <= runs[0].start, "{runs:?}");
+        let taken: u32 = runs.iter().map(|run| run.end - run.start).sum();
+        assert_eq!(segments.free_count(), 4 - u64::from(taken));
+    });
+}

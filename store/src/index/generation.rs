@@ -19,7 +19,7 @@ use crate::hash_range::HashRange;
 use crate::index::bucket::{BUCKET_BYTES, Bucket, overflow_of, with_overflow};
 use crate::limits::{CHAIN_BUCKETS_HARD_MAX, CHAIN_BUCKETS_MAX};
 use crate::memory::{HUGE_PAGE_BYTES, Mapping};
-use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, Exclusive, Ordering};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Smaller generations do with ordinary pages.
 const HUGE_GENERATION_BYTES_MIN: usize = 4 << 20;
@@ -43,14 +43,6 @@ impl Purpose {
     }
 }
 
-/// Overflow buckets in use and given back.
-struct OverflowPool {
-    /// Used so far; the next fresh one.
-    used: u32,
-    /// First of the list of free ones, linked by their control words; 0 = none.
-    free: u32,
-}
-
 /// An index of one size. What a look-up reads lies on the first cache line.
 #[repr(C, align(64))]
 pub(crate) struct Generation {
@@ -66,7 +58,11 @@ pub(crate) struct Generation {
     /// Overflow buckets that inserts may use; the mover may use all.
     insert_overflow_max: u32,
     overflow_max: u32,
-    overflow_pool: Exclusive<OverflowPool>,
+    /// Overflow buckets that were ever used; the next fresh one.
+    overflow_used: AtomicU32,
+    /// The free ones among those: a list that is linked by their control words. In the low half the first one, 0 for none; in the
+    /// high half how often the list was changed, so that no exchange takes an old state of it for the present one.
+    overflow_free: AtomicU64,
     /// Whether a mover has made a chain that is longer than inserts may make one.
     long_chain: AtomicBool,
     /// Inserts and removals that found it too large.
@@ -89,7 +85,7 @@ impl Generation {
             if cfg!(loom_model) { 1 } else { buckets as u32 + 2 * CHAIN_BUCKETS_MAX as u32 };
         // Full ones for all that is moved, and a partly filled one per bucket.
         let moved = older.map_or(0, |older| older.buckets as u32 + older.overflow_max + buckets as u32);
-        let overflow_max = insert_overflow_max + if cfg!(loom_model) { 0 } else { moved };
+        let overflow_max = insert_overflow_max + if cfg!(loom_model) { 1 } else { moved };
         let huge_pages = huge_pages && buckets as usize * BUCKET_BYTES >= HUGE_GENERATION_BYTES_MIN;
         let memory = BucketArray::new(buckets as usize, overflow_max as usize, huge_pages)?;
         Ok(Generation {
@@ -102,7 +98,8 @@ impl Generation {
             next: AtomicPtr::new(std::ptr::null_mut()),
             insert_overflow_max,
             overflow_max,
-            overflow_pool: Exclusive::new(OverflowPool { used: 0, free: 0 }),
+            overflow_used: AtomicU32::new(0),
+            overflow_free: AtomicU64::new(0),
             long_chain: AtomicBool::new(false),
             underloaded_changes: AtomicU64::new(0),
         })
@@ -120,7 +117,7 @@ impl Generation {
 
     /// Bytes of the overflow buckets that were ever used.
     pub(crate) fn overflow_bytes(&self) -> u64 {
-        u64::from(self.overflow_pool.lock().used) * BUCKET_BYTES as u64
+        u64::from(self.overflow_used.load(Ordering::Relaxed)) * BUCKET_BYTES as u64
     }
 
     /// The bucket of `hash`: in hash order. That of a hash beyond the range, which a damaged key may have, is some
@@ -218,30 +215,52 @@ impl Generation {
             Purpose::Insert => self.insert_overflow_max,
             Purpose::Move => self.overflow_max,
         };
-        let mut pool = self.overflow_pool.lock();
-        let number = if pool.free != 0 {
-            let number = pool.free;
-            pool.free = self.overflow(number).map_or(0, |bucket| overflow_of(bucket.control()));
-            number
-        } else if pool.used < overflow_max {
-            pool.used += 1;
-            pool.used
-        } else {
-            return None;
-        };
+        let number = self.take_free_overflow().or_else(|| {
+            let more = |used| (used < overflow_max).then_some(used + 1);
+            self.overflow_used
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+                .ok()
+                .map(|used| used + 1)
+        })?;
         if let Some(bucket) = self.overflow(number) {
             bucket.set_control(0);
         }
         Some(number)
     }
 
+    /// The first of the free list.
+    fn take_free_overflow(&self) -> Option<u32> {
+        let mut list = self.overflow_free.load(Ordering::Acquire);
+        while let Some(bucket) = self.overflow(list as u32) {
+            // Where another one was faster this is the successor in some chain; then the exchange fails.
+            let next = overflow_of(bucket.control());
+            match self.exchange_free(list, next) {
+                Ok(()) => return Some(list as u32),
+                Err(now) => list = now,
+            }
+        }
+        None
+    }
+
     /// Gives an empty overflow bucket back that has been taken out of its chain.
     pub(crate) fn free_overflow(&self, number: u32) {
-        let mut pool = self.overflow_pool.lock();
-        if let Some(bucket) = self.overflow(number) {
-            bucket.set_control(with_overflow(0, pool.free));
-            pool.free = number;
+        let Some(bucket) = self.overflow(number) else { return };
+        let mut list = self.overflow_free.load(Ordering::Relaxed);
+        loop {
+            bucket.set_control(with_overflow(0, list as u32));
+            match self.exchange_free(list, number) {
+                Ok(()) => return,
+                Err(now) => list = now,
+            }
         }
+    }
+
+    /// Makes `first` the first of the free list, if that is still as it was.
+    fn exchange_free(&self, list: u64, first: u32) -> Result<(), u64> {
+        let changed = (list >> 32).wrapping_add(1) << 32 | u64::from(first);
+        let exchanged =
+            self.overflow_free.compare_exchange(list, changed, Ordering::AcqRel, Ordering::Acquire);
+        exchanged.map(drop)
     }
 
     /// Counts `changes` that found it too large; returns how many have.

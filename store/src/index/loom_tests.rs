@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use super::generation::Purpose;
+use super::generation::{Generation, Purpose};
 use super::{Index, Location};
 use crate::epoch::{EpochPin, Epochs, LocalEpoch};
 use crate::hash_range::HashRange;
 use crate::reclaim::Reclaimer;
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// A hash in the lower half, so in the first of two buckets.
 const HASH: u64 = 0x1111_2222_3333_4444;
@@ -262,5 +262,39 @@ fn loom_a_use_while_the_index_grows_loses_nothing() {
         let found = bucket.find_marked(HASH, |mark, location| Some((mark.uses(), location.offset())));
         let (_, (uses, offset)) = found.expect("it is there");
         assert!(uses <= 1 && offset == FIRST);
+    });
+}
+
+/// One thread takes an overflow bucket and gives it back, while another takes two and gives the first one back: then the list
+/// begins as before and goes on otherwise.
+#[test]
+fn loom_an_overflow_bucket_is_had_by_one_thread_at_a_time() {
+    loom::model(|| {
+        let generation = Arc::new(Generation::new(HashRange::ALL, 1, None, false).expect("memory"));
+        let held = Arc::new([(); 3].map(|()| AtomicBool::new(false)));
+        let take = |generation: &Generation, held: &[AtomicBool; 3]| {
+            let number = generation.take_overflow(Purpose::Move)?;
+            assert!(!held[number as usize].swap(true, Ordering::Relaxed), "somebody else has it");
+            Some(number)
+        };
+        let give = |generation: &Generation, held: &[AtomicBool; 3], number: Option<u32>| {
+            let Some(number) = number else { return };
+            held[number as usize].store(false, Ordering::Relaxed);
+            generation.free_overflow(number);
+        };
+        let both = [(); 2].map(|()| take(&generation, &held));
+        both.into_iter().for_each(|number| give(&generation, &held, number));
+        let other = {
+            let (generation, held) = (Arc::clone(&generation), Arc::clone(&held));
+            loom::thread::spawn(move || {
+                let [first, second] = [(); 2].map(|()| take(&generation, &held));
+                give(&generation, &held, first);
+                give(&generation, &held, second);
+            })
+        };
+        let number = take(&generation, &held);
+        give(&generation, &held, number);
+        other.join().expect("no panic");
+        assert!([(); 2].iter().all(|()| take(&generation, &held).is_some()), "one was lost");
     });
 }

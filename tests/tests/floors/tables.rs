@@ -118,6 +118,8 @@ pub const UNSAFE_MAY_STAND_IN: &[&str] = &[
     "store/src/ordered/node.rs",
     "store/src/reclaim.rs",
     "store/src/sync.rs",
+    "store/src/sync/atomic_box.rs",
+    "store/src/sync/inbox.rs",
     "store/src/tests/versions.rs",
     // The border between server and extension, on the extension's side.
     "sandstorm/src/abi.rs",
@@ -143,9 +145,6 @@ pub const UNSAFE_MAY_STAND_IN: &[&str] = &[
     "db/src/ops/transaction/write_set.rs",
     // Stacks, arenas, signals.
     "db/src/sched/",
-    // Boxes that go from thread to thread.
-    "db/src/sync/atomic_box.rs",
-    "db/src/sync/inbox.rs",
     "db/src/server/process.rs",
     // Allocators that count, cycle counters.
     "client/tests/",
