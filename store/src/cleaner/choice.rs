@@ -214,14 +214,22 @@ impl Store {
         if live + bytes / CLEAN_GARBAGE_DIVISOR > bytes {
             return false;
         }
+        self.evacuate(cleaner, window);
+        true
+    }
+
+    /// Takes up a window. What writers have begun to fill of it since it was chosen is theirs: then it does not become one run.
+    fn evacuate(&self, cleaner: &mut Cleaner, window: u32) {
+        let segments = &self.log.segments;
+        let seglets = segments.window_seglets();
         cleaner.window = Some((window, segments.withdraw(window)));
         cleaner.level = Level::Evacuation;
-        for (id, _) in segments.within(window * seglets..(window + 1) * seglets) {
+        let within = segments.within(window * seglets..(window + 1) * seglets);
+        for (id, _) in within.filter(|&(_, state)| state == State::Closed) {
             segments.set_state(id, State::Cleaning);
             cleaner.chosen.push_back(Chosen { segment: id, again: false });
         }
         self.cleaning.evacuations.fetch_add(1, Ordering::Relaxed);
-        true
     }
 
     /// Makes an evacuated window free when readers are gone. Returns whether it did.
@@ -276,5 +284,35 @@ impl Store {
         };
         let most = most.max(least.saturating_mul(RUN_OBJECTS)).min(window);
         Claim { least, most, keep: 0, windows_kept }
+    }
+}
+
+#[cfg(all(test, not(loom_model)))]
+mod tests {
+    use crate::segment::State;
+    use crate::tests::{put_patiently, settle, store};
+
+    #[test]
+    fn a_segment_that_a_writer_has_begun_to_fill_is_not_emptied_with_its_window() {
+        let store = store(1 << 20, 16 << 10, 1);
+        let (core, table) = (store.core(0), store.table(1));
+        let put = |key: u64| put_patiently(&core, &table, &key.to_le_bytes(), &[7; 100]).is_ok();
+        assert!(put(0));
+        let segments = &store.log.segments;
+        let heads = || segments.iter().find(|(_, state)| *state == State::Head);
+        let (head, _) = heads().expect("the writer's");
+        store.evacuate(
+            &mut store.cleaner.try_lock().expect("nobody cleans"),
+            head.0 / segments.window_seglets(),
+        );
+        assert_eq!(segments.state(head), State::Head);
+        assert!((1..2_000).all(put));
+        settle(&core);
+        let pin = core.pin();
+        let is_there = |key: u64| {
+            let key = key.to_le_bytes();
+            pin.get(&table, crate::hash(&key), &key).is_some_and(|object| object.value() == [7; 100])
+        };
+        assert!((0..2_000).all(is_there));
     }
 }
