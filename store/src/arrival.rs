@@ -16,7 +16,7 @@ mod pulled;
 mod removed;
 mod wanted;
 
-use std::sync::OnceLock;
+use once_cell::race::OnceBox;
 
 use self::missed::Missed;
 use self::pulled::Pulled;
@@ -51,9 +51,9 @@ pub(crate) struct Arrival {
     forgotten: AtomicBool,
     removed: Removed,
     /// Made when the first is wanted: most parts arrive before anybody asks.
-    wanted: OnceLock<Wanted>,
-    pulled: OnceLock<Pulled>,
-    missed: OnceLock<Missed>,
+    wanted: OnceBox<Wanted>,
+    pulled: OnceBox<Pulled>,
+    missed: OnceBox<Missed>,
 }
 
 impl Arrival {
@@ -65,7 +65,7 @@ impl Arrival {
         };
         let partitions = hashes.split(count).into_iter().map(partition).collect();
         let [complete, settled, forgotten] = [(); 3].map(|()| AtomicBool::new(false));
-        let (wanted, pulled, missed) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (wanted, pulled, missed) = (OnceBox::new(), OnceBox::new(), OnceBox::new());
         let removed = Removed::default();
         Arrival { partitions, complete, settled, forgotten, removed, wanted, pulled, missed }
     }
@@ -117,7 +117,7 @@ impl Arrival {
 
     /// A read has missed `hash`; whether one had not long ago.
     pub(crate) fn is_missed_again(&self, hash: u64) -> bool {
-        self.missed.get_or_init(Missed::default).again(hash)
+        self.missed.get_or_init(Box::<Missed>::default).again(hash)
     }
 
     /// The same, or whether it was pulled ahead.
@@ -127,7 +127,7 @@ impl Arrival {
 
     /// Those hashes were pulled ahead of their partitions. Called by one thread.
     pub(crate) fn note_pulled(&self, hashes: &[u64]) {
-        let pulled = self.pulled.get_or_init(Pulled::default);
+        let pulled = self.pulled.get_or_init(Box::<Pulled>::default);
         hashes.iter().for_each(|&hash| pulled.add(hash));
         self.forget_wanted(hashes);
     }
@@ -141,7 +141,7 @@ impl Arrival {
 
     /// Hashes that somebody waits for.
     pub(crate) fn wanted(&self) -> &Wanted {
-        self.wanted.get_or_init(Wanted::default)
+        self.wanted.get_or_init(Box::<Wanted>::default)
     }
 
     /// Everything of a partition up to `last` is here.

@@ -1,7 +1,9 @@
 //! Background work, a bounded piece at a time, done by whichever worker has time for it.
 //!
-//! The kinds take turns, so that a large table that grows does not keep the cleaner waiting. Lists are behind
-//! locks that are only tried; the work itself is done outside of them.
+//! The kinds take turns, so that a large table that grows does not keep the cleaner waiting. Nobody waits for a list of
+//! work; the work itself is done when the list is free again.
+
+use std::collections::VecDeque;
 
 use crate::index::Location;
 use crate::index::bucket::Mark;
@@ -30,7 +32,7 @@ impl Core {
                 1 => store.clean_step(&self.pin()),
                 2 => store.growth_step(&self.pin()),
                 3 => store.expiry_step(&self.pin()),
-                4 => store.is_evicting() && store.eviction_step(&self.pin()),
+                4 => !store.backlog.evicting.is_empty() && store.eviction_step(&self.pin()),
                 _ => store.retire_step(&self.pin()),
             };
             if worked {
@@ -43,9 +45,10 @@ impl Core {
 
 impl Store {
     fn growth_step(&self, pinned: &Pinned<'_>) -> bool {
-        let Some(id) = self.backlog.growing.try_lock().and_then(|mut growing| growing.pop_front()) else {
+        if self.backlog.growing.is_empty() {
             return false;
-        };
+        }
+        let Some(id) = self.backlog.growing.try_with(VecDeque::pop_front).flatten() else { return false };
         let Some(table) = self.directory.listing(&pinned.pin).get(id) else { return true };
         pinned.grow(table, GROWTH_BUCKETS_PER_STEP);
         // Objects may have gone on disappearing while it shrank.
@@ -76,8 +79,8 @@ impl Store {
         if table.index.dismantle(&pinned.pin, GROWTH_BUCKETS_PER_STEP, &self.reclaimer, prefetch, bury)
             && !pinned.take_keys_apart(table)
             && !table.take_queues_apart()
+            && self.directory.try_remove(&self.reclaimer, table)
         {
-            self.directory.remove(&self.reclaimer, table);
             self.retired_count.fetch_sub(1, Ordering::AcqRel);
             retiring.pop_front();
         }

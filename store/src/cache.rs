@@ -12,8 +12,8 @@
 //! hash behind that leads to nothing, and is dropped when its turn comes or when such are too many. What an object is
 //! found by in one queue and marked with the other is stale too: its hash stands there a second time.
 //!
-//! Arrivals are kept per core, so that writers of different cores do not meet. The queues are one lock's, which is
-//! only tried. `eviction.rs` does the work; the bytes of all this count as those of the index.
+//! Arrivals are kept per core, so that writers of different cores do not meet, in a list that goes from hand to hand: a core never
+//! waits for who takes its arrivals. The queues are one lock's, which is only tried. `eviction.rs` does the work; the bytes of all this count as those of the index.
 
 mod fifo;
 mod ghost;
@@ -25,7 +25,7 @@ use crate::cache::ghost::Ghost;
 use crate::limits::{
     CACHE_ARRIVALS_PER_LOOK, CACHE_SLACK_BYTES_MAX, CACHE_SLACK_DIVISOR, CACHE_SMALL_DIVISOR, CACHE_STALE_FEW,
 };
-use crate::sync::{AtomicU64, Exclusive, Ordering};
+use crate::sync::{AtomicBool, AtomicBox, AtomicU64, Exclusive, Ordering};
 
 /// Which objects leave a table by themselves.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -47,7 +47,9 @@ struct Shard {
     small_bytes: AtomicU64,
     /// How many have arrived, for who asks without the lock.
     waiting: AtomicU64,
-    arrived: Exclusive<Vec<u64>>,
+    arrived: AtomicBox<Vec<u64>>,
+    /// A list that was emptied, to be used again.
+    spare: AtomicBox<Vec<u64>>,
 }
 
 /// See the file's head.
@@ -57,6 +59,8 @@ pub(crate) struct Cache {
     pub(crate) queues: Exclusive<Queues>,
     /// Room for a large write that was told to come again.
     reserved_bytes: AtomicU64,
+    /// It is among the tables in which background steps make room.
+    is_evicting: AtomicBool,
     evicted: AtomicU64,
     /// Bytes of the queues, part of the store's `charge`.
     charged_bytes: AtomicU64,
@@ -69,8 +73,6 @@ pub(crate) struct Queues {
     pub(crate) small: Fifo,
     pub(crate) main: Fifo,
     pub(crate) ghost: Ghost,
-    /// What a core's list of arrivals is exchanged for.
-    pub(crate) arriving: Vec<u64>,
 }
 
 impl Cache {
@@ -80,6 +82,7 @@ impl Cache {
             shards: (0..cores).map(|_| Shard::default()).collect(),
             queues: Exclusive::new(Queues::default()),
             reserved_bytes: AtomicU64::new(0),
+            is_evicting: AtomicBool::new(false),
             evicted: AtomicU64::new(0),
             charged_bytes: AtomicU64::new(0),
             charge,
@@ -137,14 +140,17 @@ impl Cache {
         bytes <= i64::MAX as u64 && bytes > self.budget_bytes / CACHE_SMALL_DIVISOR
     }
 
-    /// Notes an object of so many bytes that can be found from now on, in the small queue. Takes no lock of the queues,
-    /// so its caller may own buckets.
+    /// For that core: notes an object of so many bytes that can be found from now on, in the small queue.
     pub(crate) fn arrive(&self, core: usize, hash: u64, bytes: u64) {
         self.count_small(core, bytes);
         let shard = &self.shards[core];
-        let mut arrived = shard.arrived.lock();
+        let mut arrived = shard.arrived.take().or_else(|| shard.spare.take()).unwrap_or_default();
         arrived.push(hash);
-        shard.waiting.store(arrived.len() as u64, Ordering::Relaxed);
+        let waiting = arrived.len() as u64;
+        let before = shard.arrived.put(arrived);
+        debug_assert!(before.is_none(), "the core alone puts arrivals there");
+        // Behind that: what was taken meanwhile is at most counted for too long.
+        shard.waiting.store(waiting, Ordering::Relaxed);
     }
 
     /// Whether so many have arrived at this core that they should be taken in.
@@ -153,16 +159,31 @@ impl Cache {
         self.shards[core].waiting.load(Ordering::Relaxed) >= CACHE_ARRIVALS_PER_LOOK
     }
 
-    /// For the owner of the queues: what has arrived at one core, handed over in `arriving`, which is empty.
-    pub(crate) fn take_arrived(&self, core: usize, arriving: &mut Vec<u64>) {
-        debug_assert!(arriving.is_empty());
+    /// For the owner of the queues: what has arrived at one core.
+    pub(crate) fn take_arrived(&self, core: usize) -> Option<Box<Vec<u64>>> {
         let shard = &self.shards[core];
-        if shard.waiting.load(Ordering::Relaxed) > 0
-            && let Some(mut arrived) = shard.arrived.try_lock()
-        {
-            std::mem::swap(&mut *arrived, arriving);
-            shard.waiting.store(0, Ordering::Relaxed);
+        if shard.waiting.load(Ordering::Relaxed) == 0 {
+            return None;
         }
+        // Before: what arrives behind it is counted.
+        shard.waiting.store(0, Ordering::Relaxed);
+        shard.arrived.take()
+    }
+
+    /// Takes back an emptied list.
+    pub(crate) fn give_back(&self, core: usize, emptied: Box<Vec<u64>>) {
+        debug_assert!(emptied.is_empty());
+        drop(self.shards[core].spare.put(emptied));
+    }
+
+    /// Notes that background steps are to make room. False where that is noted.
+    pub(crate) fn note_evicting(&self) -> bool {
+        !self.is_evicting.swap(true, Ordering::AcqRel)
+    }
+
+    /// Background steps make room now.
+    pub(crate) fn take_evicting(&self) {
+        self.is_evicting.swap(false, Ordering::AcqRel);
     }
 
     /// Cores that it keeps arrivals for.

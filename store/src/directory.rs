@@ -2,14 +2,15 @@
 //!
 //! The cleaner looks tables up by the id in an object's header. A retired table stays listed until its index
 //! is taken apart, since objects that it leads to must not count as unreachable before. Changes come from
-//! control threads and are rare: each copies the listing (a few microseconds per hundred tables).
+//! control threads and are rare: each copies the listing (a few microseconds per hundred tables). Workers only take
+//! tables off, and come again where somebody else is at it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::epoch::EpochPin;
 use crate::reclaim::{Garbage, Reclaimer, Retired};
-use crate::sync::{AtomicPtr, Exclusive, Ordering};
+use crate::sync::{AtomicPtr, Exclusive, ExclusiveGuard, Ordering};
 use crate::table::Table;
 
 /// The tables at one moment.
@@ -63,8 +64,12 @@ impl Directory {
         read(unsafe { &*self.listing.load(Ordering::Acquire) })
     }
 
-    fn change<T>(&self, reclaimer: &Reclaimer, change: impl FnOnce(&mut Listing) -> T) -> T {
-        let _changing = self.changing.lock();
+    fn change<T>(
+        &self,
+        _changing: &ExclusiveGuard<'_, ()>,
+        reclaimer: &Reclaimer,
+        change: impl FnOnce(&mut Listing) -> T,
+    ) -> T {
         // SAFETY: never null, and nobody replaces it while we hold `changing`.
         let mut listing = unsafe { &*self.listing.load(Ordering::Acquire) }.clone();
         let result = change(&mut listing);
@@ -78,7 +83,7 @@ impl Directory {
 
     /// Lists `table` unless there is one of its id in service, which is returned then.
     pub(crate) fn add(&self, reclaimer: &Reclaimer, table: Arc<Table>) -> Arc<Table> {
-        self.change(reclaimer, |listing| {
+        self.change(&self.changing.lock(), reclaimer, |listing| {
             if let Some(existing) = listing.get(table.id())
                 && !existing.is_retired()
             {
@@ -91,12 +96,14 @@ impl Directory {
         })
     }
 
-    /// Takes a table off the listing that has been taken apart.
-    pub(crate) fn remove(&self, reclaimer: &Reclaimer, table: &Arc<Table>) {
-        self.change(reclaimer, |listing| {
+    /// Takes a table off the listing that has been taken apart. False where somebody else is about to change it.
+    pub(crate) fn try_remove(&self, reclaimer: &Reclaimer, table: &Arc<Table>) -> bool {
+        let Some(changing) = self.changing.try_lock() else { return false };
+        self.change(&changing, reclaimer, |listing| {
             listing.tables.retain(|_, listed| !Arc::ptr_eq(listed, table));
             listing.replaced.retain(|listed| !Arc::ptr_eq(listed, table));
         });
+        true
     }
 }
 

@@ -12,6 +12,8 @@
 //! The queues' lock is only tried here. Where another core is evicting, a write that stays within the budget and its
 //! slack goes ahead. Buckets are locked one at a time, and by nobody who comes here.
 
+use std::collections::VecDeque;
+
 use crate::cache::{Cache, Queues};
 use crate::commit::Write;
 use crate::error::WriteError;
@@ -136,7 +138,7 @@ impl Pinned<'_> {
             return Ok(());
         }
         cache.reserve(wish.new_bytes);
-        self.core.store.note_evicting(table);
+        self.core.store.note_evicting(table, cache);
         retry
     }
 
@@ -250,10 +252,9 @@ impl Pinned<'_> {
 
     /// Puts what has arrived into the queues: the main one where a ghost of it is known.
     fn take_in(&self, table: &Table, cache: &Cache, queues: &mut Queues) {
-        let mut arriving = std::mem::take(&mut queues.arriving);
         for core in 0..cache.cores() {
-            cache.take_arrived(core, &mut arriving);
-            for hash in arriving.drain(..) {
+            let Some(mut arrived) = cache.take_arrived(core) else { continue };
+            for hash in arrived.drain(..) {
                 if !queues.ghost.take(hash, queues.main.len()) {
                     queues.small.push(hash);
                 } else if let Some((mut bucket, place, (_, location, object))) =
@@ -265,8 +266,8 @@ impl Pinned<'_> {
                     queues.main.push(hash);
                 }
             }
+            cache.give_back(core, arrived);
         }
-        queues.arriving = arriving;
     }
 
     /// After an insert, for who owns no bucket: now and then takes in what has arrived, and drops hashes that lead to
@@ -310,19 +311,17 @@ impl Pinned<'_> {
 impl Store {
     /// Goes on making room that was reserved in some table. Returns whether it did.
     pub(crate) fn eviction_step(&self, pinned: &Pinned<'_>) -> bool {
-        let Some(mut evicting) = self.backlog.evicting.try_lock() else { return false };
-        let id = evicting.pop_front();
-        self.backlog.is_evicting.store(!evicting.is_empty(), Ordering::Relaxed);
-        drop(evicting);
-        let Some(id) = id else { return false };
+        let Some(id) = self.backlog.evicting.try_with(VecDeque::pop_front).flatten() else { return false };
         let Some(table) = self.directory.listing(&pinned.pin).get(id) else { return true };
         let Some(cache) = table.cache.as_deref().filter(|_| !table.is_retired()) else { return true };
+        // What is noted from now on is for the next time.
+        cache.take_evicting();
         let wish = Wish { new_bytes: 0, old_bytes: 0, hash: None };
         let Some(mut queues) = cache.queues.try_lock() else { return true };
         let is_enough = || fits_reserve(table, cache, wish);
         if pinned.evict_until(table, cache, &mut queues, None, is_enough) && !is_enough() {
             drop(queues);
-            self.note_evicting(table);
+            self.note_evicting(table, cache);
         }
         true
     }

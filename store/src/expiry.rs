@@ -37,31 +37,41 @@ impl Store {
             let _ = table.take_earliest_expiry();
         }
         if pinned.expire_buckets(table, &mut walk) || self.rests(table, &mut walk) {
-            self.backlog.expiring.lock().push_back(walk);
+            self.backlog.expiring.add(walk);
         }
         true
     }
 
-    /// Whether the removal of something that has expired is under way or due: memory will come.
+    /// Whether the removal of something that has expired is under way or due: memory will come. Also while somebody else
+    /// has the list, since he may be about to go on with it.
     pub(crate) fn expects_expiry(&self) -> bool {
         let now_ms = self.now_ms();
-        self.backlog.expiring.lock().iter().any(|walk| walk.next_hash != 0 || walk.earliest_ms <= now_ms)
+        let is_expected = |walk: &ExpiryWalk| walk.next_hash != 0 || walk.earliest_ms <= now_ms;
+        let expected = self.backlog.expiring.try_with(|walks| walks.iter().any(is_expected));
+        expected.unwrap_or(true)
     }
 
     /// Takes a walk off the list that is due. Looks at a few only: the others have their turn at the next steps.
     fn due_walk(&self) -> Option<ExpiryWalk> {
-        let mut walks = self.backlog.expiring.try_lock()?;
-        let now_ms = self.now_ms();
-        for _ in 0..walks.len().min(EXPIRY_TABLES_PER_STEP) {
-            let walk = walks.pop_front()?;
-            let pressed =
-                walk.earliest_ms <= now_ms && self.log.segments.free_count() <= self.keep_for_writers();
-            if walk.due_ms <= now_ms || pressed {
-                return Some(walk);
-            }
-            walks.push_back(walk);
+        if self.backlog.expiring.is_empty() {
+            return None;
         }
-        None
+        let now_ms = self.now_ms();
+        let is_due = |walk: &ExpiryWalk| {
+            let is_pressed = || self.log.segments.free_count() <= self.keep_for_writers();
+            walk.due_ms <= now_ms || (walk.earliest_ms <= now_ms && is_pressed())
+        };
+        let due = self.backlog.expiring.try_with(|walks| {
+            for _ in 0..walks.len().min(EXPIRY_TABLES_PER_STEP) {
+                let walk = walks.pop_front()?;
+                if is_due(&walk) {
+                    return Some(walk);
+                }
+                walks.push_back(walk);
+            }
+            None
+        });
+        due.flatten()
     }
 
     /// Ends a walk. `false`: nothing in the table expires any more.

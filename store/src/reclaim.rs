@@ -1,16 +1,15 @@
 //! What has been unlinked and waits until no reader can see it: old index generations, pages, directories.
 //!
-//! A queue in order of tags; `step` frees what is due, outside the queue's lock. Segments wait with the
+//! A list about in order of tags; `step` frees what is due when it does not have the list any more. Segments wait with the
 //! cleaner instead, which must know how many are on their way.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::epoch::Epochs;
 use crate::memory::Mapping;
-use crate::sync::Exclusive;
+use crate::sync::Worklist;
 
 /// Something to free.
 pub(crate) enum Garbage {
@@ -53,32 +52,27 @@ impl<T> Drop for Retired<T> {
 /// The queue of garbage of one store.
 pub(crate) struct Reclaimer {
     epochs: Arc<Epochs>,
-    waiting: Exclusive<VecDeque<(u64, Garbage)>>,
+    waiting: Worklist<(u64, Garbage)>,
 }
 
 impl Reclaimer {
     pub(crate) fn new(epochs: Arc<Epochs>) -> Reclaimer {
-        Reclaimer { epochs, waiting: Exclusive::new(VecDeque::with_capacity(64)) }
+        Reclaimer { epochs, waiting: Worklist::new() }
     }
 
     /// Takes over what the caller has just made unreachable for readers that are not pinned yet.
     pub(crate) fn retire(&self, garbage: Garbage) {
-        let mut waiting = self.waiting.lock();
-        let tag = self.epochs.retire();
-        waiting.push_back((tag, garbage));
+        self.waiting.add((self.epochs.retire(), garbage));
     }
 
     /// Frees one thing that is due. Returns whether it did.
     pub(crate) fn step(&self) -> bool {
-        let due = {
-            let Some(mut waiting) = self.waiting.try_lock() else { return false };
-            let Some(&(tag, _)) = waiting.front() else { return false };
-            if tag >= self.epochs.oldest_pin() {
-                return false;
-            }
-            waiting.pop_front()
-        };
-        match due {
+        if self.waiting.is_empty() {
+            return false;
+        }
+        // Behind one that another thread was slow to add may stand some of an earlier tag: they wait with it.
+        let is_due = |&mut (tag, _): &mut (u64, Garbage)| tag < self.epochs.oldest_pin();
+        match self.waiting.try_with(|waiting| waiting.pop_front_if(is_due)).flatten() {
             Some((_, Garbage::Pages(mapping, range))) => mapping.give_back(range),
             Some((_, Garbage::Boxed(retired))) => drop(retired),
             None => return false,

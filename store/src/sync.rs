@@ -6,6 +6,7 @@
 
 mod atomic_box;
 mod inbox;
+mod worklist;
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -13,9 +14,14 @@ use std::ops::{Deref, DerefMut};
 pub use atomic_box::AtomicBox;
 pub use inbox::{Inbox, Taken};
 #[cfg(loom_model)]
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 #[cfg(not(loom_model))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+pub(crate) use worklist::Worklist;
 
 /// Stores `value` so that no later load of this thread is done before the store is seen by all.
 #[inline]

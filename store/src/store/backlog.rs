@@ -1,31 +1,30 @@
 //! What waits to be done in the background; `background.rs` and `cleaner.rs` do it.
 //!
-//! Lists are behind locks that are only tried, so that no worker waits for another one's piece of work.
+//! Nobody waits for a list: work is added without a lock, and who takes some off only tries to get hold of the list.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::cache::Cache;
 use crate::limits::SURVIVOR_CLASSES;
 use crate::log::head::Head;
 use crate::object::NEVER_MS;
 use crate::segment::SegmentId;
 use crate::store::Store;
 use crate::store::candidates::Candidates;
-use crate::sync::{AtomicBool, Exclusive, Ordering};
+use crate::sync::{Exclusive, Worklist};
 use crate::table::Table;
 
 /// Indexes and tables that wait for work.
 pub(crate) struct Backlog {
     /// Ids of tables whose index grows.
-    pub(crate) growing: Exclusive<VecDeque<u32>>,
-    /// Ids of tables in which room is reserved for a large write.
-    pub(crate) evicting: Exclusive<VecDeque<u32>>,
-    /// Whether there are any, for who asks without the lock.
-    pub(crate) is_evicting: AtomicBool,
+    pub(crate) growing: Worklist<u32>,
+    /// Ids of tables in which room is reserved for a large write, each once.
+    pub(crate) evicting: Worklist<u32>,
     /// Tables that are being taken apart; held by whoever takes one apart.
     pub(crate) retiring: Exclusive<VecDeque<Arc<Table>>>,
     /// Tables with objects that expire; `expiry.rs` does the work.
-    pub(crate) expiring: Exclusive<VecDeque<ExpiryWalk>>,
+    pub(crate) expiring: Worklist<ExpiryWalk>,
 }
 
 /// How far the removal of a table's expired objects has come.
@@ -110,11 +109,10 @@ pub(crate) struct Source {
 impl Backlog {
     pub(crate) fn new() -> Backlog {
         Backlog {
-            growing: Exclusive::new(VecDeque::new()),
-            evicting: Exclusive::new(VecDeque::new()),
-            is_evicting: AtomicBool::new(false),
+            growing: Worklist::new(),
+            evicting: Worklist::new(),
             retiring: Exclusive::new(VecDeque::new()),
-            expiring: Exclusive::new(VecDeque::new()),
+            expiring: Worklist::new(),
         }
     }
 }
@@ -155,21 +153,14 @@ impl Cleaner {
 impl Store {
     /// Notes that the index of a table grows, so that it does even if nobody inserts.
     pub(crate) fn note_growing(&self, table: &Table) {
-        self.backlog.growing.lock().push_back(table.id());
+        self.backlog.growing.add(table.id());
     }
 
     /// Notes that a table makes room for a large write.
-    pub(crate) fn note_evicting(&self, table: &Table) {
-        let mut evicting = self.backlog.evicting.lock();
-        if !evicting.contains(&table.id()) {
-            evicting.push_back(table.id());
+    pub(crate) fn note_evicting(&self, table: &Table, cache: &Cache) {
+        if cache.note_evicting() {
+            self.backlog.evicting.add(table.id());
         }
-        self.backlog.is_evicting.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether room is reserved in some table.
-    pub(crate) fn is_evicting(&self) -> bool {
-        self.backlog.is_evicting.load(Ordering::Relaxed)
     }
 
     /// Notes that a table has objects that expire.
@@ -177,6 +168,6 @@ impl Store {
     pub(crate) fn note_expiring(&self, table: &Table) {
         let (table, due_ms) = (table.id(), self.now_ms());
         let walk = ExpiryWalk { table, next_hash: 0, due_ms, began_ms: due_ms, earliest_ms: NEVER_MS };
-        self.backlog.expiring.lock().push_back(walk);
+        self.backlog.expiring.add(walk);
     }
 }

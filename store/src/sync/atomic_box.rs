@@ -15,6 +15,9 @@ pub struct AtomicBox<T> {
     _owns: PhantomData<Box<T>>,
 }
 
+// SAFETY: a value is reached by the one thread that took it, and goes there by the release and acquire of the exchange.
+unsafe impl<T: Send> Sync for AtomicBox<T> {}
+
 impl<T> AtomicBox<T> {
     /// An empty place.
     #[must_use]

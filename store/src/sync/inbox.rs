@@ -26,6 +26,9 @@ pub struct Inbox<T> {
     _owns: PhantomData<Box<T>>,
 }
 
+// SAFETY: a value is reached by the one thread that took it, and goes there by the release and acquire of `newest`.
+unsafe impl<T: Send> Sync for Inbox<T> {}
+
 /// What stands for an inbox that takes nothing any more: an address that no entry has.
 fn closed<T>() -> *mut Entry<T> {
     ptr::without_provenance_mut(usize::MAX)
@@ -57,6 +60,13 @@ impl<T> Inbox<T> {
                 Err(now) => newest = now,
             }
         }
+    }
+
+    /// Whether there is nothing to take, as far as known.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.newest.load(Ordering::Relaxed).is_null()
     }
 
     /// Takes all values, the one that was pushed first in front. Not to be called once it is closed.
