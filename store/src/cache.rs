@@ -40,6 +40,12 @@ pub enum Eviction {
     },
 }
 
+/// Hashes of new objects of a core.
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    pub(crate) hashes: Vec<u64>,
+}
+
 /// One core's part. The sum wraps: one core may evict what another wrote.
 #[derive(Default)]
 #[repr(align(64))]
@@ -47,9 +53,9 @@ struct Shard {
     small_bytes: AtomicU64,
     /// How many have arrived, for who asks without the lock.
     waiting: AtomicU64,
-    arrived: AtomicBox<Vec<u64>>,
+    arrived: AtomicBox<Arrivals>,
     /// A list that was emptied, to be used again.
-    spare: AtomicBox<Vec<u64>>,
+    spare: AtomicBox<Arrivals>,
 }
 
 /// See the file's head.
@@ -145,8 +151,8 @@ impl Cache {
         self.count_small(core, bytes);
         let shard = &self.shards[core];
         let mut arrived = shard.arrived.take().or_else(|| shard.spare.take()).unwrap_or_default();
-        arrived.push(hash);
-        let waiting = arrived.len() as u64;
+        arrived.hashes.push(hash);
+        let waiting = arrived.hashes.len() as u64;
         let before = shard.arrived.put(arrived);
         debug_assert!(before.is_none(), "the core alone puts arrivals there");
         // Behind that: what was taken meanwhile is at most counted for too long.
@@ -160,7 +166,7 @@ impl Cache {
     }
 
     /// For the owner of the queues: what has arrived at one core.
-    pub(crate) fn take_arrived(&self, core: usize) -> Option<Box<Vec<u64>>> {
+    pub(crate) fn take_arrived(&self, core: usize) -> Option<Box<Arrivals>> {
         let shard = &self.shards[core];
         if shard.waiting.load(Ordering::Relaxed) == 0 {
             return None;
@@ -171,8 +177,8 @@ impl Cache {
     }
 
     /// Takes back an emptied list.
-    pub(crate) fn give_back(&self, core: usize, emptied: Box<Vec<u64>>) {
-        debug_assert!(emptied.is_empty());
+    pub(crate) fn give_back(&self, core: usize, emptied: Box<Arrivals>) {
+        debug_assert!(emptied.hashes.is_empty());
         drop(self.shards[core].spare.put(emptied));
     }
 

@@ -254,7 +254,7 @@ impl Pinned<'_> {
     fn take_in(&self, table: &Table, cache: &Cache, queues: &mut Queues) {
         for core in 0..cache.cores() {
             let Some(mut arrived) = cache.take_arrived(core) else { continue };
-            for hash in arrived.drain(..) {
+            for hash in arrived.hashes.drain(..) {
                 if !queues.ghost.take(hash, queues.main.len()) {
                     queues.small.push(hash);
                 } else if let Some((mut bucket, place, (_, location, object))) =
