@@ -13,7 +13,7 @@ use crate::store::Store;
 use crate::store::core::Core;
 use crate::sync::Ordering;
 
-const KINDS: u32 = 6;
+const KINDS: u32 = 7;
 
 impl Core {
     /// Does one bounded piece of background work: frees what readers have left, cleans a segment, grows or shrinks an
@@ -30,10 +30,11 @@ impl Core {
             worked = match turn {
                 0 => store.reclaimer.step(),
                 1 => store.clean_step(&self.pin()),
-                2 => store.growth_step(&self.pin()),
-                3 => store.expiry_step(&self.pin()),
+                2 => !store.backlog.growing.is_empty() && store.growth_step(&self.pin()),
+                3 => !store.backlog.expiring.is_empty() && store.expiry_step(&self.pin()),
                 4 => !store.backlog.evicting.is_empty() && store.eviction_step(&self.pin()),
-                _ => store.retire_step(&self.pin()),
+                5 => !store.backlog.leaving.is_empty() && store.leaving_step(&self.pin()),
+                _ => store.retired_count.load(Ordering::Acquire) > 0 && store.retire_step(&self.pin()),
             };
             if worked {
                 break;
@@ -45,9 +46,6 @@ impl Core {
 
 impl Store {
     fn growth_step(&self, pinned: &Pinned<'_>) -> bool {
-        if self.backlog.growing.is_empty() {
-            return false;
-        }
         let Some(id) = self.backlog.growing.try_with(VecDeque::pop_front).flatten() else { return false };
         let Some(table) = self.directory.listing(&pinned.pin).get(id) else { return true };
         pinned.grow(table, GROWTH_BUCKETS_PER_STEP);
@@ -62,9 +60,6 @@ impl Store {
     }
 
     fn retire_step(&self, pinned: &Pinned<'_>) -> bool {
-        if self.retired_count.load(Ordering::Acquire) == 0 {
-            return false;
-        }
         let Some(mut retiring) = self.backlog.retiring.try_lock() else { return false };
         if retiring.is_empty() {
             let tables = self.directory.listing(&pinned.pin).iter();

@@ -155,18 +155,19 @@ impl Store {
         let class = self.class_of(generation);
         let live_bytes = used.saturating_sub(segments.dead(segment)) as usize;
         let end = next + used as usize;
-        Some(Source { segment, again, next, end, generation, live_bytes, class, damaged: false })
+        let (damaged, busy) = (false, false);
+        Some(Source { segment, again, next, end, generation, live_bytes, class, damaged, busy })
     }
 
     /// A source has been walked through to its end. Where it is not all dead, somebody has staged an object and not
-    /// published it yet, or has yet to bury one: it is looked at again when whoever is at work now has ended. What is
-    /// left then is nothing that a writer has left.
+    /// published it yet, or has yet to bury one, or had a bucket for too long: it is looked at again when whoever is at work
+    /// now has ended. What is left then is nothing that a writer has left.
     fn end_source(&self, cleaner: &mut Cleaner, source: &Source) {
         let segments = &self.log.segments;
         self.log.close(&mut cleaner.compacted);
         if segments.dead(source.segment) == segments.used(source.segment) {
             self.send_to_limbo(cleaner, source.segment);
-        } else if source.again {
+        } else if source.again && !source.busy {
             segments.set_state(source.segment, State::Damaged);
             self.cleaning.damaged_segments.fetch_add(1, Ordering::Relaxed);
         } else {

@@ -8,7 +8,8 @@
 //! Buckets are locked in the order of their addresses, each once, so commits cannot wait for each other in a
 //! circle; the growth of an index only tries locks. Readers wait while a bucket is marked, which is set on all
 //! buckets before the first object is published, so nobody sees half a commit. All objects of a commit get one
-//! version, above every version they had.
+//! version, above every version they had. Under the locks nothing is allocated and nobody waited for: new keys enter the
+//! trees of ordered tables before, removed ones leave them behind it.
 
 mod ranges;
 
@@ -17,12 +18,14 @@ pub use ranges::RangeCheck;
 use crate::error::{CommitError, WriteError};
 use crate::index::generation::Purpose;
 use crate::index::growth::NoMemory;
-use crate::limits::{COMMIT_OPERATIONS_MAX, RETRY_AFTER_US, VERSION_MAX};
+use crate::limits::{COMMIT_OPERATIONS_MAX, LEAVE_TRIES, RETRY_AFTER_US, VERSION_MAX};
 use crate::lock_set::LockSet;
 use crate::log::Staged;
 use crate::object::{NEVER_MS, object_bytes};
+use crate::ordered::Entered;
 use crate::pinned::Pinned;
 use crate::scratch::Scratch;
+use crate::sync::Busy;
 use crate::table::Table;
 
 /// What a commit relies on: that the key still has this version.
@@ -60,6 +63,20 @@ impl Write<'_> {
     }
 }
 
+/// Why a commit that has locked its buckets did not take place.
+enum Uncommitted {
+    /// The key of that write has to enter the tree of its table first.
+    MustEnter(usize),
+    /// It is refused.
+    Refused(CommitError),
+}
+
+impl<E: Into<CommitError>> From<E> for Uncommitted {
+    fn from(error: E) -> Uncommitted {
+        Uncommitted::Refused(error.into())
+    }
+}
+
 impl Pinned<'_> {
     /// Applies all writes as one, if every read is still what it was. Where several writes have one key, the
     /// last counts. Returns the version that the written objects now have (of no
@@ -87,6 +104,8 @@ impl Pinned<'_> {
         let mut scratch = self.core.scratch.borrow_mut();
         self.make_room_for_all(writes, &mut scratch.growths)?;
         scratch.find_superseded(writes);
+        scratch.entered.clear();
+        scratch.entered.resize(writes.len(), None);
         let committed = match self.stage_writes(&mut scratch, writes) {
             Ok(()) => self.publish_or_grow(&mut scratch, (reads, ranges), writes),
             Err(error) => Err(error.into()),
@@ -94,12 +113,34 @@ impl Pinned<'_> {
         if committed.is_err() {
             scratch.staged.iter().rev().flatten().for_each(|staged| self.unstage(staged));
         } else {
-            let stored = writes.iter().zip(&scratch.staged).filter(|(_, staged)| staged.is_some());
-            stored.for_each(|(write, _)| self.help_growth(write.table));
-            let removed = writes.iter().filter(|write| write.value.is_none());
-            removed.for_each(|write| self.look_at_load(write.table));
+            self.count_committed(&scratch, writes);
         }
+        // What has entered a tree for nothing, or what was removed.
+        let is_left = |at: usize| match committed {
+            Ok(_) => writes[at].value.is_none(),
+            Err(_) => scratch.entered[at].is_some(),
+        };
+        let left = (0..writes.len()).filter(|&at| is_left(at)).map(|at| &writes[at]);
+        left.for_each(|write| self.leave(write.table, write.hash, write.key));
         committed
+    }
+
+    /// Notes what has been published, when its buckets are free again.
+    fn count_committed(&self, scratch: &Scratch, writes: &[Write<'_>]) {
+        for &at in &scratch.entering {
+            let (write, staged) = (&writes[at as usize], &scratch.staged[at as usize]);
+            if let Some(staged) = staged {
+                write.table.count_inserted(self.core.index, write.hash, staged.bytes().into());
+            }
+        }
+        for (write, staged) in writes.iter().zip(&scratch.staged) {
+            if let Some(staged) = staged {
+                self.note_expiry(write.table, staged);
+                self.help_growth(write.table);
+            }
+        }
+        let removed = writes.iter().filter(|write| write.value.is_none());
+        removed.for_each(|write| self.look_at_load(write.table));
     }
 
     /// Publishes. Where a bucket has no room the writer is told to retry as long as its index grows, which it does for
@@ -139,33 +180,75 @@ impl Pinned<'_> {
         Ok(())
     }
 
+    /// Lets new keys enter the trees of ordered tables and publishes; once more where others have removed one meanwhile, or
+    /// one is new that was not.
     fn lock_and_publish(
+        &self,
+        scratch: &mut Scratch,
+        checks: (&[ReadCheck<'_>], &[RangeCheck<'_>]),
+        writes: &[Write<'_>],
+    ) -> Result<u64, CommitError> {
+        let retry = WriteError::Retry { after_us: RETRY_AFTER_US };
+        for _ in 0..LEAVE_TRIES {
+            self.enter_new(scratch, writes)?;
+            match self.publish_entered(scratch, checks, writes) {
+                Err(Uncommitted::MustEnter(at)) => scratch.entered[at] = Some(Entered::ANEW),
+                Err(Uncommitted::Refused(error)) => return Err(error),
+                Ok(version) => return Ok(version),
+            }
+        }
+        Err(retry.into())
+    }
+
+    /// Lets keys that are new, as far as can be seen without their buckets, enter the trees of ordered tables.
+    fn enter_new(&self, scratch: &mut Scratch, writes: &[Write<'_>]) -> Result<(), WriteError> {
+        for (at, write) in writes.iter().enumerate() {
+            let is_new = || {
+                let found = write
+                    .table
+                    .index
+                    .find(&self.pin, write.hash, |location| self.object_of(location, write.key));
+                found.is_none()
+            };
+            let is_stored = write.value.is_some() && !scratch.superseded[at] && write.table.ordered.is_some();
+            if is_stored
+                && (scratch.entered[at] == Some(Entered::ANEW) || (scratch.entered[at].is_none() && is_new()))
+            {
+                let entered = self.enter(write.table, write.key);
+                scratch.entered[at] =
+                    Some(entered.map_err(|Busy| WriteError::Retry { after_us: RETRY_AFTER_US })?);
+            }
+        }
+        Ok(())
+    }
+
+    fn publish_entered(
         &self,
         scratch: &mut Scratch,
         (reads, ranges): (&[ReadCheck<'_>], &[RangeCheck<'_>]),
         writes: &[Write<'_>],
-    ) -> Result<u64, CommitError> {
-        let Scratch { staged, superseded, locks, inserts, growths, order, entering, .. } = scratch;
+    ) -> Result<u64, Uncommitted> {
+        let Scratch { staged, superseded, locks, inserts, growths, order, entering, entered, .. } = scratch;
         let place = |at: usize| match reads.get(at) {
             Some(read) => (read.table, read.hash),
             None => (writes[at - reads.len()].table, writes[at - reads.len()].hash),
         };
-        let mut set = LockSet::lock(&self.pin, locks, reads.len() + writes.len(), place);
+        let most = reads.len() + writes.len();
+        inserts.clear();
+        inserts.reserve(most);
+        growths.clear();
+        growths.reserve(writes.len());
+        entering.clear();
+        entering.reserve(writes.len());
+        let set = LockSet::lock(&self.pin, locks, most, place);
+        let mut set = set.map_err(|Busy| WriteError::Retry { after_us: RETRY_AFTER_US })?;
         if set.is_incomplete() {
             return Err(WriteError::TableRetired.into());
         }
-        for (at, read) in reads.iter().enumerate() {
-            let found = set.bucket(at).find(read.hash, |location| self.object_of(location, read.key));
-            if self.visible_version(found.as_ref().map(|(_, object)| object)) != read.version {
-                return Err(CommitError::Conflict { read: at });
-            }
-        }
+        self.check_reads(&set, reads)?;
         // From the versions that are there to the one that is above them all, and room for what is new.
         let mut version = 0;
-        inserts.clear();
         inserts.resize(set.len(), 0);
-        growths.clear();
-        entering.clear();
         let live = |at: usize| !superseded[at];
         for (at, write) in writes.iter().enumerate().filter(|&(at, _)| live(at)) {
             let (lock, bucket) = set.bucket_mut(reads.len() + at);
@@ -184,6 +267,9 @@ impl Pinned<'_> {
             if write.value.is_none() {
                 self.refuse_removal(write, found.is_some())?;
             } else if found.is_none() {
+                if !self.has_entered(write.table, write.key, entered[at]) {
+                    return Err(Uncommitted::MustEnter(at));
+                }
                 inserts[lock] += 1;
                 entering.push(at as u32);
                 bucket.make_room(inserts[lock], Purpose::Insert).map_err(WriteError::from)?;
@@ -200,7 +286,7 @@ impl Pinned<'_> {
         if writes.len() > 1 || !ranges.is_empty() {
             (0..writes.len()).for_each(|at| set.bucket_mut(reads.len() + at).1.begin_commit());
         }
-        self.enter_all((reads, ranges), writes, (entering, order))?;
+        self.check_ranges((reads, ranges), writes, (entering, order))?;
         self.publish_all(&mut set, reads.len(), writes, (staged, superseded), version);
         Ok(version)
     }
@@ -220,6 +306,16 @@ impl Pinned<'_> {
         } else {
             Err(WriteError::Retry { after_us: RETRY_AFTER_US })
         }
+    }
+
+    /// Whether the keys still have the versions that were read.
+    fn check_reads(&self, set: &LockSet<'_, '_>, reads: &[ReadCheck<'_>]) -> Result<(), CommitError> {
+        let is_changed = |(at, read): (usize, &ReadCheck<'_>)| {
+            let found = set.bucket(at).find(read.hash, |location| self.object_of(location, read.key));
+            self.visible_version(found.as_ref().map(|(_, object)| object)) != read.version
+        };
+        let changed = reads.iter().enumerate().position(is_changed);
+        changed.map_or(Ok(()), |read| Err(CommitError::Conflict { read }))
     }
 
     /// `first` is the place of the first write in the set.
@@ -258,12 +354,10 @@ impl Pinned<'_> {
                 self.core.store.log.bury(self.core.index, location, old_bytes as u32);
                 self.count_replaced(write.table, bucket, (place, staged.location), bytes, old_bytes as u64);
             }
-            None => {
-                bucket.insert(write.hash, staged.location, Purpose::Insert).expect("room was made");
-                write.table.count_inserted(self.core.index, write.hash, bytes);
-            }
+            None => bucket.insert(write.hash, staged.location, Purpose::Insert).expect("room was made"),
         }
-        self.note_expiry(write.table, expired_before, staged);
+        let expires = staged.expires_ms != NEVER_MS;
+        write.table.count_expiring(self.core.index, expired_before, expires);
     }
 
     fn remove_one(&self, set: &mut LockSet<'_, '_>, at: usize, write: &Write<'_>, version: u64) {
@@ -272,7 +366,6 @@ impl Pinned<'_> {
         if let Some((place, (location, object))) = found {
             write.table.remember_removal(write.key, version);
             let mark = bucket.remove(place);
-            self.leave(write.table, write.key);
             self.bury(write.table, location, &object, mark);
         }
     }

@@ -49,7 +49,8 @@ pub enum WriteError {
     OverQuota,
     /// What is written is more than the budget of a table that evicts.
     OverBudget,
-    /// No memory at the moment; cleaning will bring some.
+    /// Not now: there is no memory at the moment, and cleaning will bring some, or another thread that is writing there has lost
+    /// its core.
     Retry {
         /// A good time to wait, in microseconds.
         after_us: u32,
@@ -77,7 +78,7 @@ impl fmt::Display for WriteError {
             Self::OutOfMemory => out.write_str("the store is full"),
             Self::OverQuota => out.write_str("the quota of the table is used up"),
             Self::OverBudget => out.write_str("more than the budget of the table"),
-            Self::Retry { after_us } => write!(out, "no memory at the moment, retry after {after_us} us"),
+            Self::Retry { after_us } => write!(out, "not now, retry after {after_us} us"),
             Self::KeyTooLarge => out.write_str("the key is too large"),
             Self::ValueTooLarge => out.write_str("the value is too large"),
             Self::Collisions => out.write_str("too many keys of one hash"),

@@ -17,16 +17,16 @@ use std::collections::VecDeque;
 use crate::cache::{Cache, Queues};
 use crate::commit::Write;
 use crate::error::WriteError;
-use crate::index::Location;
 use crate::index::bucket::Mark;
 use crate::index::locked::{LockedBucket, SlotPlace};
+use crate::index::{Location, NotLocked};
 use crate::limits::{
     CACHE_AHEAD, CACHE_PATIENCE, CACHE_SCANS_PER_WRITE, CACHE_SWEEP_PER_LOOK, RETRY_AFTER_US,
 };
 use crate::object::Object;
 use crate::pinned::Pinned;
 use crate::store::Store;
-use crate::sync::Ordering;
+use crate::sync::{Busy, Ordering};
 use crate::table::Table;
 
 /// A write that wants room.
@@ -39,6 +39,9 @@ struct Wish {
     hash: Option<u64>,
 }
 
+/// An object of a queue: its bucket, its place there, its mark and where it lies.
+type Queued<'p> = (LockedBucket<'p>, SlotPlace, (Mark, Location, Object<'p>));
+
 /// What became of an object that was looked at.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Outcome {
@@ -46,6 +49,8 @@ enum Outcome {
     Spared,
     /// The hash led to nothing.
     Stale,
+    /// Another thread has the bucket for too long.
+    Busy,
 }
 
 impl Pinned<'_> {
@@ -167,6 +172,7 @@ impl Pinned<'_> {
                 Outcome::Left => spared = 0,
                 Outcome::Spared => spared += 1,
                 Outcome::Stale => {}
+                Outcome::Busy => queues.queue(small).push(hash),
             }
         }
         cache.set_charge(queues);
@@ -196,8 +202,10 @@ impl Pinned<'_> {
         (hash, small): (u64, bool),
         (kept, strict): (Option<u64>, u32),
     ) -> Outcome {
-        let Some((mut bucket, place, (mark, location, object))) = self.find_queued(table, hash, small) else {
-            return Outcome::Stale;
+        let (mut bucket, place, (mark, location, object)) = match self.find_queued(table, hash, small) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Outcome::Stale,
+            Err(Busy) => return Outcome::Busy,
         };
         let bytes = object.log_bytes() as u64;
         let expired = self.is_expired(&object);
@@ -236,18 +244,17 @@ impl Pinned<'_> {
     }
 
     /// The object of a hash that is marked as being in that queue.
-    fn find_queued<'p>(
-        &'p self,
-        table: &Table,
-        hash: u64,
-        small: bool,
-    ) -> Option<(LockedBucket<'p>, SlotPlace, (Mark, Location, Object<'p>))> {
-        let bucket = table.index.lock(&self.pin, hash)?;
-        let (place, found) = bucket.find_marked(hash, |mark, location| {
+    fn find_queued<'p>(&'p self, table: &Table, hash: u64, small: bool) -> Result<Option<Queued<'p>>, Busy> {
+        let bucket = match table.index.lock(&self.pin, hash) {
+            Ok(bucket) => bucket,
+            Err(NotLocked::Gone) => return Ok(None),
+            Err(NotLocked::Busy) => return Err(Busy),
+        };
+        let found = bucket.find_marked(hash, |mark, location| {
             let object = self.core.store.log.object_within(location, &self.pin)?;
             (mark.is_main() != small && crate::hash(object.key()) == hash).then_some((mark, location, object))
-        })?;
-        Some((bucket, place, found))
+        });
+        Ok(found.map(|(place, found)| (bucket, place, found)))
     }
 
     /// Puts what has arrived into the queues: the main one where a ghost of it is known.
@@ -257,13 +264,18 @@ impl Pinned<'_> {
             for hash in arrived.hashes.drain(..) {
                 if !queues.ghost.take(hash, queues.main.len()) {
                     queues.small.push(hash);
-                } else if let Some((mut bucket, place, (_, location, object))) =
-                    self.find_queued(table, hash, true)
-                {
-                    bucket.set_mark(place, hash, location, Mark::MAIN);
-                    drop(bucket);
-                    cache.count_small(self.core.index, (object.log_bytes() as u64).wrapping_neg());
-                    queues.main.push(hash);
+                    continue;
+                }
+                match self.find_queued(table, hash, true) {
+                    Ok(Some((mut bucket, place, (_, location, object)))) => {
+                        bucket.set_mark(place, hash, location, Mark::MAIN);
+                        drop(bucket);
+                        cache.count_small(self.core.index, (object.log_bytes() as u64).wrapping_neg());
+                        queues.main.push(hash);
+                    }
+                    Ok(None) => {}
+                    // It stays marked as of the small queue.
+                    Err(Busy) => queues.small.push(hash),
                 }
             }
             cache.give_back(core, arrived);
@@ -284,7 +296,7 @@ impl Pinned<'_> {
                 for _ in 0..CACHE_SWEEP_PER_LOOK {
                     let queue = queues.queue(small);
                     let Some(hash) = queue.pop() else { break };
-                    if self.find_queued(table, hash, small).is_some() {
+                    if !matches!(self.find_queued(table, hash, small), Ok(None)) {
                         queue.push(hash);
                     }
                 }

@@ -9,8 +9,8 @@
 //! one that expired. Walks go through the index of a table in the order of the hashes; a table whose next expiry is
 //! far away, or that was walked through just now, rests. Where free segments run out no table rests.
 
-use crate::index::Location;
 use crate::index::walk::Reach;
+use crate::index::{Location, NotLocked};
 use crate::limits::{
     EXPIRY_BUCKETS_PER_STEP, EXPIRY_REST_FACTOR, EXPIRY_REST_MS_MAX, EXPIRY_REST_MS_MIN,
     EXPIRY_TABLES_PER_STEP,
@@ -53,9 +53,6 @@ impl Store {
 
     /// Takes a walk off the list that is due. Looks at a few only: the others have their turn at the next steps.
     fn due_walk(&self) -> Option<ExpiryWalk> {
-        if self.backlog.expiring.is_empty() {
-            return None;
-        }
         let now_ms = self.now_ms();
         let is_due = |walk: &ExpiryWalk| {
             let is_pressed = || self.log.segments.free_count() <= self.keep_for_writers();
@@ -115,12 +112,15 @@ impl Pinned<'_> {
         true
     }
 
-    /// Removes an expired object, if it is still what its key leads to. False where it stays, since its removal cannot be
-    /// noted.
+    /// Removes an expired object, if it is still what its key leads to. False where it stays, since another thread has its
+    /// bucket, or its removal cannot be noted.
     #[must_use]
     pub(crate) fn expire(&self, table: &Table, location: Location, object: &Object<'_>) -> bool {
         let hash = crate::hash(object.key());
-        let Some(bucket) = table.index.lock(&self.pin, hash) else { return true };
+        let bucket = match table.index.lock(&self.pin, hash) {
+            Ok(bucket) => bucket,
+            Err(reason) => return reason == NotLocked::Gone,
+        };
         let is_it = |at| (at == location).then_some(());
         let Some((place, ())) = bucket.find(hash, is_it) else { return true };
         if !table.lets_go(object.key()) {

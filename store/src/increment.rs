@@ -6,7 +6,9 @@
 
 use crate::error::WriteError;
 use crate::log::Staged;
+use crate::membership::Unwritten;
 use crate::object::{NEVER_MS, object_bytes};
+use crate::ordered::Entered;
 use crate::pinned::Pinned;
 use crate::table::Table;
 use crate::write::{hold_against_quota, next_version};
@@ -66,7 +68,12 @@ impl Pinned<'_> {
                 object_bytes(key.len(), size_of::<u64>(), expires_ms != NEVER_MS),
             )?;
             let mut staged = self.stage(table, key, &[0; size_of::<u64>()], expires_ms)?;
-            match self.try_add(table, hash, key, &sum, &mut staged) {
+            let place = (hash, key);
+            let is_there = |added: &Added| matches!(added, Added::Sum(..));
+            let added = self.write_entering(table, place, is_there, |entered| {
+                self.try_add(table, place, &sum, &mut staged, entered)
+            });
+            match added {
                 Ok(Added::Sum(version, number)) => return Ok((version, number)),
                 Ok(Added::Expires(at_ms)) => {
                     self.unstage(&staged);
@@ -83,12 +90,12 @@ impl Pinned<'_> {
     fn try_add(
         &self,
         table: &Table,
-        hash: u64,
-        key: &[u8],
+        (hash, key): (u64, &[u8]),
         sum: impl Fn([u8; 8]) -> Option<[u8; 8]>,
         staged: &mut Staged,
-    ) -> Result<Added, WriteError> {
-        let bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
+        entered: Option<Entered>,
+    ) -> Result<Added, Unwritten> {
+        let bucket = table.index.lock(&self.pin, hash)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
         let visible = found.as_ref().map(|(_, (_, object))| object).filter(|object| !self.is_expired(object));
         let (before, expires_ms) = match visible {
@@ -106,7 +113,8 @@ impl Pinned<'_> {
         let before = found.as_ref().map(|(_, (_, object))| object);
         hold_against_quota(table, key, u64::from(staged.bytes()), before)?;
         let version = next_version(table, before);
-        self.publish_locked(table, (hash, key), staged, bucket, found, version)?;
+        self.admit_to_index(table, key, found.is_none(), entered)?;
+        self.publish_locked(table, hash, staged, bucket, found, version)?;
         Ok(Added::Sum(version, number))
     }
 }

@@ -32,13 +32,15 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::epoch::EpochPin;
+use crate::error::WriteError;
 use crate::hash_range::HashRange;
 use crate::index::bucket::{BUSY_FOR_READERS, Bucket, LOCKED, MOVED, is_locked};
 use crate::index::generation::Generation;
 use crate::index::locked::LockedBucket;
 use crate::limits::CHAIN_BUCKETS_HARD_MAX;
+use crate::limits::RETRY_AFTER_US;
 use crate::memory::prefetch;
-use crate::sync::{AtomicPtr, AtomicU64, Backoff, Exclusive, Ordering, fence};
+use crate::sync::{AtomicPtr, AtomicU64, Backoff, Busy, Exclusive, Ordering, fence};
 
 /// Bits of a location: 256 TiB of objects.
 pub(crate) const LOCATION_BITS: u32 = 45;
@@ -67,6 +69,30 @@ impl Location {
 pub(crate) struct Stamp {
     bucket: usize,
     control: u64,
+}
+
+/// Why a bucket is not locked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum NotLocked {
+    /// The table is gone.
+    Gone,
+    /// Another thread has it for longer than anybody should.
+    Busy,
+}
+
+impl From<Busy> for NotLocked {
+    fn from(Busy: Busy) -> NotLocked {
+        NotLocked::Busy
+    }
+}
+
+impl From<NotLocked> for WriteError {
+    fn from(reason: NotLocked) -> WriteError {
+        match reason {
+            NotLocked::Gone => WriteError::TableRetired,
+            NotLocked::Busy => WriteError::Retry { after_us: RETRY_AFTER_US },
+        }
+    }
 }
 
 /// The index of one table.
@@ -238,35 +264,47 @@ impl Index {
         }
     }
 
-    /// The state of the bucket of `hash`, when no writer has it. `None` where the table is gone.
-    pub(crate) fn stamp(&self, pin: &EpochPin<'_>, hash: u64) -> Option<Stamp> {
-        let (mut generation, mut position) = self.owner(pin, hash)?;
+    /// The state of the bucket of `hash`, when no writer has it.
+    pub(crate) fn stamp(&self, pin: &EpochPin<'_>, hash: u64) -> Result<Stamp, NotLocked> {
+        let (mut generation, mut position) = self.owner(pin, hash).ok_or(NotLocked::Gone)?;
         let mut backoff = Backoff::new();
         loop {
             let bucket = generation.bucket(position);
             let control = bucket.control();
             if control & MOVED != 0 {
-                generation = generation.next(pin)?;
+                generation = generation.next(pin).ok_or(NotLocked::Gone)?;
                 position = generation.position(hash);
             } else if is_locked(control) {
-                backoff.wait();
+                backoff.try_wait()?;
             } else {
-                return Some(Stamp { bucket: std::ptr::from_ref(bucket).addr(), control });
+                return Ok(Stamp { bucket: std::ptr::from_ref(bucket).addr(), control });
             }
         }
     }
 
-    /// Locks the bucket of `hash`. `None` where the table is gone.
+    /// Locks the bucket of `hash`.
     #[inline]
-    pub(crate) fn lock<'p>(&self, pin: &'p EpochPin<'_>, hash: u64) -> Option<LockedBucket<'p>> {
-        let (mut generation, mut position) = self.owner(pin, hash)?;
+    pub(crate) fn lock<'p>(&self, pin: &'p EpochPin<'_>, hash: u64) -> Result<LockedBucket<'p>, NotLocked> {
+        let (mut generation, mut position) = self.owner(pin, hash).ok_or(NotLocked::Gone)?;
         loop {
-            match generation.bucket(position).lock() {
-                Some(control) => return Some(LockedBucket::new(generation, position, control)),
+            match generation.bucket(position).lock()? {
+                Some(control) => return Ok(LockedBucket::new(generation, position, control)),
                 None => {
-                    generation = generation.next(pin)?;
+                    generation = generation.next(pin).ok_or(NotLocked::Gone)?;
                     position = generation.position(hash);
                 }
+            }
+        }
+    }
+
+    /// The same by a thread that may wait, for as long as it takes. `None` where the table is gone.
+    pub(crate) fn lock_patiently<'p>(&self, pin: &'p EpochPin<'_>, hash: u64) -> Option<LockedBucket<'p>> {
+        let mut backoff = Backoff::new();
+        loop {
+            match self.lock(pin, hash) {
+                Ok(bucket) => return Some(bucket),
+                Err(NotLocked::Gone) => return None,
+                Err(NotLocked::Busy) => backoff.wait(),
             }
         }
     }
@@ -284,22 +322,24 @@ impl Index {
         }
     }
 
-    /// Locks the bucket of `hash` if it is still the one at `address`; waits for whoever has it locked.
+    /// Locks the bucket of `hash` if it is still the one at `address`; waits for whoever has it, within a bound.
     pub(crate) fn lock_at<'p>(
         &self,
         pin: &'p EpochPin<'_>,
         hash: u64,
         address: usize,
-    ) -> Option<LockedBucket<'p>> {
-        let mut generation = self.current(pin)?;
-        loop {
+    ) -> Result<Option<LockedBucket<'p>>, Busy> {
+        let mut next = self.current(pin);
+        while let Some(generation) = next {
             let position = generation.position(hash);
             let bucket = generation.bucket(position);
             if std::ptr::from_ref(bucket).addr() == address {
-                return bucket.lock().map(|control| LockedBucket::new(generation, position, control));
+                let control = bucket.lock()?;
+                return Ok(control.map(|control| LockedBucket::new(generation, position, control)));
             }
-            generation = generation.next(pin)?;
+            next = generation.next(pin);
         }
+        Ok(None)
     }
 }
 

@@ -74,6 +74,7 @@ pub use crate::object::{NEVER_MS, OBJECT_HEADER_BYTES, Object};
 pub use crate::ordered::KeyRange;
 pub use crate::pinned::Pinned;
 pub use crate::quota::Quota;
+pub use crate::read::Contended;
 pub use crate::scan::NotOrdered;
 pub use crate::store::cleaning::CleanerStatistics;
 pub use crate::store::core::Core;

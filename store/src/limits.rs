@@ -33,6 +33,12 @@ pub const RESERVE_DIVISOR: u64 = 2;
 /// Smallest number of windows besides one for each core: the reserve, and one to clean while another is written.
 pub const WINDOWS_MIN: usize = 4;
 
+/// How often a worker looks for a bucket, or a leaf of an ordered table, that another thread has, with so many pauses in between:
+/// some 5 to 30 us, a hundred times as long as a bucket is held by who keeps its core. Then the write is to come again.
+pub const WAITS_MAX: u32 = 16;
+/// Pauses of the processor between two looks, at most, as a power of two; there are fewer at first.
+pub const SPINS_MAX_LOG: u32 = 6;
+
 /// Overflow buckets behind one bucket before an insert is refused: a lookup reads at most this many lines.
 pub const CHAIN_BUCKETS_MAX: usize = 8;
 /// Overflow buckets a mover may chain, since it must not fail where inserts were admitted.
@@ -163,6 +169,8 @@ pub const ORDERED_CHILDREN_FEW: usize = 16;
 pub const ORDERED_BRANCH_BYTES_MAX: usize = 32 << 10;
 /// Branches on the way to a leaf: what was split has half of [`ORDERED_CHILDREN_MAX`], or two of the longest keys.
 pub const ORDERED_DEPTH_MAX: usize = 24;
+/// How often a key is made to enter or leave a tree, where others change its leaf or remove the key at the same time.
+pub const LEAVE_TRIES: usize = 8;
 /// Nodes that have left trees before a core hands them to the reclaimer.
 pub const ORDERED_GARBAGE_NODES_MAX: usize = 64;
 /// Bytes of such nodes.

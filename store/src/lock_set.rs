@@ -5,7 +5,7 @@
 
 use crate::epoch::EpochPin;
 use crate::index::locked::LockedBucket;
-use crate::sync::Backoff;
+use crate::sync::{Backoff, Busy};
 use crate::table::Table;
 
 /// The memory of lock sets.
@@ -29,21 +29,24 @@ fn recycled<'a>(mut locks: Vec<LockedBucket<'_>>) -> Vec<LockedBucket<'a>> {
 }
 
 impl<'m, 'p> LockSet<'m, 'p> {
-    /// Locks the buckets of `count` places, each a table and a hash. Places in tables that are gone are left out.
+    /// Locks the buckets of `count` places, each a table and a hash. Places in tables that are gone are left out. Waits for
+    /// whoever has one of them, within a bound for each.
     pub(crate) fn lock<'t>(
         pin: &'p EpochPin<'_>,
         memory: &'m mut LockMemory,
         count: usize,
         place: impl Fn(usize) -> (&'t Table, u64),
-    ) -> LockSet<'m, 'p> {
+    ) -> Result<LockSet<'m, 'p>, Busy> {
         let locks = recycled(std::mem::take(&mut memory.locks));
         let mut set = LockSet { memory, locks };
+        // Before the first one is locked.
+        set.locks.reserve(count);
         let mut backoff = Backoff::new();
-        while !set.try_lock(pin, count, &place) {
+        while !set.try_lock(pin, count, &place)? {
             set.locks.clear();
-            backoff.wait();
+            backoff.try_wait()?;
         }
-        set
+        Ok(set)
     }
 
     fn try_lock<'t>(
@@ -51,7 +54,7 @@ impl<'m, 'p> LockSet<'m, 'p> {
         pin: &'p EpochPin<'_>,
         count: usize,
         place: &impl Fn(usize) -> (&'t Table, u64),
-    ) -> bool {
+    ) -> Result<bool, Busy> {
         let LockMemory { addresses, order, .. } = &mut *self.memory;
         addresses.clear();
         addresses.extend((0..count).map(|at| {
@@ -68,12 +71,12 @@ impl<'m, 'p> LockSet<'m, 'p> {
                 continue;
             }
             let (table, hash) = place(at as usize);
-            match table.index.lock_at(pin, hash, address) {
+            match table.index.lock_at(pin, hash, address)? {
                 Some(lock) => self.locks.push(lock),
-                None => return false,
+                None => return Ok(false),
             }
         }
-        true
+        Ok(true)
     }
 
     /// Whether a place was left out.

@@ -5,9 +5,13 @@
 //!   scan ──► OrderedKeys (keys in order) ──► Index ──► objects          └────► leaf [ key key key ... ]
 //! ```
 //!
-//! The tree is touched only when a key appears or disappears, under the lock of the key's bucket: a key enters it
-//! before it can be found in the index and leaves it after, so that the tree has every key that the index has.
-//! Overwrites and the cleaner do not know of it. It keeps copies of the keys.
+//! The tree is touched only when a key appears or disappears: a key enters it before it can be found in the index and leaves
+//! it after, so that the tree has every key that the index has. Overwrites and the cleaner do not know of it. It keeps copies
+//! of the keys.
+//!
+//! Edits allocate, and may have to wait for who splits a leaf, so none is made under a bucket's lock. A key enters before the
+//! lock, and under it is seen to be there still: nothing has left the tree since, or it is looked up. It leaves behind the lock;
+//! only the exchange that takes it out is made under the lock again, when the index is seen not to have it (`membership.rs`).
 //!
 //! A B+-tree whose leaves are immutable and replaced as a whole by an exchange of one pointer: readers take no lock
 //! and meet no half-made leaf, writers of different leaves do not meet, and walks go either way
@@ -24,6 +28,8 @@ mod loom_tests;
 #[cfg(all(test, not(loom_model)))]
 mod tests;
 
+use std::marker::PhantomData;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use crate::epoch::EpochPin;
@@ -32,7 +38,8 @@ pub(crate) use crate::ordered::garbage::Garbage;
 use crate::ordered::node::{Node, Slot};
 use crate::ordered::reshape::{empty_root, is_too_full};
 pub(crate) use crate::ordered::walk::Walk;
-use crate::sync::{AtomicU64, Backoff, Exclusive, Ordering};
+use crate::reclaim::Retired;
+use crate::sync::{AtomicU64, Backoff, Busy, Exclusive, Ordering};
 
 /// Keys that a scan goes through, and which way.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -76,6 +83,8 @@ pub(crate) struct OrderedKeys {
     root: Slot,
     /// Held by whoever changes the shape of the tree.
     reshaping: Exclusive<()>,
+    /// How many keys have left, and one, each counted by the owner of its bucket.
+    departures: AtomicU64,
     bytes: AtomicU64,
     /// What counts against the store's limit; its bytes are part of it for as long as it lives.
     charge: Arc<AtomicU64>,
@@ -86,7 +95,8 @@ impl OrderedKeys {
     pub(crate) fn new(charge: Arc<AtomicU64>) -> OrderedKeys {
         let (root, bytes) = empty_root();
         let (root, reshaping) = (Slot::new(root), Exclusive::new(()));
-        let keys = OrderedKeys { root, reshaping, bytes: AtomicU64::new(0), charge };
+        let (departures, bytes_of) = (AtomicU64::new(1), AtomicU64::new(0));
+        let keys = OrderedKeys { root, reshaping, departures, bytes: bytes_of, charge };
         keys.count(bytes);
         keys
     }
@@ -101,51 +111,73 @@ impl OrderedKeys {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Adds a key, if it is not there. For the owner of the key's bucket, as [`OrderedKeys::remove`]. Returns the
-    /// bytes that the tree takes more, as a wrapping difference.
-    pub(crate) fn insert(&self, pin: &EpochPin<'_>, key: &[u8], garbage: &mut Garbage) -> u64 {
-        self.edit(pin, key, garbage, |leaf| {
-            let at = leaf.keys.search(key).err()?;
-            Some(Node::leaf(leaf.keys.with(at, key)))
-        })
+    /// What a key has that enters from now on: as long as it stays none has left.
+    pub(crate) fn entered_now(&self) -> Entered {
+        Entered(NonZeroU64::new(self.departures.load(Ordering::Acquire)).expect("they are counted from 1"))
     }
 
-    /// Removes a key, if it is there.
-    pub(crate) fn remove(&self, pin: &EpochPin<'_>, key: &[u8], garbage: &mut Garbage) -> u64 {
-        self.edit(pin, key, garbage, |leaf| {
-            let at = leaf.keys.search(key).ok()?;
-            Some(Node::leaf(leaf.keys.without(at)))
-        })
+    /// Whether a key is there.
+    pub(crate) fn has(&self, pin: &EpochPin<'_>, key: &[u8]) -> bool {
+        self.leaf_of(pin, key).1.keys.search(key).is_ok()
     }
 
-    /// Puts what `make` makes of the leaf of `key` into its place.
-    fn edit(
-        &self,
-        pin: &EpochPin<'_>,
-        key: &[u8],
-        garbage: &mut Garbage,
-        make: impl Fn(&Node) -> Option<Node>,
-    ) -> u64 {
+    /// Adds a key, if it is not there. Returns the bytes that the tree takes more, as a wrapping difference.
+    pub(crate) fn insert(&self, pin: &EpochPin<'_>, key: &[u8], garbage: &mut Garbage) -> Result<u64, Busy> {
+        let mut backoff = Backoff::new();
+        loop {
+            let (slot, leaf, is_frozen) = self.leaf_of(pin, key);
+            let Err(at) = leaf.keys.search(key) else { return Ok(0) };
+            if is_frozen {
+                // Whoever splits or joins the leaf may have lost its core.
+                backoff.try_wait()?;
+                continue;
+            }
+            let edit = Edit { slot, leaf, new: Box::new(Node::leaf(leaf.keys.with(at, key))) };
+            if let Ok(done) = edit.make() {
+                return Ok(self.finish(pin, key, done, garbage));
+            }
+            backoff.try_wait()?;
+        }
+    }
+
+    /// What removes a key, if it is there: made before the key's bucket is locked.
+    pub(crate) fn removal<'p>(&'p self, pin: &'p EpochPin<'_>, key: &[u8]) -> Result<Option<Edit<'p>>, Busy> {
         let mut backoff = Backoff::new();
         loop {
             let (slot, leaf, is_frozen) = self.leaf_of(pin, key);
             if is_frozen {
-                backoff.wait();
+                backoff.try_wait()?;
                 continue;
             }
-            let Some(new) = make(leaf) else { return 0 };
-            let unbalanced = is_too_full(&new.keys) || new.keys.len() < ORDERED_KEYS_FEW.min(leaf.keys.len());
-            let mut bytes = new.bytes().wrapping_sub(leaf.bytes());
-            if let Some(before) = slot.replace(leaf, new) {
-                garbage.add(before);
-                if unbalanced {
-                    bytes = bytes.wrapping_add(self.reshape(pin, key, garbage));
-                }
-                self.count(bytes);
-                return bytes;
-            }
-            backoff.wait();
+            let Ok(at) = leaf.keys.search(key) else { return Ok(None) };
+            return Ok(Some(Edit { slot, leaf, new: Box::new(Node::leaf(leaf.keys.without(at))) }));
         }
+    }
+
+    /// Removes a key, for the owner of its bucket, unless its leaf has changed since: then the removal is given back, and
+    /// dropped when the bucket is not locked any more. Nothing is allocated or freed.
+    pub(crate) fn remove<'p>(&self, removal: Edit<'p>) -> Result<Edited<'p>, Edit<'p>> {
+        let done = removal.make()?;
+        // Behind the exchange and before the bucket is unlocked: who locks it next sees that a key has left.
+        self.departures.fetch_add(1, Ordering::Release);
+        Ok(done)
+    }
+
+    /// Ends an edit: looks after the leaf. Returns the bytes that the tree takes more, as a wrapping difference.
+    pub(crate) fn finish(
+        &self,
+        pin: &EpochPin<'_>,
+        key: &[u8],
+        Edited { before, leaf_bytes, is_unbalanced, .. }: Edited<'_>,
+        garbage: &mut Garbage,
+    ) -> u64 {
+        let mut bytes = leaf_bytes.wrapping_sub(before.get().bytes());
+        garbage.add(before);
+        if is_unbalanced {
+            bytes = bytes.wrapping_add(self.reshape(pin, key, garbage));
+        }
+        self.count(bytes);
+        bytes
     }
 
     /// The leaf of `key`, the slot that it hangs in, and whether that is frozen.
@@ -173,6 +205,63 @@ impl OrderedKeys {
         let bytes = self.prune(pin, garbage)?;
         self.count(bytes);
         Some(bytes)
+    }
+}
+
+#[cfg(test)]
+impl OrderedKeys {
+    /// Leaves the leaf of a key as a thread does that loses its core while it splits it.
+    pub(crate) fn freeze_leaf(&self, pin: &EpochPin<'_>, key: &[u8]) {
+        self.leaf_of(pin, key).0.freeze();
+    }
+
+    /// Takes that back.
+    pub(crate) fn thaw_leaf(&self, pin: &EpochPin<'_>, key: &[u8]) {
+        self.leaf_of(pin, key).0.thaw();
+    }
+}
+
+/// That a key was in a tree, when so many keys had left that.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Entered(NonZeroU64);
+
+impl Entered {
+    /// That it was, and may have left: it is to enter anew.
+    pub(crate) const ANEW: Entered = Entered(NonZeroU64::MAX);
+}
+
+/// A key that has left the index of a table and is still in its tree.
+pub(crate) struct Leaving {
+    pub(crate) table: u32,
+    pub(crate) key: Box<[u8]>,
+}
+
+/// A leaf that is about to take the place of another one.
+pub(crate) struct Edit<'p> {
+    slot: &'p Slot,
+    leaf: &'p Node,
+    new: Box<Node>,
+}
+
+/// A leaf that another one has taken the place of.
+pub(crate) struct Edited<'p> {
+    before: Retired<Node>,
+    leaf_bytes: u64,
+    /// The new one should be split or joined.
+    is_unbalanced: bool,
+    _pinned: PhantomData<&'p Node>,
+}
+
+impl<'p> Edit<'p> {
+    /// Puts the new leaf in its place, unless the slot is frozen or has another one by now.
+    fn make(self) -> Result<Edited<'p>, Edit<'p>> {
+        let Edit { slot, leaf, new } = self;
+        let is_too_small = new.keys.len() < ORDERED_KEYS_FEW.min(leaf.keys.len());
+        let (leaf_bytes, is_unbalanced) = (new.bytes(), is_too_full(&new.keys) || is_too_small);
+        match slot.replace(leaf, new) {
+            Ok(before) => Ok(Edited { before, leaf_bytes, is_unbalanced, _pinned: PhantomData }),
+            Err(new) => Err(Edit { slot, leaf, new }),
+        }
     }
 }
 

@@ -4,15 +4,37 @@
 //! [`Pinned::prefetch_bucket`] for all, then [`Pinned::prefetch_object`] for all, then [`Pinned::get`]: the misses
 //! then overlap.
 
+use std::fmt;
+
+use crate::index::{NotLocked, Stamp};
 use crate::lock_set::LockSet;
 use crate::object::Object;
 use crate::pinned::Pinned;
+use crate::sync::Busy;
 use crate::table::Table;
 
 /// Tries to read many objects without locks before their buckets are locked.
 const SNAPSHOT_TRIES: u32 = 8;
 /// Lookups whose misses overlap.
 const PREFETCH_BATCH: usize = 32;
+
+/// Another thread has what is to be read together, for longer than anybody should: it is to be read again.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Contended;
+
+impl fmt::Display for Contended {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("another thread is writing what is to be read together")
+    }
+}
+
+impl std::error::Error for Contended {}
+
+impl From<Busy> for Contended {
+    fn from(Busy: Busy) -> Contended {
+        Contended
+    }
+}
 
 impl Pinned<'_> {
     /// Asks for the head of a table's index, behind which its buckets are; wants the table in the cache.
@@ -70,25 +92,29 @@ impl Pinned<'_> {
 
     /// The objects of many keys, all as of one moment: no write and no commit lies between two of them.
     /// `lookups` are hashes and keys; `objects` must be as long.
+    ///
+    /// # Errors
+    /// [`Contended`] where one of them is being written by a thread that has lost its core.
     pub fn get_many<'p>(
         &'p self,
         table: &Table,
         lookups: &[(u64, &[u8])],
         objects: &mut [Option<Object<'p>>],
-    ) {
+    ) -> Result<(), Contended> {
         self.assert_own(table);
         assert_eq!(lookups.len(), objects.len());
         for _ in 0..SNAPSHOT_TRIES {
-            if self.try_snapshot(table, lookups, objects) {
-                return;
+            if self.try_snapshot(table, lookups, objects)? {
+                return Ok(());
             }
         }
         let mut scratch = self.core.scratch.borrow_mut();
         let place = |at: usize| (table, lookups[at].0);
-        let _locked = LockSet::lock(&self.pin, &mut scratch.locks, lookups.len(), place);
+        let _locked = LockSet::lock(&self.pin, &mut scratch.locks, lookups.len(), place)?;
         for (object, &(hash, key)) in objects.iter_mut().zip(lookups) {
             *object = self.get(table, hash, key);
         }
+        Ok(())
     }
 
     fn try_snapshot<'p>(
@@ -96,12 +122,14 @@ impl Pinned<'_> {
         table: &Table,
         lookups: &[(u64, &[u8])],
         objects: &mut [Option<Object<'p>>],
-    ) -> bool {
+    ) -> Result<bool, Busy> {
         let stamps = &mut self.core.scratch.borrow_mut().stamps;
         stamps.clear();
         for batch in lookups.chunks(PREFETCH_BATCH) {
             batch.iter().for_each(|&(hash, _)| self.prefetch_bucket(table, hash));
-            stamps.extend(batch.iter().map(|&(hash, _)| table.index.stamp(&self.pin, hash)));
+            for &(hash, _) in batch {
+                stamps.push(self.stamp(table, hash)?);
+            }
         }
         for (batch, objects) in lookups.chunks(PREFETCH_BATCH).zip(objects.chunks_mut(PREFETCH_BATCH)) {
             batch.iter().for_each(|&(hash, _)| self.prefetch_object(table, hash));
@@ -109,6 +137,20 @@ impl Pinned<'_> {
                 *object = self.get(table, hash, key);
             }
         }
-        lookups.iter().zip(&*stamps).all(|(&(hash, _), stamp)| table.index.stamp(&self.pin, hash) == *stamp)
+        for (&(hash, _), stamp) in lookups.iter().zip(&*stamps) {
+            if self.stamp(table, hash)? != *stamp {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The state of a bucket; `None` where the table is gone.
+    fn stamp(&self, table: &Table, hash: u64) -> Result<Option<Stamp>, Busy> {
+        match table.index.stamp(&self.pin, hash) {
+            Ok(stamp) => Ok(Some(stamp)),
+            Err(NotLocked::Gone) => Ok(None),
+            Err(NotLocked::Busy) => Err(Busy),
+        }
     }
 }

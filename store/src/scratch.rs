@@ -7,6 +7,7 @@ use crate::cursor::Placed;
 use crate::index::{Location, Stamp};
 use crate::lock_set::LockMemory;
 use crate::log::Staged;
+use crate::ordered::Entered;
 
 /// See the file's head.
 #[derive(Default)]
@@ -19,6 +20,8 @@ pub(crate) struct Scratch {
     pub(crate) superseded: Vec<bool>,
     /// Writes of keys that are new.
     pub(crate) entering: Vec<u32>,
+    /// Which writes of a commit have let their key enter the tree of its table.
+    pub(crate) entered: Vec<Option<Entered>>,
     /// Inserts into each locked bucket.
     pub(crate) inserts: Vec<usize>,
     /// What a bucket leads to: tags and locations.

@@ -11,6 +11,7 @@ mod worklist;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
+use crate::limits::{SPINS_MAX_LOG, WAITS_MAX};
 pub use atomic_box::AtomicBox;
 pub use inbox::{Inbox, Taken};
 #[cfg(loom_model)]
@@ -40,6 +41,10 @@ pub(crate) struct Backoff {
     rounds: u32,
 }
 
+/// What was waited for has not come within the bound: whoever has it may have lost its core.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Busy;
+
 impl Backoff {
     pub(crate) fn new() -> Self {
         Backoff { rounds: 0 }
@@ -59,6 +64,28 @@ impl Backoff {
             std::thread::yield_now();
         }
         self.rounds = self.rounds.saturating_add(1);
+    }
+
+    /// Waits a little, longer each time, but not for more than [`WAITS_MAX`] times: what a worker does that meets something
+    /// which a thread of a lower priority may have. It keeps its processor, since that has no bound once it is given away.
+    #[cold]
+    pub(crate) fn try_wait(&mut self) -> Result<(), Busy> {
+        if cfg!(loom_model) {
+            // A model waits for as long as it takes.
+            self.wait();
+            return Ok(());
+        }
+        if self.rounds == WAITS_MAX {
+            return Err(Busy);
+        }
+        for _ in 0..1 << self.rounds.min(SPINS_MAX_LOG) {
+            std::hint::spin_loop();
+        }
+        if cfg!(miri) {
+            std::thread::yield_now();
+        }
+        self.rounds += 1;
+        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@ mod expiry;
 mod full_store;
 mod give_back;
 mod hash_ranges;
+mod held;
 mod hit_ratio;
 mod model;
 mod ordered;
@@ -81,6 +82,16 @@ pub(crate) fn put_patiently(core: &Core, table: &Table, key: &[u8], value: &[u8]
         }
     }
     panic!("the cleaner brings no memory");
+}
+
+/// A delete that comes again as a client would, while another thread that has the bucket has no core.
+pub(crate) fn delete_patiently(core: &Core, table: &Table, key: &[u8]) -> Result<Option<u64>, WriteError> {
+    loop {
+        match core.pin().delete(table, crate::hash(key), key, crate::Condition::Always) {
+            Err(WriteError::Retry { .. }) => std::thread::yield_now(),
+            other => return other,
+        }
+    }
 }
 
 /// What a table holds under a key.

@@ -194,7 +194,7 @@ impl Pinned<'_> {
     }
 
     /// Removes objects behind `from` and up to the hash `last`, a bounded number of them. Returns where to go on; `None`
-    /// where none is left.
+    /// where none is left. For a thread that may wait for writers.
     ///
     /// # Errors
     /// [`Gone`].
@@ -213,7 +213,7 @@ impl Pinned<'_> {
             true
         })?;
         for (hash, location) in chosen.into_iter().flatten() {
-            let bucket = table.index.lock(&self.pin, hash).ok_or(Gone)?;
+            let bucket = table.index.lock_patiently(&self.pin, hash).ok_or(Gone)?;
             if let Some((place, ())) = bucket.find(hash, |at| (at == location).then_some(())) {
                 let object = self.core.store.log.object(location, &self.pin);
                 table.lets_go_in_any_case(object.key());

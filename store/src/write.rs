@@ -13,7 +13,9 @@ use crate::index::generation::Purpose;
 use crate::index::locked::{LockedBucket, SlotPlace};
 use crate::limits::{KEY_BYTES_MAX, RETRY_AFTER_US, VALUE_BYTES_MAX, VERSION_MAX};
 use crate::log::Staged;
+use crate::membership::Unwritten;
 use crate::object::{NEVER_MS, Object, object_bytes};
+use crate::ordered::Entered;
 use crate::pinned::Pinned;
 use crate::table::Table;
 
@@ -52,7 +54,13 @@ impl Pinned<'_> {
         }
         self.make_room(table, (hash, key), object_bytes(key.len(), value.len(), expires_ms != NEVER_MS))?;
         let staged = self.stage(table, key, value, expires_ms)?;
-        let published = self.publish(table, hash, key, &staged, condition);
+        let place = (hash, key);
+        let published = self.write_entering(
+            table,
+            place,
+            |_| true,
+            |entered| self.publish(table, place, &staged, condition, entered),
+        );
         published.map_err(|error| {
             self.unstage(&staged);
             self.refused(table, hash, error)
@@ -69,7 +77,7 @@ impl Pinned<'_> {
     ) -> Result<Option<u64>, WriteError> {
         self.admit(table, key, 0, NEVER_MS)?;
         self.refuse_unknown(table, hash, key)?;
-        let bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
+        let bucket = table.index.lock(&self.pin, hash)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
         let current = self.visible_version(found.as_ref().map(|(_, (_, object))| object));
         refuse_unless(condition, current)?;
@@ -98,9 +106,11 @@ impl Pinned<'_> {
     ) {
         table.remember_removal(object.key(), object.version());
         let mark = bucket.remove(place);
-        self.leave(table, object.key());
         drop(bucket);
         self.bury(table, location, object, mark);
+        if table.ordered.is_some() {
+            self.leave(table, crate::hash(object.key()), object.key());
+        }
         self.look_at_load(table);
     }
 
@@ -179,30 +189,32 @@ impl Pinned<'_> {
         self.object_of(location, key).map(|object| (location, object))
     }
 
-    #[inline]
+    #[inline(always)]
     fn publish(
         &self,
         table: &Table,
-        hash: u64,
-        key: &[u8],
+        (hash, key): (u64, &[u8]),
         staged: &Staged,
         condition: Condition,
-    ) -> Result<u64, WriteError> {
-        let bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
+        entered: Option<Entered>,
+    ) -> Result<u64, Unwritten> {
+        let bucket = table.index.lock(&self.pin, hash)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
         let before = found.as_ref().map(|(_, (_, object))| object);
         refuse_unless(condition, self.visible_version(before))?;
         let version = next_version(table, before);
         hold_against_quota(table, key, u64::from(staged.bytes()), before)?;
-        self.publish_locked(table, (hash, key), staged, bucket, found, version)
+        self.admit_to_index(table, key, found.is_none(), entered)?;
+        Ok(self.publish_locked(table, hash, staged, bucket, found, version)?)
     }
 
-    /// Publishes a staged object in place of what was found, with that version; ends the lock.
+    /// Publishes a staged object in place of what was found, with that version; ends the lock. A new key of an ordered table
+    /// has entered its tree ([`Pinned::admit_to_index`]).
     #[inline]
     pub(crate) fn publish_locked(
         &self,
         table: &Table,
-        (hash, key): (u64, &[u8]),
+        hash: u64,
         staged: &Staged,
         mut bucket: LockedBucket<'_>,
         found: Option<(SlotPlace, (Location, Object<'_>))>,
@@ -224,16 +236,13 @@ impl Pinned<'_> {
             drop(bucket);
             log.bury(self.core.index, location, old_bytes as u32);
         } else {
-            if table.ordered.is_some() {
-                bucket.make_room(1, Purpose::Insert)?;
-                self.enter(table, key);
-            }
             bucket.insert(hash, staged.location, Purpose::Insert)?;
             drop(bucket);
             table.count_inserted(self.core.index, hash, bytes);
             self.help_growth(table);
         }
-        self.note_expiry(table, expired_before, staged);
+        table.count_expiring(self.core.index, expired_before, staged.expires_ms != NEVER_MS);
+        self.note_expiry(table, staged);
         Ok(version)
     }
 
@@ -257,12 +266,10 @@ impl Pinned<'_> {
         }
     }
 
-    /// Counts a published object among those that expire.
+    /// Notes when a published object expires. For who has no bucket.
     #[inline]
-    pub(crate) fn note_expiry(&self, table: &Table, expired_before: bool, staged: &Staged) {
-        let expires = staged.expires_ms != NEVER_MS;
-        table.count_expiring(self.core.index, expired_before, expires);
-        if expires && table.note_expiry(staged.expires_ms) {
+    pub(crate) fn note_expiry(&self, table: &Table, staged: &Staged) {
+        if staged.expires_ms != NEVER_MS && table.note_expiry(staged.expires_ms) {
             self.core.store.note_expiring(table);
         }
     }

@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use crate::directory::Listing;
-use crate::index::Location;
+use crate::index::{Location, NotLocked};
 use crate::limits::VERSION_MAX;
 use crate::log::SEGMENT_HEADER_BYTES;
 use crate::object::Header;
@@ -109,7 +109,7 @@ impl Store {
             self.find_living(&mut tables, pinned, batch.entries());
             let done = self.copy_living(cleaner, pinned, source, batch.entries());
             has_room = done == batch.count;
-            self.swap_copied(pinned, &batch.entries()[..done]);
+            source.busy |= !self.swap_copied(pinned, &batch.entries()[..done]);
             source.next += batch.entries()[..done].iter().map(|entry| entry.bytes as usize).sum::<usize>();
         }
         has_room
@@ -175,7 +175,7 @@ impl Store {
             if let Some(table) = entry.table {
                 let object = self.log.object(entry.location, &pinned.pin);
                 if !object.verify() {
-                    self.take_out(pinned, table, entry);
+                    source.busy |= !self.take_out(pinned, table, entry);
                     source.damaged = true;
                 } else if !pinned.is_expired(&object) || !pinned.expire(table, entry.location, &object) {
                     let bytes = entry.bytes as usize;
@@ -195,13 +195,16 @@ impl Store {
         done
     }
 
-    /// Makes the index lead to the copies, and buries what nothing leads to then.
+    /// Makes the index lead to the copies, and buries what nothing leads to then. False where another thread has a bucket.
     #[inline]
-    fn swap_copied(&self, pinned: &Pinned<'_>, entries: &[Entry<'_>]) {
+    fn swap_copied(&self, pinned: &Pinned<'_>, entries: &[Entry<'_>]) -> bool {
+        let mut all = true;
         for entry in entries {
             let (Some(table), Some(copy)) = (entry.table, entry.copy) else { continue };
             let is_it = |location| (location == entry.location).then_some(());
-            let moved = table.index.lock(&pinned.pin, entry.hash).is_some_and(|mut bucket| {
+            let locked = table.index.lock(&pinned.pin, entry.hash);
+            all &= !matches!(locked, Err(NotLocked::Busy));
+            let moved = locked.is_ok_and(|mut bucket| {
                 let found = bucket.find(entry.hash, is_it);
                 if let Some((place, ())) = found {
                     bucket.replace(place, entry.hash, copy);
@@ -211,21 +214,26 @@ impl Store {
             // A writer that was faster has buried the old one.
             self.log.bury(pinned.core.index, if moved { entry.location } else { copy }, entry.bytes);
         }
+        all
     }
 
-    /// Takes an object out of the index that is not what was written.
+    /// Takes an object out of the index that is not what was written. False where another thread has its bucket.
     #[cold]
-    fn take_out(&self, pinned: &Pinned<'_>, table: &Table, entry: &Entry<'_>) {
+    fn take_out(&self, pinned: &Pinned<'_>, table: &Table, entry: &Entry<'_>) -> bool {
         let is_it = |location| (location == entry.location).then_some(());
-        let Some(mut bucket) = table.index.lock(&pinned.pin, entry.hash) else { return };
-        let Some((place, ())) = bucket.find(entry.hash, is_it) else { return };
+        let mut bucket = match table.index.lock(&pinned.pin, entry.hash) {
+            Ok(bucket) => bucket,
+            Err(reason) => return reason == NotLocked::Gone,
+        };
+        let Some((place, ())) = bucket.find(entry.hash, is_it) else { return true };
         let object = self.log.object(entry.location, &pinned.pin);
         table.lets_go_in_any_case(object.key());
         table.remember_removal(object.key(), entry.version.min(DAMAGED_VERSION_MAX));
         let mark = bucket.remove(place);
-        pinned.leave(table, object.key());
         drop(bucket);
+        pinned.leave(table, entry.hash, object.key());
         pinned.bury(table, entry.location, &object, mark);
         self.cleaning.damaged_objects.fetch_add(1, Ordering::Relaxed);
+        true
     }
 }

@@ -1,7 +1,7 @@
 //! What a commit that relies on a scan checks: that no key has appeared in the range.
 //!
 //! The keys that the scan met are checked as reads; here the range is gone through again for others. The keys that the
-//! commit inserts enter the trees before that and can be found after it, so of two commits that insert into what the
+//! commit inserts have entered the trees before that and can be found after it, so of two commits that insert into what the
 //! other has scanned at least one sees the other's key. A key that another writer is just inserting or removing may be
 //! taken for one that has appeared: the commit is refused, and tried again by who wants it.
 
@@ -28,16 +28,14 @@ pub struct RangeCheck<'a> {
 }
 
 impl Pinned<'_> {
-    /// For a commit that has locked its buckets and checked its reads: lets the keys that it will insert enter their
-    /// trees, then checks the ranges. `order` has all writes by hash, `entering` those of new keys.
-    pub(crate) fn enter_all(
+    /// For a commit that has locked its buckets and checked its reads, and whose new keys are in their trees: checks the
+    /// ranges. `order` has all writes by hash, `entering` those of new keys.
+    pub(crate) fn check_ranges(
         &self,
         (reads, ranges): (&[ReadCheck<'_>], &[RangeCheck<'_>]),
         writes: &[Write<'_>],
         (entering, order): (&[u32], &[u32]),
     ) -> Result<(), CommitError> {
-        let entering_writes = || entering.iter().map(|&at| &writes[at as usize]);
-        entering_writes().for_each(|write| self.enter(write.table, write.key));
         if ranges.is_empty() {
             return Ok(());
         }
@@ -53,10 +51,7 @@ impl Pinned<'_> {
             })
         };
         let changed = ranges.iter().position(|check| !self.stands(check, reads, is_own));
-        changed.map_or(Ok(()), |range| {
-            entering_writes().for_each(|write| self.leave(write.table, write.key));
-            Err(CommitError::Conflict { read: reads.len() + range })
-        })
+        changed.map_or(Ok(()), |range| Err(CommitError::Conflict { read: reads.len() + range }))
     }
 
     /// Whether a range has no keys but those of its reads and those that the commit itself brings.

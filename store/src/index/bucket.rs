@@ -15,7 +15,7 @@
 //! whole entry: one that a writer has changed meanwhile stays as the writer left it.
 
 use crate::index::{LOCATION_BITS, Location};
-use crate::sync::{AtomicU64, Backoff, Ordering};
+use crate::sync::{AtomicU64, Backoff, Busy, Ordering};
 
 /// Entries of a bucket.
 pub(crate) const SLOTS: usize = 7;
@@ -192,21 +192,22 @@ impl Bucket {
         (0..SLOTS).rev().find(|&slot| location_of(self.slot(slot)).is_some())
     }
 
-    /// Locks the bucket, or `None` where it is moved. Returns the control word with the lock bit.
+    /// Locks the bucket, or `None` where it is moved. Returns the control word with the lock bit. Waits for whoever has it,
+    /// within a bound.
     #[inline]
-    pub(crate) fn lock(&self) -> Option<u64> {
+    pub(crate) fn lock(&self) -> Result<Option<u64>, Busy> {
         let mut backoff = Backoff::new();
         loop {
             let control = self.control.load(Ordering::Relaxed);
             if control & MOVED != 0 {
                 // What the mover wrote before its mark must be visible to whoever follows it.
                 crate::sync::fence(Ordering::Acquire);
-                return None;
+                return Ok(None);
             }
             if let Some(locked) = self.try_lock_from(control) {
-                return Some(locked);
+                return Ok(Some(locked));
             }
-            backoff.wait();
+            backoff.try_wait()?;
         }
     }
 

@@ -143,8 +143,8 @@ impl Index {
         Growth::Unfinished
     }
 
-    /// Takes up to `buckets` buckets out of service for good, calling `visit` with each location that is
-    /// dropped, a few buckets after `prefetch_location`. Returns whether nothing is left: then lookups find nothing and
+    /// Takes up to `buckets` buckets out of service for good, unless somebody has one of them, calling `visit` with each
+    /// location that is dropped, a few buckets after `prefetch_location`. Returns whether nothing is left: then lookups find nothing and
     /// locks are refused.
     pub(crate) fn dismantle(
         &self,
@@ -163,7 +163,7 @@ impl Index {
                 return self.current(pin).is_none();
             }
             prefetch_bucket(current, position + DISMANTLED_AHEAD, &mut prefetch_location);
-            let control = current.bucket(position).lock().expect("only the mover marks buckets moved");
+            let Some(control) = current.bucket(position).try_lock() else { return false };
             let locked = LockedBucket::new(current, position, control);
             locked.locations(|_, location| visit(location));
             locked.mark_moved();

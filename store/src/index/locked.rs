@@ -32,6 +32,8 @@ pub(crate) struct LockedBucket<'p> {
 impl<'p> LockedBucket<'p> {
     #[inline]
     pub(crate) fn new(generation: &'p Generation, position: u64, control: u64) -> LockedBucket<'p> {
+        #[cfg(test)]
+        held::change(1);
         LockedBucket { generation, bucket: generation.bucket(position), control, changed: false }
     }
 
@@ -255,10 +257,31 @@ impl<'p> LockedBucket<'p> {
 impl Drop for LockedBucket<'_> {
     #[inline]
     fn drop(&mut self) {
+        #[cfg(test)]
+        held::change(-1);
         if self.changed {
             self.bucket.unlock(self.control);
         } else {
             self.bucket.unlock_unchanged(self.control);
         }
+    }
+}
+
+/// How many buckets each thread of a test has locked.
+#[cfg(test)]
+pub(crate) mod held {
+    use std::cell::Cell;
+
+    thread_local! {
+        static BUCKETS: Cell<i32> = const { Cell::new(0) };
+    }
+
+    pub(super) fn change(by: i32) {
+        BUCKETS.set(BUCKETS.get() + by);
+    }
+
+    /// For what is not to be done under the lock of a bucket. Models run all their threads on one.
+    pub(crate) fn assert_none() {
+        assert!(cfg!(loom_model) || BUCKETS.get() == 0, "a bucket is locked meanwhile");
     }
 }

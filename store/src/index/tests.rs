@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::generation::Purpose;
 use super::growth::Growth;
-use super::{Index, Location};
+use super::{Index, Location, NotLocked};
 use crate::epoch::{EpochPin, Epochs, LocalEpoch};
 use crate::hash_range::HashRange;
 use crate::limits::{HASH_RANGE_WIDTH_MIN, SHRINK_BUCKETS_MIN};
@@ -305,7 +305,7 @@ fn a_dismantled_index_finds_nothing_and_frees_its_memory() {
         assert_eq!(bed.grow(&pin, 2), Growth::Unfinished);
         while !bed.index.dismantle(&pin, 1, &bed.reclaimer, |_| (), |at| dropped.push(number(at))) {}
         assert!((0..20).all(|wanted| !bed.find(&pin, wanted)));
-        assert!(bed.index.lock(&pin, 0).is_none());
+        assert!(matches!(bed.index.lock(&pin, 0), Err(NotLocked::Gone)));
         assert!(!bed.reclaimer.step(), "the pin may still see it");
     }
     dropped.sort_unstable();

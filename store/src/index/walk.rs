@@ -7,7 +7,7 @@
 use std::ops::RangeInclusive;
 
 use crate::epoch::EpochPin;
-use crate::index::bucket::{MOVED, SLOTS, is_locked, location_of, overflow_of};
+use crate::index::bucket::{COMMITTING, MOVED, SLOTS, is_locked, location_of, overflow_of};
 use crate::index::{Index, Location};
 use crate::limits::CHAIN_BUCKETS_HARD_MAX;
 use crate::memory::prefetch;
@@ -43,8 +43,10 @@ impl Index {
         }
     }
 
-    /// Fills `entries` with the tags and locations in the bucket that owns `hash`; `None` where the table is gone. Waits
-    /// for a writer that has the bucket.
+    /// Fills `entries` with the tags and locations in the bucket that owns `hash`; `None` where the table is gone. Waits for
+    /// nobody but a commit in the middle of its publication, as a lookup does: under a writer's lock each entry changes by
+    /// one store, and before one leaves a slot for another the version changes. What is on its way then may be met twice,
+    /// and is given once.
     pub(crate) fn read_bucket(
         &self,
         pin: &EpochPin<'_>,
@@ -64,7 +66,7 @@ impl Index {
                 generation = generation.next(pin)?;
                 continue;
             }
-            if !is_locked(control) {
+            if control & COMMITTING == 0 {
                 entries.clear();
                 let (mut bucket, mut overflow) = (first, overflow_of(control));
                 // A chain that a writer changes meanwhile may lead astray, hence the bound; the control word tells.
@@ -77,6 +79,10 @@ impl Index {
                     overflow = overflow_of(bucket.control());
                 }
                 if first.control() == control {
+                    if is_locked(control) {
+                        entries.sort_unstable_by_key(|&(_, location)| location.offset());
+                        entries.dedup();
+                    }
                     let hashes = generation.hashes_of(position);
                     return Some(Reach { end: end.min(*hashes.end()), hashes });
                 }

@@ -83,6 +83,8 @@ impl Keys {
 
     /// All keys of `pieces`, which are ranges of keys of nodes, one behind the other.
     pub(super) fn collect(pieces: &[(&Keys, std::ops::Range<usize>)]) -> Keys {
+        #[cfg(test)]
+        crate::index::locked::held::assert_none();
         let count: usize = pieces.iter().map(|(_, range)| range.len()).sum();
         let bytes_of =
             |keys: &Keys, range: &std::ops::Range<usize>| keys.start(range.end) - keys.start(range.start);
@@ -181,21 +183,19 @@ impl Slot {
         (unsafe { &*node }, tagged.addr() & FROZEN != 0)
     }
 
-    /// Puts `new` in the place of `current`, unless the slot is frozen or has another node by now.
-    pub(super) fn replace(&self, current: &Node, new: Node) -> Option<Retired<Node>> {
+    /// Puts `new` in the place of `current`, unless the slot is frozen or has another node by now: then it is given back.
+    /// Nothing is allocated or freed.
+    pub(super) fn replace(&self, current: &Node, new: Box<Node>) -> Result<Retired<Node>, Box<Node>> {
         let current = std::ptr::from_ref(current).cast_mut();
-        let new = hung(new);
+        let new = Box::into_raw(new);
         let won = self.0.compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed);
         // SAFETY: of the two pointers, the loser of the exchange is in no slot any more, or never was. The one that
         // was is left to the reclaimer by who gets it; slots of branches that were left still lead there, under
         // pins as old.
         unsafe {
             match won {
-                Ok(before) => Retired::new(before),
-                Err(_) => {
-                    drop(Box::from_raw(new));
-                    None
-                }
+                Ok(before) => Ok(Retired::new(before).expect("slots are not null")),
+                Err(_) => Err(Box::from_raw(new)),
             }
         }
     }
@@ -210,6 +210,12 @@ impl Slot {
                 Err(now) => current = now,
             }
         }
+    }
+
+    /// Lets the slot change again that nobody has copied.
+    #[cfg(test)]
+    pub(super) fn thaw(&self) {
+        self.0.store(self.pointer(), Ordering::Release);
     }
 
     /// The node in it, for who makes another branch over the same children and lets nobody change this slot

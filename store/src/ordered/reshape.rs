@@ -120,7 +120,7 @@ impl OrderedKeys {
             }
         };
         let new = nodes.pop().expect("one node hangs in one slot");
-        let replaced = slot.replace(path.branch(level), new);
+        let replaced = slot.replace(path.branch(level), Box::new(new)).ok();
         garbage.add(replaced.expect("slots of branches change under the lock alone"));
         bytes
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::epoch::{Epochs, LocalEpoch};
 use crate::ordered::{Garbage, KeyRange, OrderedKeys};
 use crate::reclaim::Reclaimer;
+use crate::sync::Busy;
 use crate::tests::{budget, each_seed, seed, steps};
 
 fn new_keys() -> OrderedKeys {
@@ -30,12 +31,24 @@ impl World {
     }
 
     fn insert(&self, local: &LocalEpoch, key: &[u8], garbage: &mut Garbage) {
-        self.keys.insert(&local.pin(), key, garbage);
+        while self.keys.insert(&local.pin(), key, garbage).is_err() {}
         garbage.hand_over_when_due(&self.reclaimer);
     }
 
     fn remove(&self, local: &LocalEpoch, key: &[u8], garbage: &mut Garbage) {
-        self.keys.remove(&local.pin(), key, garbage);
+        let pin = local.pin();
+        loop {
+            match self.keys.removal(&pin, key) {
+                Ok(None) => break,
+                Ok(Some(removal)) => {
+                    let Ok(removed) = self.keys.remove(removal) else { continue };
+                    self.keys.finish(&pin, key, removed, garbage);
+                    break;
+                }
+                Err(Busy) => {}
+            }
+        }
+        drop(pin);
         garbage.hand_over_when_due(&self.reclaimer);
     }
 

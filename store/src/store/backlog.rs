@@ -9,6 +9,7 @@ use crate::cache::Cache;
 use crate::limits::SURVIVOR_CLASSES;
 use crate::log::head::Head;
 use crate::object::NEVER_MS;
+use crate::ordered::Leaving;
 use crate::segment::SegmentId;
 use crate::store::Store;
 use crate::store::candidates::Candidates;
@@ -23,6 +24,8 @@ pub(crate) struct Backlog {
     pub(crate) evicting: Worklist<u32>,
     /// Tables that are being taken apart; held by whoever takes one apart.
     pub(crate) retiring: Exclusive<VecDeque<Arc<Table>>>,
+    /// Keys that are still to leave the trees of ordered tables.
+    pub(crate) leaving: Worklist<Leaving>,
     /// Tables with objects that expire; `expiry.rs` does the work.
     pub(crate) expiring: Worklist<ExpiryWalk>,
 }
@@ -104,6 +107,8 @@ pub(crate) struct Source {
     pub(crate) class: usize,
     /// Bytes that were not what was written have been met.
     pub(crate) damaged: bool,
+    /// A bucket was another thread's for too long, so that something may be left that could be taken away.
+    pub(crate) busy: bool,
 }
 
 impl Backlog {
@@ -112,6 +117,7 @@ impl Backlog {
             growing: Worklist::new(),
             evicting: Worklist::new(),
             retiring: Exclusive::new(VecDeque::new()),
+            leaving: Worklist::new(),
             expiring: Worklist::new(),
         }
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::tests::{budget, put_patiently, seed, settle, store};
-use crate::{CommitError, Condition, Core, NEVER_MS, ReadCheck, Store, Table, Write, WriteError, hash};
+use crate::tests::{budget, delete_patiently, put_patiently, seed, settle, store};
+use crate::{CommitError, Core, NEVER_MS, ReadCheck, Store, Table, Write, WriteError, hash};
 
 /// Runs `work` as core 0, 1, ... on a thread each.
 fn on_cores<T: Send>(store: &Arc<Store>, cores: usize, work: impl Fn(&Core, usize) -> T + Sync) -> Vec<T> {
@@ -82,9 +82,7 @@ fn readers_always_find_what_is_there() {
             if round / 5000 % 2 == 0 {
                 put_patiently(core, &table, &key, &[random.u8(..); 32]).expect("there is memory");
             } else {
-                core.pin()
-                    .delete(&table, hash(&key), &key, Condition::Always)
-                    .expect("deletes need no memory");
+                delete_patiently(core, &table, &key).expect("deletes need no memory");
             }
             core.step();
         }
@@ -144,7 +142,7 @@ fn nobody_sees_half_a_commit() {
                 let keys: Vec<_> = (0..ACCOUNTS).map(u32::to_le_bytes).collect();
                 let lookups: Vec<_> = keys.iter().map(|key| (hash(key), key.as_slice())).collect();
                 let mut objects = vec![None; keys.len()];
-                pinned.get_many(&table, &lookups, &mut objects);
+                while pinned.get_many(&table, &lookups, &mut objects).is_err() {}
                 let value =
                     |object: crate::Object<'_>| i64::from_le_bytes(object.value().try_into().expect("8"));
                 let sum: i64 = objects.into_iter().map(|object| value(object.expect("accounts stay"))).sum();
@@ -228,9 +226,7 @@ fn counts_are_exact_when_all_is_quiet() {
                 let value = vec![1; random.usize(0..200)];
                 put_patiently(core, &table, &key, &value).expect("there is memory");
             } else {
-                core.pin()
-                    .delete(&table, hash(&key), &key, Condition::Always)
-                    .expect("deletes need no memory");
+                delete_patiently(core, &table, &key).expect("deletes need no memory");
             }
             core.step();
         }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::thread;
 
-use super::{budget, get, put_patiently, seed, settle, store};
+use super::{budget, delete_patiently, get, put_patiently, seed, settle, store};
 use crate::{
     CommitError, Condition, Core, Cursor, Eviction, KeyRange, NEVER_MS, Object, PageLimits, Quota, ReadCheck,
     Store, Table, TableKind, TableOptions, Write, WriteError, hash,
@@ -312,9 +312,7 @@ fn writers_of_several_cores_keep_the_budget_beside_readers_and_counts_are_exact(
                     let key = random.u64(..5_000).to_le_bytes();
                     match random.u8(..4) {
                         0 if index > 0 => {
-                            core.pin()
-                                .delete(table, hash(&key), &key, Condition::Always)
-                                .expect("deletes pass");
+                            delete_patiently(&core, table, &key).expect("deletes pass");
                         }
                         1 | 2 => {
                             let value = vec![key[0]; random.usize(..120)];

@@ -175,8 +175,7 @@ fn an_object_that_was_there_all_the_time_is_met_once_under_writes_growth_and_cle
                     if stays(number) || random.bool() {
                         put(&core, table, &key, &vec![number as u8; 4 + random.usize(0..80)]);
                     } else {
-                        let deleted = core.pin().delete(table, hash(&key), &key, Condition::Always);
-                        assert!(deleted.is_ok());
+                        assert!(super::delete_patiently(&core, table, &key).is_ok());
                     }
                     core.step();
                 }

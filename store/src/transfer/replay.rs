@@ -183,25 +183,27 @@ impl Pinned<'_> {
         self.admit(table, key, header.value_bytes, carried.expires_ms())?;
         self.make_room(table, (hash, key), header.object_bytes())?;
         let staged = self.stage_carried(table, carried, content_checksum)?;
-        let bucket = table.index.lock(&self.pin, hash).ok_or(WriteError::TableRetired)?;
-        let found = bucket.find(hash, |location| self.with_location(location, key));
-        let is_newer = found.as_ref().is_none_or(|(_, (_, object))| object.version() < header.version);
-        let is_late =
-            way == Way::There && table.arrival.get().is_some_and(|arrival| arrival.is_late(key, hash));
-        if !is_newer || is_late {
-            drop(bucket);
-            self.unstage(&staged);
-            return Ok(false);
-        }
-        let published = self.publish_locked(table, (hash, key), &staged, bucket, found, header.version);
-        published.map(|_| true).map_err(|error| {
-            self.unstage(&staged);
-            match self.refused(table, hash, error) {
-                WriteError::Collisions if self.hurry_for_arrivals(table, way) => {
-                    WriteError::Retry { after_us: RETRY_AFTER_US }
-                }
-                error => error,
+        let arrival = table.arrival.get().filter(|_| way == Way::There);
+        let publish = |entered| {
+            let bucket = table.index.lock(&self.pin, hash)?;
+            let found = bucket.find(hash, |location| self.with_location(location, key));
+            let is_newer = found.as_ref().is_none_or(|(_, (_, object))| object.version() < header.version);
+            if !is_newer || arrival.is_some_and(|arrival| arrival.is_late(key, hash)) {
+                return Ok(false);
             }
+            self.admit_to_index(table, key, found.is_none(), entered)?;
+            self.publish_locked(table, hash, &staged, bucket, found, header.version)?;
+            Ok(true)
+        };
+        let published = self.write_entering(table, (hash, key), |stored| *stored, publish);
+        if published != Ok(true) {
+            self.unstage(&staged);
+        }
+        published.map_err(|error| match self.refused(table, hash, error) {
+            WriteError::Collisions if self.hurry_for_arrivals(table, way) => {
+                WriteError::Retry { after_us: RETRY_AFTER_US }
+            }
+            error => error,
         })
     }
 

@@ -85,14 +85,14 @@ impl Pinned<'_> {
         table.index.find(&self.pin, position.hash, is_it).is_some()
     }
 
-    /// Removes the key with these two hashes, if it is there.
+    /// Removes the key with these two hashes, if it is there. For a thread that may wait for writers.
     ///
     /// # Errors
     /// [`Gone`].
     pub fn remove_placed(&self, table: &Table, (hash, second): (u64, u64)) -> Result<(), Gone> {
         self.assert_own(table);
         let position = Position { hash, second };
-        let bucket = table.index.lock(&self.pin, hash).ok_or(Gone)?;
+        let bucket = table.index.lock_patiently(&self.pin, hash).ok_or(Gone)?;
         let found = bucket.find(hash, |location| {
             let object = self.core.store.log.object_within(location, &self.pin)?;
             (Position::of(object.key()) == position).then_some(location)

@@ -5,6 +5,7 @@
 //! room all the same comes again.
 
 use crate::error::WriteError;
+use crate::index::NotLocked;
 use crate::index::generation::Purpose;
 use crate::index::growth::NoMemory;
 use crate::index::locked::NoRoom;
@@ -61,8 +62,10 @@ impl Pinned<'_> {
             Err(NoMemory) => return WriteError::OutOfMemory,
         }
         // The growth may have ended just now, or another may just have begun.
-        let bucket = table.index.lock(&self.pin, hash);
-        let has_room = bucket.is_some_and(|mut bucket| bucket.make_room(1, Purpose::Insert).is_ok());
+        let has_room = match table.index.lock(&self.pin, hash) {
+            Ok(mut bucket) => bucket.make_room(1, Purpose::Insert).is_ok(),
+            Err(reason) => reason == NotLocked::Busy,
+        };
         if has_room || self.hurry_growth(table, 1) != Ok(false) { retry } else { error }
     }
 
