@@ -9,6 +9,7 @@ mod inbox;
 mod worklist;
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use crate::limits::{SPINS_MAX_LOG, WAITS_MAX};
@@ -116,7 +117,7 @@ impl<T> Exclusive<T> {
     pub(crate) fn try_lock(&self) -> Option<ExclusiveGuard<'_, T>> {
         let won = self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
         // Made only when won: dropping a guard unlocks.
-        won.then(|| ExclusiveGuard { owner: self })
+        won.then(|| ExclusiveGuard { owner: self, _lends: PhantomData })
     }
 
     /// The value, after the few instructions that its holder takes.
@@ -134,6 +135,8 @@ impl<T> Exclusive<T> {
 /// Access to the value of an [`Exclusive`].
 pub(crate) struct ExclusiveGuard<'a, T> {
     owner: &'a Exclusive<T>,
+    /// It lends a `T`: threads may share it where they may share that.
+    _lends: PhantomData<&'a mut T>,
 }
 
 impl<T> Deref for ExclusiveGuard<'_, T> {
@@ -155,6 +158,36 @@ impl<T> DerefMut for ExclusiveGuard<'_, T> {
 impl<T> Drop for ExclusiveGuard<'_, T> {
     fn drop(&mut self) {
         self.owner.taken.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom_model)))]
+mod tests {
+    use std::cell::Cell;
+    use std::marker::PhantomData;
+
+    use super::ExclusiveGuard;
+
+    struct Threads<T>(PhantomData<T>);
+
+    impl<T: Sync> Threads<T> {
+        const MAY_SHARE: bool = true;
+    }
+
+    /// What holds where the above does not.
+    trait Otherwise {
+        const MAY_SHARE: bool = false;
+    }
+
+    impl<T> Otherwise for Threads<T> {}
+
+    #[test]
+    fn a_guard_is_shared_by_threads_only_where_its_value_may_be() {
+        let [cell, number] = [
+            Threads::<ExclusiveGuard<'_, Cell<u8>>>::MAY_SHARE,
+            Threads::<ExclusiveGuard<'_, u8>>::MAY_SHARE,
+        ];
+        assert_eq!([cell, number], [false, true]);
     }
 }
 
