@@ -70,10 +70,10 @@ unsafe extern "C" fn get<const TRACED: bool>(
     key: RawSlice,
     record: *mut RawRecord,
 ) -> Code {
-    // SAFETY: the SDK lends key and record for the call; nothing here owns anything.
+    // SAFETY: the SDK lends the key, and room for a record, for the call; nothing here owns anything.
     unsafe {
         with_access::<TRACED, _>(CallKind::Get, |access| {
-            let answer = access.get(table, key.as_slice(), &mut *record);
+            let answer = access.get(table, key.as_slice(), &mut *record.cast());
             access.code_of(answer)
         })
     }

@@ -3,6 +3,7 @@
 //! Everything that the extension says is checked here: lengths against the limits, tables against the tenant, writes
 //! against the mode. What a read lends lies in the log under the pin or in the write set.
 
+use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
 use sandstorm::Error;
@@ -22,7 +23,7 @@ impl Access {
     /// Reads one object. Inlined into the host call with all below it: a place handed on through memory costs
     /// as much as the lookup.
     #[inline(always)]
-    pub fn get(&mut self, table: u32, key: &[u8], record: &mut RawRecord) -> Result<(), Error> {
+    pub fn get(&mut self, table: u32, key: &[u8], record: &mut MaybeUninit<RawRecord>) -> Result<(), Error> {
         self.spending.reads(1)?;
         let environment = self.environment();
         let hash = store::hash(key);
@@ -33,7 +34,7 @@ impl Access {
         let found = self.transaction.get(environment.pin, place);
         let found = found.map_err(|error| self.refuse_at(place, error, 1))?;
         self.spending.read_bytes(key.len() + found.map_or(0, |found| found.value.bytes()))?;
-        *record = raw_of(found);
+        record.write(raw_of(found));
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 
 mod reads;
 
+use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Arc;
 
@@ -68,12 +69,12 @@ impl Access {
         &mut self,
         environment: &WorkerEnvironment<'_>,
         (table, hash, key): (u32, u64, &[u8]),
-        record: &mut RawRecord,
+        record: &mut MaybeUninit<RawRecord>,
     ) -> Result<(), Error> {
         match self.read_elsewhere(environment, (table, hash, key))? {
             Some(found) => {
                 self.spending.read_bytes(key.len() + found.value.bytes)?;
-                *record = found;
+                record.write(found);
                 Ok(())
             }
             None => {
