@@ -223,7 +223,7 @@ fn is_passing(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::Duplex;
     use crate::{Sleeper, Stream, StreamError};
@@ -241,6 +241,24 @@ mod tests {
         (duplex(one), duplex(other))
     }
 
+    /// Looks until there is something, and fails where nothing comes.
+    fn comes<T>(mut look: impl FnMut() -> Option<T>) -> T {
+        let began = Instant::now();
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            assert!(began.elapsed() < PATIENCE, "nothing comes");
+        }
+    }
+
+    /// Sleeps for as long as it takes, and fails where that is as long as it may be.
+    fn is_woken(sleeper: &Sleeper, stream: Option<&Duplex>) {
+        let began = Instant::now();
+        Duplex::sleep_over(sleeper, stream, PATIENCE).expect("a poll");
+        assert!(began.elapsed() < PATIENCE, "nobody woke it");
+    }
+
     fn send(duplex: &mut Duplex, body: &[u8]) {
         duplex.send(&(body.len() as u32).to_le_bytes(), body).expect("a peer");
     }
@@ -254,14 +272,15 @@ mod tests {
         assert!(one.untaken_bytes() > 0, "more than any kernel keeps");
         let sleeper = Sleeper::alone().expect("descriptors");
         for body in &bodies {
-            loop {
+            comes(|| {
                 one.flush().expect("a peer");
                 if let Some(record) = other.receive().expect("a peer") {
                     assert!(record == body, "{} bytes", body.len());
-                    break;
+                    return Some(());
                 }
                 Duplex::sleep_over(&sleeper, Some(&other), Duration::from_millis(1)).expect("a poll");
-            }
+                None
+            });
         }
         assert_eq!(one.untaken_bytes(), 0);
         assert!(other.receive().expect("a peer").is_none());
@@ -277,11 +296,12 @@ mod tests {
         }
         let sleeper = Sleeper::alone().expect("descriptors");
         assert_eq!(other.receive().expect("a peer"), None);
-        while other.untaken_bytes() > 0 {
+        comes(|| {
             while one.receive().expect("a peer").is_some() {}
             other.flush().expect("a peer");
-        }
-        Duplex::sleep_over(&sleeper, Some(&other), PATIENCE).expect("a poll");
+            (other.untaken_bytes() == 0).then_some(())
+        });
+        is_woken(&sleeper, Some(&other));
         assert_eq!(other.receive().expect("a peer"), Some(&b"x"[..]));
     }
 
@@ -293,19 +313,20 @@ mod tests {
         one.flush().expect("a peer");
         drop(one);
         let sleeper = Sleeper::alone().expect("descriptors");
-        Duplex::sleep_over(&sleeper, Some(&other), PATIENCE).expect("a poll");
+        is_woken(&sleeper, Some(&other));
         assert_eq!(other.receive().expect("a record"), Some(&b"12345678"[..]));
-        let broken = loop {
-            match other.receive() {
-                Ok(record) => assert_eq!(record, None),
-                Err(error) => break error,
+        let broken = comes(|| match other.receive() {
+            Ok(record) => {
+                assert_eq!(record, None);
+                None
             }
-        };
+            Err(error) => Some(error),
+        });
         assert!(matches!(broken, StreamError::Broken(_)), "{broken}");
         let (mut one, mut other) = pair();
         one.outbound.extend((5u32 << 20).to_le_bytes());
         one.flush().expect("a peer");
-        Duplex::sleep_over(&sleeper, Some(&other), PATIENCE).expect("a poll");
+        is_woken(&sleeper, Some(&other));
         assert!(matches!(other.receive(), Err(StreamError::TooLarge { .. })));
     }
 
@@ -315,12 +336,14 @@ mod tests {
         let sleeper = Sleeper::alone().expect("descriptors");
         let waker = sleeper.waker();
         waker.wake();
-        Duplex::sleep_over(&sleeper, Some(&other), PATIENCE).expect("a poll");
-        Duplex::sleep_over(&sleeper, Some(&other), Duration::from_millis(1)).expect("a poll");
+        is_woken(&sleeper, Some(&other));
+        let (began, a_little) = (Instant::now(), Duration::from_millis(1));
+        Duplex::sleep_over(&sleeper, Some(&other), a_little).expect("a poll");
+        assert!(began.elapsed() >= a_little, "one wake ends one sleep");
         send(&mut one, b"x");
-        Duplex::sleep_over(&sleeper, Some(&other), PATIENCE).expect("a poll");
+        is_woken(&sleeper, Some(&other));
         let waking = std::thread::spawn(move || waker.wake());
-        Duplex::sleep_over(&sleeper, None, PATIENCE).expect("a poll");
+        is_woken(&sleeper, None);
         waking.join().expect("a thread");
     }
 }

@@ -181,6 +181,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
+    use std::time::{Duration, Instant};
 
     use super::{Thread, delayed_ns};
     use crate::limits::{WATCHDOG_LOOK_MS, WATCHDOG_LOOKS_TO_REPORT};
@@ -199,10 +200,27 @@ mod tests {
         }
     }
 
+    /// Stops whoever looks here, also when an assertion fails.
+    struct Stop(Arc<AtomicBool>);
+
+    impl Drop for Stop {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Does it until it holds, and fails where it never does.
+    fn comes(mut holds: impl FnMut() -> bool, never: &str) {
+        let began = Instant::now();
+        while !holds() {
+            assert!(began.elapsed() < Duration::from_secs(60), "{never}");
+        }
+    }
+
     #[test]
     fn a_worker_whose_core_something_else_has_is_not_taken_for_a_stuck_one() {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
+        let stop = Stop(Arc::new(AtomicBool::new(false)));
+        let stopped = Arc::clone(&stop.0);
         let hog = thread::spawn(move || {
             pin();
             while !stopped.load(Ordering::Relaxed) {
@@ -217,19 +235,20 @@ mod tests {
             let mut thread =
                 Thread { id, heartbeat, seen: None, looks, delayed_ns: delayed_ns(id), is_starved: false };
             let for_ns = WATCHDOG_LOOK_MS * u64::from(looks) * 1_000_000;
-            while delayed_ns(id) < thread.delayed_ns + for_ns {}
+            comes(|| delayed_ns(id) >= thread.delayed_ns + for_ns, "it is never delayed");
             thread.report();
             assert!(thread.is_starved && thread.looks == 0, "it is looked at anew");
             // Reported when it had the core, which it has between two readings sooner or later.
-            let before = super::counts().1;
-            while super::counts().1 == before {
+            let is_stuck = || {
                 (thread.looks, thread.delayed_ns) = (looks, delayed_ns(id));
                 thread.report();
-            }
+                thread.looks > 0
+            };
+            comes(is_stuck, "it is never taken for a stuck one");
         })
         .join()
         .expect("no assertion fails");
-        stop.store(true, Ordering::Relaxed);
+        drop(stop);
         hog.join().expect("it ends");
     }
 }
