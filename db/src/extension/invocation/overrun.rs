@@ -11,6 +11,7 @@ use wire::Status;
 use super::Invocations;
 use super::budget::Overdrawn;
 use super::ending::Ending;
+use super::fair::Turn;
 use super::slot::{Progress, Slot};
 use crate::extension::allowance::{Exceeded, Limit};
 use crate::limits::PARKED_LOOK_US;
@@ -49,7 +50,7 @@ impl<O> Invocations<O> {
     #[cold]
     pub(super) fn yielded(
         &mut self,
-        mut slot: NonNull<Slot<O>>,
+        &Turn { item: mut slot, was_parked, .. }: &Turn<NonNull<Slot<O>>>,
         environment: &WorkerEnvironment<'_>,
         (used, progress): (u64, Progress),
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
@@ -63,7 +64,8 @@ impl<O> Invocations<O> {
         match kill.or_else(|| self.hold(slot, worked_us)) {
             Some(kill) => self.finish(slot, environment, Ending::killed(kill), on_done),
             None => match progress {
-                Progress::Lacks(awaited) => self.wait_for(awaited, slot, environment),
+                // What one lacks that was parked may have come meanwhile, and woken nobody: it looks once more.
+                Progress::Lacks(awaited) if !was_parked => self.wait_for(awaited, slot, environment),
                 // SAFETY: as above.
                 _ => self.queue.push(unsafe { slot.as_ref() }.place(), slot),
             },

@@ -101,7 +101,7 @@ impl<O> Invocations<O> {
                     unsafe { slot.as_ref() }.note_short_poll(environment.now_us);
                     let now = cycles::now();
                     self.charge(environment, &mut place, now - reading);
-                    self.yielded(slot, environment, ((now - reading) / u64::from(polls), progress), on_done);
+                    self.yielded(&turn, environment, ((now - reading) / u64::from(polls), progress), on_done);
                     (reading, polls) = (now, 0);
                 }
                 Progress::Parked => {

@@ -1,7 +1,10 @@
 //! Functions that read what another server has: they wait for the answer and nobody else does, and what they may ask is
 //! bounded. The other server is the test.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use net::Sleeper;
 use sandstorm::Error;
@@ -10,6 +13,7 @@ use store::{HashRange, Quota, TableOptions};
 use wire::{Body, ServerPlace, Status, TabletMap};
 
 use super::world::{Answer as Reply, TABLE, World, function};
+use crate::extension::invocation::{Budget, Invocations};
 use crate::extension::{Extension, Mode};
 use crate::limits::{
     INVOCATION_REMOTE_READS_MAX, REMOTE_READ_SLACK_US, REMOTE_READ_US_MAX, TENANT_REMOTE_BYTES_MAX,
@@ -165,6 +169,42 @@ fn who_hears_nothing_is_told_that_the_server_is_away() {
     assert!(halved.world.invocations.can_run(halved.world.lent.now_us));
     assert_eq!(only(halved.world.turn()).0, Status::Unavailable);
     halved.found(&late, 1, b"to nobody");
+}
+
+static HAS_COME: AtomicBool = AtomicBool::new(false);
+
+function!(is_parked_while_it_asks, |db, args, reply| {
+    let mut read = pin!(db.get(args.table(), args.key()));
+    let found = poll_fn(|context| {
+        let polled = read.as_mut().poll(context);
+        while !HAS_COME.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+        polled
+    });
+    reply.write(found.await?.expect("an object"))
+});
+
+#[test]
+fn what_came_while_who_asked_was_parked_is_not_waited_for() {
+    let mut halved = Halved::with(is_parked_while_it_asks, Mode::Read);
+    let budget = Budget { slice_us: 50, cpu_us: u64::MAX, ..Budget::default() };
+    halved.world.invocations = Invocations::with_budget(budget).expect("stacks");
+    halved.start(&keys(true, 1)[0], b"", 1);
+    let want = loop {
+        assert!(halved.world.turn().is_empty());
+        if let Some(want) = halved.asked().pop() {
+            break want;
+        }
+    };
+    halved.found(&want, 1, b"value");
+    HAS_COME.store(true, Ordering::Relaxed);
+    let mut ended = Vec::new();
+    while ended.is_empty() {
+        assert!(halved.world.invocations.can_run(0), "it waits for what it has");
+        ended = halved.world.turn();
+    }
+    assert_eq!(only(ended), (Status::Ok, b"value".to_vec()));
 }
 
 function!(reads_several, |db, args, reply| {
