@@ -31,6 +31,7 @@ mod error;
 mod exchange;
 mod group;
 mod lane;
+mod limits;
 pub mod local;
 mod reach;
 mod router;

@@ -1,7 +1,7 @@
 //! Reaching a server of a list: the first that lets the client in.
 //!
 //! Addresses stand in a list as `HOST:PORT,HOST:PORT`, the preferred one first. The next one is tried when those before it
-//! have failed, or have not answered for [`NEXT_AFTER`]: a server whose machine is gone answers nothing for long. Each
+//! have failed, or have not answered for [`NEXT_ADDRESS_AFTER`]: a server whose machine is gone answers nothing for long. Each
 //! is tried by a thread of its own, which nobody waits for once another one was let in; the session that it may have
 //! opened by then it ends. A refusal, of a wrong secret for instance, is an answer: nobody else is asked then.
 
@@ -15,12 +15,8 @@ use wire::{AdminRequest, OpenRequest, Status};
 
 use crate::config::resolve;
 use crate::connection::{Connection, opened_of};
+use crate::limits::{ADDRESSES_MAX, NEXT_ADDRESS_AFTER};
 use crate::{ClientConfig, Error};
-
-/// How long a server may take until the next one is tried beside it: a hundred times what a healthy one takes.
-const NEXT_AFTER: Duration = Duration::from_millis(50);
-/// Addresses of a list, each of which may take a thread.
-const ADDRESSES_MAX: usize = 16;
 
 /// How a connection is opened.
 #[derive(Clone)]
@@ -73,7 +69,7 @@ fn reach_any(addresses: &[&str], opening: &Opening, config: &ClientConfig) -> Re
                 ended += 1;
             }
             begun += 1;
-            next_at = Instant::now() + NEXT_AFTER;
+            next_at = Instant::now() + NEXT_ADDRESS_AFTER;
         }
         if begun == ended {
             return Err(why(addresses, errors));
@@ -164,7 +160,8 @@ impl Reached {
 
 #[cfg(test)]
 mod tests {
-    use super::{ADDRESSES_MAX, Opening, reach};
+    use super::{Opening, reach};
+    use crate::limits::ADDRESSES_MAX;
     use crate::{ClientConfig, Error};
 
     fn error_of(addresses: &str) -> Error {

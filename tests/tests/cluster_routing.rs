@@ -3,13 +3,15 @@
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use client::{
-    Client, Completion, Error, KeyRange, MigrationMode, MigrationStanding, Request, Status, TableOptions,
+    Client, ClientConfig, Completion, Error, KeyRange, MigrationMode, MigrationStanding, Request, Status, TableOptions,
 };
 use tests::etcd::Etcd;
 use tests::patience::{answered, comes};
-use tests::server::{Server, Settings, Tenant};
+use tests::raw::PATIENCE;
+use tests::server::{Server, Settings, Tenant, patient};
 
 /// The first hashes of the second and the last third; tablets begin at multiples of 2^32.
 const SECOND: u64 = 0x5555_5555 << 32;
@@ -205,4 +207,66 @@ fn increments_are_executed_once_while_their_hashes_move_between_servers() {
     for (number, count) in (0..).zip(counts) {
         assert_eq!(client.increment(table, &key(number), 0).expect("a number").0, count);
     }
+}
+
+/// A client of a server, each call of which may take this long.
+fn client_within(server: &Server, tenant: &Tenant, call_timeout: Duration) -> Result<Client, Error> {
+    let config = ClientConfig { connect_timeout: call_timeout, call_timeout, ..patient() };
+    Client::connect_with(&server.address().to_string(), &tenant.name, &tenant.secret, config)
+}
+
+#[test]
+fn a_server_that_stands_still_keeps_nobody_from_keys_that_others_have() {
+    const COUNT: u32 = 600;
+    const STEP: u64 = 0x1555_5555 << 32;
+    let cluster = Cluster::start(3);
+    let tenant = cluster.tenant("ann");
+    let mut client = cluster.servers[0].client(&tenant);
+    let table = client.table_create_spread("data", TableOptions::default(), 3).expect("a table");
+    for number in 0..COUNT {
+        client.put(table, &key(number), &key(number)).expect("a put");
+    }
+    // It takes connections, and answers nothing. The client has a session with it, the late one has to open one.
+    cluster.servers[1].pause(true);
+    for first in [0, STEP, 2 * STEP] {
+        let mut late = cluster.servers[0].client(&tenant);
+        let moved = first..=first + STEP - 1;
+        let keys: Vec<_> = (0..COUNT).map(key).filter(|key| moved.contains(&store::hash(key))).collect();
+        assert!(late.get(table, &keys[0]).expect("an answer").is_some());
+        cluster.migrate("ann/data", moved, 2);
+        for key in &keys {
+            for client in [&mut client, &mut late] {
+                let began = Instant::now();
+                assert!(client.get(table, key).expect("its server answers").is_some());
+                assert!(began.elapsed() < PATIENCE / 2, "it waited until the second server was given up");
+            }
+        }
+    }
+    cluster.servers[1].pause(false);
+    for number in 0..COUNT {
+        assert!(client.get(table, &key(number)).expect("an answer").is_some());
+    }
+}
+
+#[test]
+fn a_session_is_opened_where_the_tenant_is_known_while_etcd_stands_still() {
+    // Less than it takes a server to find out that etcd does not answer.
+    const SOON: Duration = Duration::from_secs(2);
+    let cluster = Cluster::start(1);
+    let (server, tenant) = (&cluster.servers[0], cluster.tenant("ann"));
+    let mut client = server.client(&tenant);
+    let table = client.table_create("data").expect("a table");
+    client.put(table, b"key", b"value").expect("a put");
+    // On a slow machine the lease may be over, without which nobody is let in so.
+    let mut late = comes("a session without etcd", || {
+        client_within(server, &tenant, SOON).ok()?;
+        cluster.etcd.pause(true);
+        let opened = client_within(server, &tenant, SOON);
+        let guessed = Client::connect_with(&server.address().to_string(), &tenant.name, "a guess", patient());
+        cluster.etcd.pause(false);
+        let refused = guessed.err().expect("it is wrong");
+        assert_eq!(refused.status(), Some(Status::Unavailable), "it may be right by now");
+        opened.ok()
+    });
+    assert!(late.get(table, b"key").expect("an answer").is_some());
 }

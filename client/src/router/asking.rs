@@ -1,20 +1,22 @@
 //! Asking for the tablets of tables, and taking over what servers answer.
 //!
 //! A map is asked for when its table is first used, without holding anything up, and again when a server answers that a key
-//! is another one's; after a pause where the map before has not helped. What comes is bytes from outside: a map that makes
-//! no sense, or would lead to more servers than a cluster has, is left alone.
+//! is another one's; after a pause where the map before has not helped. One server is asked, and while it takes its time the
+//! next one too; those that were silent are asked last, until they say something or owe no answer any more. What comes is
+//! bytes from outside: a map that makes no sense, or would lead to more servers than a cluster has, is left alone.
 
 use wire::limits::SERVERS_MAX;
 use wire::{Body, Journey, Request, ServerPlace, Status, TabletMap};
 
 use super::gather::Outcome;
-use super::maps::Tablet;
+use super::maps::{TableMap, Tablet};
 use super::sending::Latest;
 use super::server::{Reach, Server};
 use super::{HOME, ROUTERS_TAGS, Router};
 use crate::SessionStatistics;
 use crate::both_sides::Moving;
 use crate::exchange::Exchange;
+use crate::limits::NEXT_MAP_AFTER_US;
 
 /// Below this bit of a tag stands the table, above the server that was asked.
 pub(super) const TABLE_BITS: u32 = 32;
@@ -31,12 +33,13 @@ impl Router {
     pub(super) fn want(&mut self, now_us: u64, index: usize, in_vain: Option<&Journey>) -> u64 {
         let latest_us = now_us.saturating_add(self.call_timeout_us);
         let map = &mut self.maps[index];
-        if !map.is_wanted && !map.is_asking {
+        if !map.is_wanted {
             let pause_us = |journey: &Journey| {
                 let taken_us = latest_us.saturating_sub(journey.deadline_us);
                 (taken_us / LAG_PART).clamp(LAG_US_MIN, LAG_US_MAX)
             };
-            map.not_before_us = now_us + in_vain.map_or(0, pause_us);
+            map.ask_at_us = now_us + in_vain.map_or(0, pause_us);
+            map.patience_us = NEXT_MAP_AFTER_US;
             map.is_wanted = true;
         }
         map.asked + 1
@@ -58,45 +61,68 @@ impl Router {
     pub(super) fn ask_for_maps(&mut self, now_us: u64, statistics: &mut SessionStatistics) {
         for index in 0..self.maps.len() {
             let map = &self.maps[index];
-            if !map.is_wanted || map.is_asking || now_us < map.not_before_us {
+            if map.is_wanted && now_us >= map.ask_at_us {
+                self.ask_for_map(now_us, index, statistics);
+            }
+        }
+    }
+
+    /// Asks one more server for a map.
+    fn ask_for_map(&mut self, now_us: u64, index: usize, statistics: &mut SessionStatistics) {
+        let TableMap { table, ref asks, .. } = self.maps[index];
+        asks.iter().for_each(|&asked| self.servers[asked].doubt(now_us));
+        let mut candidates = by_turns(&self.servers, self.turn);
+        candidates.retain(|at| !asks.contains(at));
+        let mut may_open = true;
+        for at in candidates {
+            if !may_open && self.servers[at].exchange.is_none() {
                 continue;
             }
-            let table = map.table;
-            for _ in 0..self.servers.len() {
-                let at = self.turn % self.servers.len();
-                if self.reach(now_us, at) == Reach::Opening {
-                    break;
-                }
-                let tag = ROUTERS_TAGS | (at as u64) << TABLE_BITS | u64::from(table);
-                let ask = Request::Tablets { table };
-                let journey = Journey::begin(now_us, self.call_timeout_us);
-                if let Some(exchange) = &mut self.servers[at].exchange
-                    && exchange.submit(journey, tag, &ask, statistics).is_ok()
-                {
-                    (self.maps[index].is_wanted, self.maps[index].is_asking) = (false, true);
-                    break;
-                }
-                self.turn = (at + 1) % self.servers.len();
+            if self.reach(now_us, at) == Reach::Opening {
+                // Others are asked meanwhile, and no session is opened with all of them at once for a map.
+                self.servers[at].doubt(now_us);
+                may_open = false;
             }
+            let tag = ROUTERS_TAGS | (at as u64) << TABLE_BITS | u64::from(table);
+            let ask = Request::Tablets { table };
+            let journey = Journey::begin(now_us, self.call_timeout_us);
+            if let Some(exchange) = &mut self.servers[at].exchange
+                && exchange.submit(journey, tag, &ask, statistics).is_ok()
+            {
+                self.maps[index].asks.push(at);
+                break;
+            }
+        }
+        let map = &mut self.maps[index];
+        if !map.asks.is_empty() {
+            map.ask_at_us = now_us + map.patience_us;
+            map.patience_us = map.patience_us.saturating_mul(2);
         }
     }
 
     /// Takes the answer to a request for a map.
     pub(super) fn take_map(&mut self, now_us: u64, table: u32, from: usize, outcome: Outcome) {
         let index = self.index_of(table);
-        self.maps[index].is_asking = false;
-        self.maps[index].asked += 1;
+        let map = &mut self.maps[index];
+        map.asks.retain(|&asked| asked != from);
         // Another one is asked next time: of two servers that a tablet moves between, one knows earlier.
         self.turn = (from + 1) % self.servers.len();
-        match outcome {
-            Ok((Status::Ok, body)) => {
-                if let Ok(map) = TabletMap::decode(&body) {
-                    self.replace_map(now_us, index, from, &map);
-                }
-            }
+        let is_over = match &outcome {
             // The session ended under it.
-            Ok((Status::BadToken, _)) => drop(self.want(now_us, index, None)),
-            _ => {}
+            Ok((Status::BadToken, _)) => false,
+            Ok(_) => true,
+            Err(_) => map.asks.is_empty(),
+        };
+        if map.is_wanted && !is_over {
+            map.ask_at_us = now_us;
+            return;
+        }
+        map.is_wanted = false;
+        map.asked += 1;
+        if let Ok((Status::Ok, body)) = outcome
+            && let Ok(map) = TabletMap::decode(&body)
+        {
+            self.replace_map(now_us, index, from, &map);
         }
     }
 
@@ -158,5 +184,30 @@ impl Router {
         let unused = (1..self.servers.len()).find(|&at| self.servers[at].is_closed() && !is_named(at))?;
         self.servers[unused] = server;
         Some(unused)
+    }
+}
+
+/// The servers in the order in which they are asked: by turns, and last those that have been silent.
+fn by_turns(servers: &[Server], turn: usize) -> Vec<usize> {
+    let count = servers.len();
+    let mut order: Vec<usize> = (turn..turn + count).map(|at| at % count).collect();
+    order.sort_by_key(|&at| servers[at].is_doubted());
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Server, by_turns};
+
+    #[test]
+    fn who_was_silent_is_asked_last_until_it_says_something() {
+        let mut servers = [4, 7, 9, 12].map(|number| Server::new(number, "10.0.0.1:7000"));
+        assert_eq!(by_turns(&servers, 1), [1, 2, 3, 0]);
+        servers[1].doubt(5);
+        servers[3].doubt(8);
+        assert_eq!(by_turns(&servers, 1), [2, 0, 1, 3]);
+        servers[1].heard_us = 6;
+        servers[3].heard_us = 6;
+        assert_eq!(by_turns(&servers, 1), [1, 2, 0, 3]);
     }
 }

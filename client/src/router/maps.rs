@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::HOME;
 use crate::both_sides::{self, Moving};
+use crate::limits::NEXT_MAP_AFTER_US;
 
 /// Hashes, the last one included, and the server that has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,14 +24,16 @@ pub(super) struct TableMap {
     pub(super) table: u32,
     /// Of two maps the one of the higher version is the newer.
     pub(super) version: u64,
-    /// How often its map was asked for and answered, or not answered.
+    /// How often its map was asked for and answered, or answered by nobody.
     pub(super) asked: u64,
-    /// It is to be asked for.
+    /// Nobody has answered since it was wanted.
     pub(super) is_wanted: bool,
-    /// It is asked for just now.
-    pub(super) is_asking: bool,
-    /// It is not asked for before.
-    pub(super) not_before_us: u64,
+    /// Servers that were asked and have not answered; once each.
+    pub(super) asks: Vec<usize>,
+    /// When the next server is asked, if none has answered by then.
+    pub(super) ask_at_us: u64,
+    /// How long that one may take until another one is asked.
+    pub(super) patience_us: u64,
     /// By their hashes; never none.
     pub(super) tablets: Vec<Tablet>,
     /// What of them is on the move so that reads may ask both servers.
@@ -55,8 +58,9 @@ impl TableMap {
             version: 0,
             asked: 0,
             is_wanted: true,
-            is_asking: false,
-            not_before_us: 0,
+            asks: Vec::new(),
+            ask_at_us: 0,
+            patience_us: NEXT_MAP_AFTER_US,
             tablets,
             moving: Vec::new(),
         }

@@ -28,6 +28,8 @@ pub(crate) struct Server {
     probe: Option<Awaited<()>>,
     /// When it last said something, or owed nothing.
     pub(super) heard_us: u64,
+    /// When somebody else was last asked in its place.
+    doubted_us: u64,
     away_until_us: u64,
     away_us: u64,
     /// For a group of sessions: it stands in the list of those that have something to send.
@@ -74,6 +76,16 @@ impl Server {
     /// Whether it is nothing but a name.
     pub(super) fn is_closed(&self) -> bool {
         self.exchange.is_none() && self.opening.is_none()
+    }
+
+    /// It takes its time, and another server is asked in its place.
+    pub(super) fn doubt(&mut self, now_us: u64) {
+        self.doubted_us = now_us;
+    }
+
+    /// Whether it has taken its time since: better asked last.
+    pub(super) fn is_doubted(&self) -> bool {
+        self.doubted_us > self.heard_us
     }
 
     /// Whether a session is being opened.

@@ -99,7 +99,8 @@ impl Router {
         }
         self.see_views(now_us);
         self.ask_for_maps(now_us, statistics);
-        let is_asking = self.maps.iter().any(|map| map.is_wanted);
+        // Whether others are asked too is looked at with the servers.
+        let is_asking = self.maps.iter().any(|map| map.is_wanted && map.asks.is_empty());
         let is_opening = self.servers.iter().any(Server::is_opening);
         self.is_restless = is_asking || is_opening || !self.waiting.is_empty() || !self.leaving.is_empty();
         self.look_at_us = if self.is_shared() { now_us + LOOK_EVERY_US } else { u64::MAX };

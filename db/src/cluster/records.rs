@@ -174,6 +174,19 @@ pub trait Records: Send + Sync {
     /// `Overtaken` when there is no way any more to read as of `at`; that records cannot be read.
     fn read(&self, queries: &[Query], at: Option<Revision>) -> Result<Reading, RecordsError>;
 
+    /// Reads like [`Records::read`], for who can do without: where the records are elsewhere it gives up after `patience`.
+    ///
+    /// # Errors
+    /// As [`Records::read`]; `Unavailable` when there is no answer in time.
+    fn read_within(
+        &self,
+        queries: &[Query],
+        at: Option<Revision>,
+        _patience: Duration,
+    ) -> Result<Reading, RecordsError> {
+        self.read(queries, at)
+    }
+
     /// Makes all changes if all conditions hold.
     ///
     /// # Errors
@@ -213,6 +226,15 @@ impl<R: Records + ?Sized> Records for Arc<R> {
 
     fn read(&self, queries: &[Query], at: Option<Revision>) -> Result<Reading, RecordsError> {
         (**self).read(queries, at)
+    }
+
+    fn read_within(
+        &self,
+        queries: &[Query],
+        at: Option<Revision>,
+        patience: Duration,
+    ) -> Result<Reading, RecordsError> {
+        (**self).read_within(queries, at, patience)
     }
 
     fn commit(&self, conditions: &[Condition], changes: &[Change]) -> Result<Committed, RecordsError> {

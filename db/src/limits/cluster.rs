@@ -87,6 +87,10 @@ pub const ETCD_ATTEMPT_MS: u64 = 1_000;
 /// to elect a leader.
 pub const ETCD_CALL_MS: u64 = 3_000;
 
+/// How long the opening of a session waits for etcd where the server knows the tenant from before, in milliseconds: ten times
+/// what an etcd takes that has a leader, and nothing that a client notices.
+pub const ETCD_OPENING_MS: u64 = 50;
+
 /// How long to find out what became of a commit whose answer was lost, in milliseconds.
 pub const ETCD_RESOLVE_MS: u64 = 3_000;
 

@@ -247,7 +247,7 @@ impl Control {
     fn confirm(&self, checked: &TenantRow, session: &Arc<Session>) -> Result<(), Refusal> {
         let gone =
             || Refusal::new(Status::BadSecret, "the tenant has just been dropped, or got a new secret");
-        let Known { row, doubt } = self.tenant_named(&checked.name)?;
+        let Known { row, doubt } = self.tenant_named(&checked.name, |row| row == Some(checked))?;
         if row.as_ref() != Some(checked) {
             if let Some(doubt) = doubt {
                 return Err(doubt.into());

@@ -1,5 +1,7 @@
 //! Records of tenants: number to name, salt and digest of the secret; name to number; and how many there are.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::encoding::{bytes_of, damaged, hexadecimal, padded, parts, tenant_of};
@@ -134,6 +136,18 @@ impl Metadata {
     /// When the metadata cannot be read.
     pub fn tenant_find(&self, name: &str) -> Result<Option<TenantRow>, MetadataError> {
         self.read(|transaction| Ok(find(transaction, name)?))
+    }
+
+    /// Finds a tenant by its name, for who can do without: waits for no answer for longer than `patience`.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read, or not in that time.
+    pub fn tenant_find_within(
+        &self,
+        name: &str,
+        patience: Duration,
+    ) -> Result<Option<TenantRow>, MetadataError> {
+        Ok(find(&mut Transaction::new(self.records()).within(patience), name)?)
     }
 
     /// All tenants, by name.

@@ -7,6 +7,7 @@
 //! are there, and could not tell that one is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,6 +25,8 @@ pub(super) struct Transaction<'r> {
     /// What is read from and committed to; nothing when there is nothing yet.
     records: Option<&'r dyn Records>,
     at: Option<Revision>,
+    /// How long a read may take, if less than it takes to find out that there will be no answer.
+    patience: Option<Duration>,
     read: BTreeMap<String, Option<Record>>,
     spans: BTreeSet<Span>,
     written: BTreeMap<String, Option<Vec<u8>>>,
@@ -35,11 +38,17 @@ impl<'r> Transaction<'r> {
         Self { records: Some(records), ..Self::over_nothing() }
     }
 
+    /// The same, each read of which takes no longer than this.
+    pub(super) fn within(self, patience: Duration) -> Self {
+        Self { patience: Some(patience), ..self }
+    }
+
     /// Where there is nothing yet.
     pub(super) fn over_nothing() -> Self {
         Self {
             records: None,
             at: None,
+            patience: None,
             read: BTreeMap::new(),
             spans: BTreeSet::new(),
             written: BTreeMap::new(),
@@ -110,7 +119,10 @@ impl<'r> Transaction<'r> {
     /// Some records as they were before this transaction. Nothing is held against what others change in them.
     pub(super) fn glance(&mut self, queries: &[Query]) -> Result<Vec<Vec<Record>>, RecordsError> {
         let Some(records) = self.records else { return Ok(vec![Vec::new(); queries.len()]) };
-        let reading = records.read(queries, self.at)?;
+        let reading = match self.patience {
+            Some(patience) => records.read_within(queries, self.at, patience)?,
+            None => records.read(queries, self.at)?,
+        };
         self.at = Some(reading.revision);
         Ok(reading.found)
     }

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use self::leasing::Leases;
 use self::members::Members;
@@ -124,7 +124,7 @@ impl Etcd {
         F: Future<Output = Result<T, RecordsError>> + Send + 'static,
     {
         if self.shared.missing.load(Ordering::Relaxed) {
-            return Err(RecordsError::Unavailable("etcd does not answer at present".to_owned()));
+            return Err(missing());
         }
         let result = self.wait(most_ms, late, work);
         if let Err(RecordsError::Unavailable(text) | RecordsError::Uncertain(text)) = &result {
@@ -170,6 +170,11 @@ impl Etcd {
     }
 }
 
+/// The refusal of calls until etcd is seen again.
+fn missing() -> RecordsError {
+    RecordsError::Unavailable("etcd does not answer at present".to_owned())
+}
+
 impl Shared {
     fn key(&self, key: &str) -> String {
         format!("{}{key}", self.root)
@@ -189,6 +194,23 @@ impl Records for Etcd {
             RecordsError::Unavailable,
             async move { reading::read(&shared, &queries, at).await },
         )
+    }
+
+    fn read_within(
+        &self,
+        queries: &[Query],
+        at: Option<Revision>,
+        patience: Duration,
+    ) -> Result<Reading, RecordsError> {
+        if self.shared.missing.load(Ordering::Relaxed) {
+            return Err(missing());
+        }
+        let (shared, queries) = (Arc::clone(&self.shared), queries.to_vec());
+        // Others wait for longer, and find out whether etcd is missing or only slow.
+        self.wait(ETCD_CALL_MS, RecordsError::Unavailable, async move {
+            let read = timeout(patience, reading::read(&shared, &queries, at)).await;
+            read.unwrap_or_else(|_| Err(RecordsError::Unavailable("etcd takes its time".to_owned())))
+        })
     }
 
     fn commit(&self, conditions: &[Condition], changes: &[Change]) -> Result<Committed, RecordsError> {

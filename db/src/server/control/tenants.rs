@@ -2,11 +2,13 @@
 //! server last saw them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::Control;
 use crate::clock::Moment;
 use crate::cluster::metadata::{MetadataError, TenantRow};
 use crate::cluster::records::RecordsError;
+use crate::limits::ETCD_OPENING_MS;
 use crate::tenant::TenantId;
 
 /// What is known of a tenant.
@@ -19,12 +21,31 @@ pub struct Known {
 }
 
 impl Control {
-    /// The tenant of a name, to open a session of; as it was last seen when the metadata does not answer.
+    /// The tenant of a name, to open a session of; as it was last seen when the metadata does not answer, or not soon and
+    /// what was seen `fits`. What does not fit may have changed since, and whether there is such a tenant is told to nobody
+    /// by the time that this takes.
     ///
     /// # Errors
     /// When the metadata cannot be read and nothing may take its place.
-    pub fn tenant_named(&self, name: &str) -> Result<Known, MetadataError> {
-        match self.metadata.tenant_find(name) {
+    pub fn tenant_named(
+        &self,
+        name: &str,
+        fits: impl FnOnce(Option<&TenantRow>) -> bool,
+    ) -> Result<Known, MetadataError> {
+        let patience = Duration::from_millis(ETCD_OPENING_MS);
+        match self.known(name, self.metadata.tenant_find_within(name, patience)) {
+            Ok(known) if known.doubt.is_none() || fits(known.row.as_ref()) => Ok(known),
+            _ => self.known(name, self.metadata.tenant_find(name)),
+        }
+    }
+
+    /// What is known of a tenant by what the metadata says of it, if it says something.
+    fn known(
+        &self,
+        name: &str,
+        found: Result<Option<TenantRow>, MetadataError>,
+    ) -> Result<Known, MetadataError> {
+        match found {
             Ok(row) => Ok(Known { row, doubt: None }),
             Err(error @ MetadataError::Records(RecordsError::Unavailable(_))) => {
                 match self.interim.tenant(name, Moment::now()) {
