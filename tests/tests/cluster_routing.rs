@@ -6,7 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use client::{
-    Client, ClientConfig, Completion, Error, KeyRange, MigrationMode, MigrationStanding, Request, Status, TableOptions,
+    Client, ClientConfig, Completion, Error, KeyRange, MigrationMode, MigrationStanding, Request, Status,
+    TableOptions,
 };
 use tests::etcd::Etcd;
 use tests::patience::{answered, comes};
