@@ -1,9 +1,10 @@
-//! The handler of SIGSEGV and SIGBUS: a stack overflow of an extension ends its invocation; any other fault
-//! is the server's own and goes to the handler that was there before.
+//! The handler of SIGSEGV, SIGBUS and SIGILL: a stack overflow of an extension, and an instruction by which its code
+//! aborts, end its invocation; any other fault is the server's own and goes to the handler that was there before.
 //!
 //! A fault is an overflow when all of this holds: an extension's stack is in use on this thread and no host
 //! call is in progress; the stack pointer lies on that stack or in its guard; the address lies in the
-//! guard. Or the kernel itself could not write a signal frame there, since the extension had used it up.
+//! guard. Or the kernel itself could not write a signal frame there, since the extension had used it up. An abort is an
+//! instruction that the processor does not know, with the stack pointer on such a stack.
 //!
 //! The handler runs on a stack of its own, since the faulting one has no room. It does not jump: it edits
 //! the interrupted context so that returning from the signal lands where a left stack comes out. So the
@@ -64,16 +65,21 @@ impl Drop for Guarded {
 /// The handlers that were there before ours.
 static PREVIOUS_SEGV: OnceLock<libc::sigaction> = OnceLock::new();
 static PREVIOUS_BUS: OnceLock<libc::sigaction> = OnceLock::new();
+static PREVIOUS_ILL: OnceLock<libc::sigaction> = OnceLock::new();
+
+/// The signals that are handled, each with its handler before ours.
+const HANDLED: [(i32, &OnceLock<libc::sigaction>); 3] =
+    [(libc::SIGSEGV, &PREVIOUS_SEGV), (libc::SIGBUS, &PREVIOUS_BUS), (libc::SIGILL, &PREVIOUS_ILL)];
 
 fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        for (signal, previous) in [(libc::SIGSEGV, &PREVIOUS_SEGV), (libc::SIGBUS, &PREVIOUS_BUS)] {
+        for (signal, previous) in HANDLED {
             // SAFETY: a `sigaction` of zeros is valid: the default handler.
             let mut before: libc::sigaction = unsafe { mem::zeroed() };
             // SAFETY: only asks. The answer is stored before our handler can run.
             let asked = unsafe { libc::sigaction(signal, ptr::null(), &raw mut before) };
-            assert_eq!(asked, 0, "the kernel knows SIGSEGV and SIGBUS");
+            assert_eq!(asked, 0, "the kernel knows these signals");
             previous.get_or_init(|| before);
             let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void) = on_fault;
             // SAFETY: as above.
@@ -84,7 +90,7 @@ fn install() {
             // SAFETY: the handler has the signature that SA_SIGINFO asks for, and keeps to what a handler
             // may do: it reads thread-local cells without a destructor and edits the context.
             let installed = unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
-            assert_eq!(installed, 0, "the kernel takes a handler for SIGSEGV and SIGBUS");
+            assert_eq!(installed, 0, "the kernel takes a handler for them");
         }
     });
 }
@@ -99,15 +105,19 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut c_
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     let stack_pointer = registers[libc::REG_RSP as usize] as usize;
     let left = running::with(|running| {
-        let overflow = is_overflow(running, code, address, stack_pointer);
-        if overflow {
+        let cause = if signal == libc::SIGILL {
+            is_abort(running, code, stack_pointer).then_some(Cause::Abort)
+        } else {
+            is_overflow(running, code, address, stack_pointer).then_some(Cause::StackOverflow)
+        };
+        if let Some(cause) = cause {
             registers[libc::REG_RIP as usize] = landing as *const () as i64;
             registers[libc::REG_RSP as usize] = running.worker_stack_pointer() as i64;
-            registers[libc::REG_RDX as usize] = Cause::StackOverflow as i64;
+            registers[libc::REG_RDX as usize] = cause as i64;
             // The preemption handler itself may have run out of stack, and had its signal blocked.
             signal::remove_from(mask);
         }
-        overflow
+        cause.is_some()
     });
     if !left {
         crash(signal, info, context);
@@ -127,10 +137,16 @@ fn is_overflow(running: &Running, code: i32, address: usize, stack_pointer: usiz
     guard.contains(&address) || no_room_for_a_signal
 }
 
+/// Whether an extension came to an instruction that is none; one that somebody sent does not carry a place in the code.
+fn is_abort(running: &Running, code: i32, stack_pointer: usize) -> bool {
+    let (bottom, top) = running.bounds();
+    code > 0 && code != FROM_KERNEL && running.may_be_left() && (bottom..top).contains(&stack_pointer)
+}
+
 /// Hands a fault that is not an extension's to the handler before ours, or lets the kernel end the process.
 fn crash(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let slot = if signal == libc::SIGSEGV { &PREVIOUS_SEGV } else { &PREVIOUS_BUS };
-    let Some(previous) = slot.get() else { return };
+    let previous = HANDLED.iter().find(|(handled, _)| *handled == signal).and_then(|(_, slot)| slot.get());
+    let Some(previous) = previous else { return };
     match previous.sa_sigaction {
         libc::SIG_DFL | libc::SIG_IGN => {
             // SAFETY: puts the kernel's default back; the faulting instruction runs again and ends us.

@@ -34,6 +34,8 @@ pub enum Cause {
     OutOfMemory = 2,
     /// The stack was used up, or too little was left for a host call.
     StackOverflow = 3,
+    /// It came to an instruction that aborts (`ud2`): where a library ends the process, as at 2^64 clones of one `Rc`.
+    Abort = 4,
 }
 
 impl Cause {
@@ -45,6 +47,7 @@ impl Cause {
             1 => Some(Self::Panic),
             2 => Some(Self::OutOfMemory),
             3 => Some(Self::StackOverflow),
+            4 => Some(Self::Abort),
             _ => None,
         }
     }

@@ -104,6 +104,20 @@ fn recursion_and_huge_frames_overflow_and_the_thread_goes_on() {
     }
 }
 
+unsafe extern "C" fn aborts(_: *mut c_void) -> u64 {
+    // SAFETY: the processor knows no such instruction, and what becomes of that is what is tested.
+    unsafe { std::arch::asm!("ud2", options(noreturn)) }
+}
+
+#[test]
+fn an_abort_ends_the_invocation_and_the_thread_goes_on() {
+    let (_guarded, mut pool) = set_up();
+    for round in 0..2_000 {
+        assert_eq!(run(&mut pool, aborts, 0), Outcome { value: 0, cause: Cause::Abort as u64 });
+        assert_eq!(run(&mut pool, double, round).value, round as u64 * 2);
+    }
+}
+
 #[test]
 fn overflows_leave_the_signal_mask_and_floating_point_as_they_were() {
     let (_guarded, mut pool) = set_up();
@@ -250,6 +264,8 @@ fn child_that_crashes() {
         Ok("wild") => run(&mut pool, reads_a_wild_address, 64),
         Ok("host") => run(&mut pool, faults_in_the_host, 0),
         // SAFETY: it is not: a fault outside of any extension's stack.
+        // SAFETY: as below.
+        Ok("abort") => Outcome { value: unsafe { aborts(ptr::null_mut()) }, cause: 0 },
         Ok("worker") => Outcome { value: unsafe { reads_a_wild_address(64 as *mut c_void) }, cause: 0 },
         _ => return,
     };
@@ -259,12 +275,13 @@ fn child_that_crashes() {
 #[test]
 fn faults_that_are_not_an_overflow_of_an_extension_still_crash() {
     let program = std::env::current_exe().expect("a test knows its program");
-    for case in ["wild", "host", "worker"] {
+    for case in ["wild", "host", "worker", "abort"] {
         let child = Command::new(&program)
             .args(["--exact", "sched::tests::child_that_crashes", "--ignored", "--nocapture"])
             .env("SPLINTER_CRASH", case)
             .output()
             .expect("the child starts");
-        assert_eq!(child.status.signal(), Some(libc::SIGSEGV), "{case}: {child:?}");
+        let signal = if case == "abort" { libc::SIGILL } else { libc::SIGSEGV };
+        assert_eq!(child.status.signal(), Some(signal), "{case}: {child:?}");
     }
 }
