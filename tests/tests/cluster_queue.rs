@@ -203,8 +203,14 @@ fn a_move_that_waits_at_its_source_says_so_and_can_be_aborted_and_the_server_end
             awaited.iter().all(has_slot).then_some(())
         });
         town.server(1).pause(true);
-        // Both are still there, or it was too late.
-        let is_held = held.iter().all(|id| town.standing(0, *id) == Some(MigrationStanding::Preparing));
+        // Both are there and have slots, or it was too late or too early.
+        let has_slot = |id| {
+            let awaited = town.awaited(0, id).map(|(awaited, _)| awaited);
+            awaited.is_some_and(|it| !matches!(it, MigrationAwaited::Slot | MigrationAwaited::Peer))
+        };
+        let is_held = held
+            .iter()
+            .all(|id| has_slot(*id) && town.standing(0, *id) == Some(MigrationStanding::Preparing));
         if !is_held {
             town.server(1).pause(false);
             town.settle();
