@@ -1,8 +1,7 @@
 //! The source of a migration: it answers, and keeps what it has until the records say that it is another's.
 //!
 //! Others may come to believe that it is gone once its registration is over, and own what moves: so it serves none of that
-//! from then on, until it has read, registered again, that the hashes are its own. Before it has a slot it has told the target
-//! nothing, so nobody else can come to own them.
+//! from then on, until it has read, registered again, that the hashes are its own.
 
 mod interface;
 
@@ -161,7 +160,7 @@ impl Source {
                 act(out, SourceAction::Cut);
             }
             (Standing::Preparing | Standing::Returning, Phase::Serving)
-                if self.belief.lease != Lease::Held && self.slot == Slot::Held =>
+                if self.belief.lease != Lease::Held =>
             {
                 self.phase = Phase::Cutting;
                 self.is_closed = true;
