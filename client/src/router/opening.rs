@@ -2,24 +2,20 @@
 //! servers' requests go on meanwhile.
 //!
 //! A thread does one thing and ends; it is bounded by the time that a connection and the opening may take. Nobody waits
-//! for one whose session is dropped before.
+//! for one whose session is dropped before; what it opens then, it ends.
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
 use net::{Stream, Waker};
-use wire::{OpenRequest, Opened};
 
 use crate::config::{Identity, resolve};
-use crate::connection::Connection;
+use crate::exchange::Exchange;
 use crate::{ClientConfig, Error};
 
 /// Time that a begun record of a stream may take, which nobody reads here.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// What a session is made of.
-pub(super) type Session = (Identity, Connection, Opened);
 
 /// An answer that a thread will give.
 pub(super) struct Awaited<T> {
@@ -47,18 +43,16 @@ impl<T: Send + 'static> Awaited<T> {
     }
 }
 
-/// Opens a session with the server at `address`.
+/// Opens a session with the server at `address`, for a port of such frames and with such a waker.
 pub(super) fn open(
     address: String,
     (tenant, secret): (String, String),
     config: ClientConfig,
-    waker: Waker,
-) -> Awaited<Session> {
-    Awaited::begin(waker, move || {
+    (frame_bytes_max, waker): (usize, Waker),
+) -> Awaited<Exchange> {
+    Awaited::begin(waker.clone(), move || {
         let identity = Identity { server: resolve(&address)?, address, tenant, secret };
-        let request = OpenRequest::Session { tenant: &identity.tenant, secret: &identity.secret };
-        let (connection, opened) = Connection::open_session(identity.server, &config, &request)?;
-        Ok((identity, connection, opened))
+        Exchange::open(identity, config, frame_bytes_max, waker)
     })
 }
 

@@ -174,9 +174,9 @@ impl Router {
 
     /// Makes sure that there is a session with a server, or will be, unless there was no way a moment ago.
     pub(super) fn reach(&mut self, now_us: u64, server: usize) -> Reach {
-        let Router { servers, identity, config, others_config, waker, .. } = self;
+        let Router { servers, identity, config, others_config, frame_bytes_max, waker, .. } = self;
         let config = if server == HOME { config } else { others_config };
-        servers[server].reach(now_us, identity, config, waker)
+        servers[server].reach(now_us, identity, config, (*frame_bytes_max, waker))
     }
 
     /// Whether there may be a server that answers.

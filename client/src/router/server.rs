@@ -2,7 +2,7 @@
 
 use net::Waker;
 
-use super::opening::{self, Awaited, Session};
+use super::opening::{self, Awaited};
 use crate::ClientConfig;
 use crate::config::Identity;
 use crate::exchange::Exchange;
@@ -24,7 +24,7 @@ pub(crate) struct Server {
     pub(crate) exchange: Option<Exchange>,
     /// Its view when the maps were asked for last.
     pub(super) view: u64,
-    opening: Option<Awaited<Session>>,
+    opening: Option<Awaited<Exchange>>,
     probe: Option<Awaited<()>>,
     /// When it last said something, or owed nothing.
     pub(super) heard_us: u64,
@@ -99,7 +99,7 @@ impl Server {
         now_us: u64,
         identity: &Identity,
         config: &ClientConfig,
-        waker: &Waker,
+        (frame_bytes_max, waker): (usize, &Waker),
     ) -> Reach {
         if self.exchange.is_some() {
             return Reach::Open;
@@ -109,27 +109,19 @@ impl Server {
                 return Reach::Away;
             }
             let secret = (identity.tenant.clone(), identity.secret.clone());
-            let opening = opening::open(self.address.clone(), secret, config.clone(), waker.clone());
+            let opening =
+                opening::open(self.address.clone(), secret, config.clone(), (frame_bytes_max, waker.clone()));
             self.opening = Some(opening);
         }
         Reach::Opening
     }
 
     /// Looks after what is in the background.
-    pub(super) fn look(
-        &mut self,
-        now_us: u64,
-        config: &ClientConfig,
-        frame_bytes_max: usize,
-        waker: &Waker,
-    ) -> News {
+    pub(super) fn look(&mut self, now_us: u64, config: &ClientConfig, waker: &Waker) -> News {
         if let Some(opened) = self.opening.as_ref().and_then(Awaited::take) {
             self.opening = None;
             match opened {
-                Ok((identity, connection, opened)) => {
-                    let (session, config) = ((connection, opened), config.clone());
-                    let mut exchange =
-                        Exchange::over(session, identity, config, frame_bytes_max, waker.clone());
+                Ok(mut exchange) => {
                     exchange.lose_patience();
                     self.view = exchange.view();
                     self.exchange = Some(exchange);
@@ -151,7 +143,11 @@ impl Server {
                 self.probe =
                     Some(opening::probe(self.address.clone(), config.connect_timeout, waker.clone()));
             }
-            Some(Some(Ok(()))) => (self.probe, self.heard_us) = (None, now_us),
+            Some(Some(Ok(()))) => {
+                // One that was stopped takes connections too: the doubt stays.
+                let doubted_us = if self.is_doubted() { now_us + 1 } else { 0 };
+                (self.probe, self.heard_us, self.doubted_us) = (None, now_us, doubted_us);
+            }
             Some(Some(Err(_))) => {
                 self.probe = None;
                 self.go_away(now_us);

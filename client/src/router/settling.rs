@@ -126,9 +126,9 @@ impl Router {
         complete: &mut impl FnMut(Completion<'_>),
     ) {
         for index in 0..self.servers.len() {
-            let Router { servers, config, others_config, frame_bytes_max, waker, .. } = self;
+            let Router { servers, config, others_config, waker, .. } = self;
             let config = if index == HOME { config } else { others_config };
-            if servers[index].look(now_us, config, *frame_bytes_max, waker) == News::Lost {
+            if servers[index].look(now_us, config, waker) == News::Lost {
                 self.leave(now_us, index, complete);
             }
         }

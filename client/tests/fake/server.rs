@@ -77,6 +77,12 @@ impl FakeServer {
         self.shared.world.lock().unwrap()
     }
 
+    /// How many streams it has taken.
+    #[allow(dead_code, reason = "where one server is all, nothing is opened behind the client's back")]
+    pub fn streams(&self) -> usize {
+        self.shared.streams.lock().unwrap().len()
+    }
+
     /// Closes every stream that is open.
     pub fn cut_streams(&self) {
         self.shared.streams.lock().unwrap().drain(..).for_each(|stream| stream.close());

@@ -43,6 +43,8 @@ pub struct World {
     pub extension: u32,
     /// How often names were resolved.
     pub resolutions: u64,
+    /// How often a session was opened.
+    pub sessions_opened: u64,
     sessions: HashMap<u64, Records>,
     version: u64,
 }
@@ -76,6 +78,7 @@ impl World {
             asked_now: HashMap::new(),
             extension: 1,
             resolutions: 0,
+            sessions_opened: 0,
             sessions: HashMap::new(),
             version: 0,
         }
@@ -85,6 +88,7 @@ impl World {
         // No two servers give the same one.
         let token = NEXT_TOKEN.fetch_add(1, Ordering::Relaxed);
         self.sessions.insert(token, Records::default());
+        self.sessions_opened += 1;
         token
     }
 

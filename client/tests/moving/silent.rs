@@ -1,8 +1,9 @@
 //! A server that takes connections and answers nothing, as one that was stopped: whoever needs nothing of it goes on.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use client::{Client, ClientConfig, Session};
+use client::{Client, ClientConfig, Request, Session};
 use wire::{Body, ServerPlace, Tablet, TabletMap};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -102,5 +103,27 @@ fn a_silent_server_keeps_nobody_from_keys_that_move_between_others() {
         client.put(TABLE, &others[0], b"value").unwrap();
         let asked_since = three.servers()[SILENT].world().maps_asked - asked;
         assert!(asked_since <= 2, "one question stays open, and one may follow now: {asked_since}");
+    }
+}
+
+#[test]
+fn a_session_that_is_opened_when_nobody_wants_it_any_more_ends_at_once() {
+    let three = Three::new();
+    let mut client = three.client();
+    let others = &keys_between(2 * QUARTER, 3 * QUARTER - 1, 1)[0];
+    let silent = three.servers()[SILENT].world();
+    let get = Request::Get { table: TABLE, key: others };
+    client.session().submit(&get, 1).unwrap();
+    let opens = three.servers()[SILENT].streams();
+    while three.servers()[SILENT].streams() == opens {
+        client.session().poll(&mut |_| {}).unwrap();
+    }
+    drop(client);
+    drop(silent);
+    let deadline = Instant::now() + CALL_TIMEOUT;
+    let has_opened = |server: &FakeServer| server.world().sessions_opened > 0;
+    while !has_opened(&three.servers()[SILENT]) || three.servers()[SILENT].world().sessions() > 0 {
+        assert!(Instant::now() < deadline, "the session stays");
+        thread::sleep(Duration::from_millis(1));
     }
 }
