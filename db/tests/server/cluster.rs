@@ -260,6 +260,8 @@ fn data_goes_on_while_etcd_does_not_answer_and_changes_come_after_it() {
         comes(|| registered().then_some(()));
         cluster.etcd.pause();
         let opened = Client::open(&cluster.sites[1], "ann", &secret).ok();
+        // The first of those that need etcd finds out that it does not answer, and hears other words than who comes later.
+        Client::open(&cluster.sites[1], "nobody", &secret).err().expect("there is none");
         let stranger = Client::open(&cluster.sites[1], "nobody", &secret).err().expect("there is none");
         let guessed = Client::open(&cluster.sites[1], "ann", "a guess").err().expect("it is wrong");
         cluster.etcd.resume();
