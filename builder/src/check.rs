@@ -17,6 +17,7 @@ mod crates;
 mod emit;
 mod entries;
 mod items;
+mod jumps;
 mod lifetimes;
 mod macros;
 mod modules;

@@ -6,6 +6,8 @@
 //! tenant's crates every type and every conversion is written out. What it prints of a text constant may be taken for
 //! one of these: then a source is refused that could have been built, never the reverse.
 
+use std::collections::HashSet;
+
 use crate::Refusal;
 use crate::limits;
 
@@ -33,6 +35,7 @@ const GENERIC: &str = "use a parameter `impl Fn(..)`, or an enum and a `match`";
 const RAW_POINTER: &str = "there is a raw pointer here";
 const REFERENCE: &str = "use references and slices";
 const ADDRESS: &str = "an address is printed here";
+const NO_RETURN: &str = "a function that never returns is called here";
 const TRAIT_OBJECT: &str = "there is a trait object (`dyn`) here";
 
 /// The trait objects that `derive` and the formatting macros make.
@@ -45,7 +48,7 @@ const TRAIT_OBJECTS: [&str; 2] = ["core::fmt::Debug", "core::fmt::Write"];
 pub(crate) fn check(mir: &str) -> Result<(), Vec<Refusal>> {
     let mut refusals = Vec::new();
     // Locals of the function at hand whose type is a raw pointer.
-    let mut raw_locals: Vec<&str> = Vec::new();
+    let mut raw_locals: HashSet<&str> = HashSet::new();
     for line in mir.lines() {
         let (code, comment) = line.rsplit_once(" // ").unwrap_or((line, ""));
         let code = code.trim();
@@ -56,7 +59,7 @@ pub(crate) fn check(mir: &str) -> Result<(), Vec<Refusal>> {
             continue;
         }
         if let Some(local) = raw_local(code) {
-            raw_locals.push(local);
+            raw_locals.insert(local);
         } else if let Some((what, instead)) = fault(line, code, &raw_locals) {
             refusals.push(refusal(comment, what, instead));
         }
@@ -72,7 +75,7 @@ pub(crate) fn check(mir: &str) -> Result<(), Vec<Refusal>> {
 }
 
 /// What is wrong with a line, and what to write instead.
-fn fault(line: &str, code: &str, raw_locals: &[&str]) -> Option<(&'static str, &'static str)> {
+fn fault(line: &str, code: &str, raw_locals: &HashSet<&str>) -> Option<(&'static str, &'static str)> {
     if dereferences_a_box(code) || asks_for_a_length(code) {
         return None;
     }
@@ -82,9 +85,15 @@ fn fault(line: &str, code: &str, raw_locals: &[&str]) -> Option<(&'static str, &
     let assigned = code.split_once(" = ").map(|(local, _)| local);
     if line.contains("*const ")
         || line.contains("*mut ")
-        || assigned.is_some_and(|local| raw_locals.contains(&local))
+        || assigned.is_some_and(|local| raw_locals.contains(local))
     {
         return Some((RAW_POINTER, REFERENCE));
+    }
+    if never_returns(line, code) {
+        return Some((NO_RETURN, "end with `panic!(..)`, or return an error"));
+    }
+    if line.starts_with(' ') && names_a_waker(code) {
+        return Some((ADDRESS, "print the value"));
     }
     has_trait_object(line).then_some((TRAIT_OBJECT, "use a generic parameter or an enum"))
 }
@@ -107,6 +116,30 @@ fn dereferences_a_box(code: &str) -> bool {
             && value.contains(").0: core::ptr::NonNull<")
             && value.contains(") as *const ")
             && value.ends_with(" (Transmute);")
+    })
+}
+
+/// A call behind which nothing is run, unless a macro of core or alloc makes it, as of a panic. Where guards and indexes
+/// return, rustc checks what they changed; where they do not it forgets to (#161578, #161852). No macro stands in them.
+fn never_returns(line: &str, code: &str) -> bool {
+    let is_call = code.ends_with(" -> unwind unreachable;") || code.ends_with(" -> unwind continue;");
+    is_call && !place_of(line).starts_with("/rustc/")
+}
+
+/// The place that a line's comment names.
+fn place_of(line: &str) -> &str {
+    line.rsplit_once(" at ").map(|(_, place)| place).unwrap_or_default()
+}
+
+/// A generic function of what `core::task` hands to futures: printed, that shows addresses. rustc leaves out the path of
+/// a name that nothing else bears.
+fn names_a_waker(code: &str) -> bool {
+    let Some((_, of)) = code.split_once("::<") else { return false };
+    ["Context<'", "Waker>", "Waker,"].iter().any(|name| {
+        of.match_indices(name).any(|(at, _)| {
+            let before = of[..at].strip_suffix("core::task::").unwrap_or(&of[..at]);
+            before.is_empty() || before.ends_with(['<', '&', ' ', '('])
+        })
     })
 }
 
@@ -139,8 +172,7 @@ fn is_dump(code: &str) -> bool {
 
 /// The refusal of a line at the place that its comment names: `scope 0 at src/lib.rs:3:5: 3:10`.
 fn refusal(comment: &str, what: &str, instead: &str) -> Refusal {
-    let place = comment.rsplit_once(" at ").map(|(_, place)| place).unwrap_or_default();
-    let mut parts = place.split(':');
+    let mut parts = place_of(comment).split(':');
     let (file, line, column) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
     let number = |part: Option<&str>| part.and_then(|part| part.trim().parse().ok()).unwrap_or(0);
     Refusal::at(file, number(line), number(column), what, instead)

@@ -1,10 +1,12 @@
 //! Rules of items: impls, traits, `extern crate`, macros in the place of items.
 
+use proc_macro2::Span;
 use syn::Generics;
 use syn::ImplItem;
 use syn::TraitItem;
-use syn::Type;
+use syn::TypeReference;
 use syn::spanned::Spanned;
+use syn::visit;
 use syn::visit::Visit;
 
 use super::entries;
@@ -20,9 +22,14 @@ impl Rules<'_> {
         if block.trait_.as_ref().is_some_and(|(negative, _, _)| negative.is_some()) {
             self.refuse(block.impl_token.span(), "a negative impl", "leave it out");
         }
-        if block.trait_.is_some() && is_mutable_reference(&block.self_ty) {
-            let instead = "implement it for the type itself";
-            self.refuse(block.self_ty.span(), "a trait for a mutable reference", instead);
+        if let Some((_, path, _)) = &block.trait_ {
+            let mut mutable = MutableReferences::default();
+            mutable.visit_path(path);
+            mutable.visit_type(&block.self_ty);
+            if let Some(span) = mutable.first {
+                let instead = "implement it for the type itself";
+                self.refuse(span, "a trait for a mutable reference", instead);
+            }
         }
         self.check_projections(&block.generics, |projections| {
             block.trait_.iter().for_each(|(_, path, _)| projections.visit_path(path));
@@ -113,11 +120,17 @@ impl Rules<'_> {
     }
 }
 
-fn is_mutable_reference(kind: &Type) -> bool {
-    match kind {
-        Type::Reference(reference) => reference.mutability.is_some(),
-        Type::Paren(inner) => is_mutable_reference(&inner.elem),
-        Type::Group(inner) => is_mutable_reference(&inner.elem),
-        _ => false,
+/// The first mutable reference of the header of an impl.
+#[derive(Default)]
+struct MutableReferences {
+    first: Option<Span>,
+}
+
+impl<'a> Visit<'a> for MutableReferences {
+    fn visit_type_reference(&mut self, reference: &'a TypeReference) {
+        if reference.mutability.is_some() {
+            self.first = self.first.or(Some(reference.span()));
+        }
+        visit::visit_type_reference(self, reference);
     }
 }

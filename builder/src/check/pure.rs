@@ -2,31 +2,67 @@
 //!
 //! rustc guards the place that a `match` or an index looks at by borrows that it drops too early where a guard or an
 //! index assigns, diverges, suspends, or moves a part out (#160525, #160599, #161578, #161852). A list of bad forms would miss some, so this is
-//! the list of good ones: nothing on it assigns, borrows mutably, diverges, or calls a function that could. Calls of
-//! [`READING_METHODS`] are on it because an extension's own methods of these names must take `&self`
-//! ([`reads_only`]), and operators because nothing implements a trait for `&mut T`
-//! (`Rules::check_impl`), so that no operator reborrows its operand mutably.
+//! the list of good ones: nothing on it assigns or borrows mutably. Calls of [`READING_METHODS`] are on it because an
+//! extension's own methods of these names must take `&self` and nothing mutable ([`reads_only`]), and operators because
+//! no header of an impl names a mutable reference (`Rules::check_impl`). rustc reborrows a mutable variable silently
+//! wherever one is expected, also by way of type parameters, which no source shows. But where a guard or an index
+//! returns, rustc refuses whatever it changed by then: so no function that never returns is called anywhere, which the
+//! MIR shows (`mir.rs` of this crate).
 
 use proc_macro2::Span;
 use syn::BinOp;
 use syn::Expr;
 use syn::FnArg;
 use syn::Signature;
+use syn::Type;
 use syn::UnOp;
 use syn::spanned::Spanned;
 
-/// Methods that guards and indexes may call: those of `core` and `alloc` take `&self` and return.
-const READING_METHODS: [&str; 10] = [
+/// Methods that guards and indexes may call: those of `core` and `alloc` take `&self` or a number, and return.
+const READING_METHODS: [&str; 38] = [
+    "abs_diff",
+    "as_bytes",
+    "as_str",
     "contains",
     "contains_key",
+    "count_ones",
     "ends_with",
+    "eq_ignore_ascii_case",
+    "is_alphabetic",
+    "is_alphanumeric",
+    "is_ascii",
+    "is_ascii_alphabetic",
+    "is_ascii_alphanumeric",
+    "is_ascii_digit",
+    "is_ascii_hexdigit",
+    "is_ascii_lowercase",
+    "is_ascii_punctuation",
+    "is_ascii_uppercase",
+    "is_ascii_whitespace",
     "is_empty",
     "is_err",
+    "is_finite",
+    "is_nan",
     "is_none",
+    "is_numeric",
     "is_ok",
     "is_some",
+    "is_whitespace",
     "len",
+    "max",
+    "min",
+    "rem_euclid",
+    "saturating_add",
+    "saturating_sub",
     "starts_with",
+    "trim",
+    "wrapping_add",
+    "wrapping_sub",
+];
+/// Numbers and their kin: what `from` makes of one guards and indexes may call, and methods of these names may take.
+const PRIMITIVES: [&str; 17] = [
+    "bool", "char", "f32", "f64", "i128", "i16", "i32", "i64", "i8", "isize", "str", "u128", "u16", "u32",
+    "u64", "u8", "usize",
 ];
 
 /// The first part of a guard or an index that could change something, or none.
@@ -34,6 +70,7 @@ pub(super) fn fault(expression: &Expr) -> Option<Span> {
     let parts: Vec<&Expr> = match expression {
         Expr::Lit(_) | Expr::Path(_) => Vec::new(),
         Expr::Binary(binary) if !assigns(&binary.op) => vec![&binary.left, &binary.right],
+        Expr::Call(call) if makes_a_number(&call.func) => call.args.iter().collect(),
         Expr::Cast(cast) => vec![&cast.expr],
         Expr::Field(field) => vec![&field.base],
         Expr::Group(group) => vec![&group.expr],
@@ -52,15 +89,30 @@ pub(super) fn fault(expression: &Expr) -> Option<Span> {
     parts.into_iter().find_map(fault)
 }
 
-/// Whether a function that bears the name of a reading method is one: not callable as a method, or by `&self`.
+/// Whether a function that bears the name of a reading method is one: not callable as a method, or by `&self` with
+/// shared references and numbers besides.
 pub(super) fn reads_only(signature: &Signature) -> bool {
     let named = READING_METHODS.iter().any(|name| signature.ident == name);
-    match signature.inputs.first() {
-        Some(FnArg::Receiver(receiver)) if named => {
+    let reads = |input: &FnArg| match input {
+        FnArg::Receiver(receiver) => {
             receiver.reference.is_some() && receiver.mutability.is_none() && receiver.colon_token.is_none()
         }
-        _ => true,
-    }
+        FnArg::Typed(typed) => match &*typed.ty {
+            Type::Reference(reference) => reference.mutability.is_none(),
+            Type::Path(path) => PRIMITIVES.iter().any(|name| path.path.is_ident(name)),
+            _ => false,
+        },
+    };
+    let is_method = matches!(signature.inputs.first(), Some(FnArg::Receiver(_)));
+    !named || !is_method || signature.inputs.iter().all(reads)
+}
+
+/// Whether this is `usize::from` or its like.
+fn makes_a_number(function: &Expr) -> bool {
+    let Expr::Path(path) = function else { return false };
+    let names: Vec<String> = path.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+    path.qself.is_none()
+        && matches!(&names[..], [number, from] if PRIMITIVES.contains(&&**number) && from == "from")
 }
 
 fn assigns(operator: &BinOp) -> bool {

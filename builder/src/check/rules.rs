@@ -8,8 +8,12 @@
 
 use proc_macro2::Span;
 use syn::Arm;
+use syn::BinOp;
 use syn::Expr;
+use syn::ExprBinary;
+use syn::ExprCall;
 use syn::ExprIndex;
+use syn::ExprMethodCall;
 use syn::GenericParam;
 use syn::Item;
 use syn::Lit;
@@ -23,9 +27,11 @@ use syn::visit::Visit;
 
 use super::Findings;
 use super::attributes;
+use super::jumps;
 use super::lifetimes;
 use super::macros;
 use super::modules::Crate;
+use super::names::{ABSENT_CRATES, LISTED_CRATES};
 use super::paths;
 use super::pure;
 
@@ -72,6 +78,14 @@ impl<'c> Rules<'c> {
         }
     }
 
+    /// Checks what a call borrows before it comes to these: none may jump out of the call.
+    fn check_arguments<'a>(&mut self, arguments: impl IntoIterator<Item = &'a Expr>) {
+        if let Some(span) = arguments.into_iter().find_map(jumps::out_of) {
+            let instead = "compute it with `let` first";
+            self.refuse(span, "a `break` or `continue` within the arguments of a call", instead);
+        }
+    }
+
     /// Refuses a place in this file.
     pub(super) fn refuse(&mut self, span: Span, what: impl Into<String>, instead: &str) {
         self.findings.refuse(self.path, span, what, instead);
@@ -100,6 +114,10 @@ impl<'a> Visit<'a> for Rules<'_> {
                 self.check_projections(&alias.generics, |projections| projections.visit_type(&alias.ty));
             }
             Item::Mod(module) => {
+                if LISTED_CRATES.iter().chain(&ABSENT_CRATES).any(|name| module.ident == name) {
+                    let instead = "choose another name";
+                    self.refuse(module.ident.span(), "a module called like a crate of the language", instead);
+                }
                 if module.unsafety.is_some() {
                     self.refuse(module.span(), "an unsafe module", "write a plain one");
                 }
@@ -167,6 +185,7 @@ impl<'a> Visit<'a> for Rules<'_> {
                     findings: self.findings,
                     depth: self.depth,
                 };
+                rules.check_arguments(&arguments.expressions);
                 arguments.expressions.iter().for_each(|expression| rules.visit_expr(expression));
                 arguments.pattern.iter().for_each(|pattern| rules.visit_pat(pattern));
                 arguments.guard.iter().for_each(|guard| rules.check_guard(guard));
@@ -190,8 +209,9 @@ impl<'a> Visit<'a> for Rules<'_> {
             self.refuse(variadic.span(), "a variadic function", "take a slice");
         }
         if !pure::reads_only(signature) {
-            let what = format!("a method called `{}` that does not take `&self`", signature.ident);
-            self.refuse(signature.ident.span(), what, "take `&self`, or choose another name");
+            let what = format!("a method called `{}` that could change what it is given", signature.ident);
+            let instead = "take `&self`, and besides shared references and numbers, or choose another name";
+            self.refuse(signature.ident.span(), what, instead);
         }
         visit::visit_signature(self, signature);
     }
@@ -201,6 +221,34 @@ impl<'a> Visit<'a> for Rules<'_> {
         self.visit_pat(&arm.pat);
         arm.guard.iter().for_each(|(_, guard)| self.check_guard(guard));
         self.visit_expr(&arm.body);
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'a ExprMethodCall) {
+        self.check_arguments(&call.args);
+        visit::visit_expr_method_call(self, call);
+    }
+
+    fn visit_expr_call(&mut self, call: &'a ExprCall) {
+        self.check_arguments(&call.args);
+        visit::visit_expr_call(self, call);
+    }
+
+    fn visit_expr_binary(&mut self, binary: &'a ExprBinary) {
+        if !matches!(binary.op, BinOp::And(_) | BinOp::Or(_)) {
+            self.check_arguments([&*binary.right]);
+        }
+        visit::visit_expr_binary(self, binary);
+    }
+
+    fn visit_expr_path(&mut self, path: &'a syn::ExprPath) {
+        match &path.qself {
+            // `<[u8; 4]>::try_from`: the colons stand behind a type, and the type has to pass.
+            Some(of) if of.position == 0 => {
+                self.visit_type(&of.ty);
+                path.path.segments.iter().for_each(|segment| self.visit_path_segment(segment));
+            }
+            _ => visit::visit_expr_path(self, path),
+        }
     }
 
     fn visit_expr_index(&mut self, index: &'a ExprIndex) {
@@ -233,8 +281,11 @@ impl<'a> Visit<'a> for Rules<'_> {
 
     fn visit_type_param_bound(&mut self, bound: &'a TypeParamBound) {
         if !matches!(bound, TypeParamBound::Trait(_)) {
-            let instead = "leave it out; the compiler finds what a type borrows";
-            self.refuse(bound.span(), "a lifetime as a bound", instead);
+            let what = match bound {
+                TypeParamBound::Lifetime(_) => "a lifetime as a bound",
+                _ => "`use<..>` as a bound",
+            };
+            self.refuse(bound.span(), what, "leave it out; the compiler finds what a type borrows");
         }
         visit::visit_type_param_bound(self, bound);
     }
@@ -370,6 +421,10 @@ impl<'a> Visit<'a> for Rules<'_> {
             Expr::Unsafe(_) => {
                 let instead = "use the safe operations of core, alloc and sandstorm";
                 self.refuse(expression.span(), "unsafe code is not for extensions", instead);
+            }
+            Expr::Const(_) => {
+                let instead = "write `core::array::from_fn(|_| ..)`, or name a `const`";
+                self.refuse(expression.span(), "a const block", instead);
             }
             Expr::RawAddr(_) => self.refuse(expression.span(), "a raw pointer", "use a reference"),
             other => self.refuse(other.span(), "this kind of expression", "write stable, plain Rust"),

@@ -26,12 +26,13 @@ const WORDS: [(&str, &str, &str); 7] = [
 ];
 /// Names of what gives the address of something. rustc takes addresses of values that are gone for unequal though they
 /// are equal, and leaves out bounds checks that follow from it (#107975); `mir.rs` refuses the pointers themselves.
-const ADDRESS_WORDS: [&str; 12] = [
+const ADDRESS_WORDS: [&str; 14] = [
     "as_mut_ptr",
     "as_mut_ptr_range",
     "as_non_null",
     "as_ptr",
     "as_ptr_range",
+    "element_offset",
     "expose_provenance",
     "into_non_null",
     "into_raw",
@@ -39,6 +40,7 @@ const ADDRESS_WORDS: [&str; 12] = [
     "raw_get",
     "RawWaker",
     "RawWakerVTable",
+    "vtable",
 ];
 
 /// The tokens of a file without its unit tests, or `None` when they cannot be read or nest too deep.

@@ -161,6 +161,23 @@ async fn everyday(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
         (prime, _) if values[0] == 9 && prime > 2 => reply.u64(NAMES[first as usize & 1].1 as u64)?,
         _ => reply.write(&second[..second.len() / 2])?,
     }
+    let letter = char::from(first);
+    let word = <[u8; 2]>::try_from(&second[..2.min(second.len())]).unwrap_or_default();
+    match word {
+        [high, _] if letter == '-' || letter.is_ascii_digit() && high.saturating_sub(1) > 3 => reply.u32(1)?,
+        [high, low] if usize::from(high).min(PRIMES.len()) > usize::from(low) => reply.u32(2)?,
+        _ => reply.u64(PRIMES[usize::from(first).min(PRIMES.len() - 1)])?,
+    }
+    let mut count = 0;
+    reply.u32(loop {
+        count += 1;
+        if values.contains(&count) {
+            break 1;
+        }
+        if count > 9 {
+            break 2;
+        }
+    })?;
     match second.len().cmp(&10) {
         Ordering::Less | Ordering::Equal => db.yield_now().await,
         Ordering::Greater => unreachable!("{}", second.len()),

@@ -1,4 +1,4 @@
-//! refused: src/lib.rs:6:21: this kind of expression; instead, write stable, plain Rust
+//! refused: src/lib.rs:6:21: a const block; instead, write `core::array::from_fn(|_| ..)`, or name a `const`
 #![no_std]
 extern crate alloc;
 use sandstorm::{Args, Db, Error, Reply};

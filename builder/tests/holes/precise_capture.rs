@@ -1,4 +1,4 @@
-//! refused: src/lib.rs:6:34: a lifetime as a bound; instead, leave it out; the compiler finds what a type borrows
+//! refused: src/lib.rs:6:34: `use<..>` as a bound; instead, leave it out; the compiler finds what a type borrows
 #![no_std]
 extern crate alloc;
 use sandstorm::{Args, Db, Error, Reply};

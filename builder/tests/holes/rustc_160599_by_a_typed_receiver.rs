@@ -1,4 +1,4 @@
-//! refused: src/lib.rs:6:21: a method called `len` that does not take `&self`; instead, take `&self`, or choose another name
+//! refused: src/lib.rs:6:21: a method called `len` that could change what it is given; instead, take `&self`, and besides shared references and numbers, or choose another name
 #![no_std]
 extern crate alloc;
 use sandstorm::{Args, Db, Error, Reply};
