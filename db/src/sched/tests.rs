@@ -263,9 +263,9 @@ fn child_that_crashes() {
     match std::env::var("SPLINTER_CRASH").as_deref() {
         Ok("wild") => run(&mut pool, reads_a_wild_address, 64),
         Ok("host") => run(&mut pool, faults_in_the_host, 0),
-        // SAFETY: it is not: a fault outside of any extension's stack.
-        // SAFETY: as below.
+        // SAFETY: it is not: an abort outside of any extension's stack.
         Ok("abort") => Outcome { value: unsafe { aborts(ptr::null_mut()) }, cause: 0 },
+        // SAFETY: it is not: a fault outside of any extension's stack.
         Ok("worker") => Outcome { value: unsafe { reads_a_wild_address(64 as *mut c_void) }, cause: 0 },
         _ => return,
     };
