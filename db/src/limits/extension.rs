@@ -228,6 +228,9 @@ pub const TENANT_PLACE_ENTRIES_KEPT: usize = 64;
 /// Invocations of one worker that wait after using up a slice. Each holds a stack, a room and its pin; the
 /// newest is ended when there are more.
 pub const PARKED_PER_WORKER_MAX: usize = 256;
+/// Invocations of a tenant that wait on a worker after using up a slice, from which on one of those runs before new ones
+/// are started: functions a little longer than a slice would else meet the limit above, however many come at once.
+pub const PARKED_BEFORE_NEW: usize = PARKED_PER_WORKER_MAX / 4;
 
 /// How often those that wait are looked through for their deadline, in microseconds.
 pub const PARKED_LOOK_US: u64 = 1_000;

@@ -4,8 +4,8 @@
 //!   fresh ─▶ tenants that have been quiet and have something left: first
 //!   round ─▶ tenants in a ring; whose deficit is used up gets its quantum and goes to the end
 //!              │
-//!              └─ of one tenant: ready ones in order; a parked one when nothing is ready, or when the ready
-//!                 ones had some slices since
+//!              └─ of one tenant: ready ones in order; a parked one when nothing is ready, when the ready
+//!                 ones had some slices since, or when many are parked
 //! ```
 //! Shreedhar and Varghese, "Efficient Fair Queuing using Deficit Round Robin" (SIGCOMM'95), with two changes.
 //! What an invocation costs is known only after it ran, so a deficit may become negative: a debt, which its
@@ -27,7 +27,9 @@ pub(super) use places::PlaceId;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::limits::{FRESH_SLICES, PARKED_REST_SLICES, TENANT_DEBT_SLICES_MAX, TENANT_WEIGHT_DEFAULT};
+use crate::limits::{
+    FRESH_SLICES, PARKED_BEFORE_NEW, PARKED_REST_SLICES, TENANT_DEBT_SLICES_MAX, TENANT_WEIGHT_DEFAULT,
+};
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::limit::TenantLimit;
@@ -179,7 +181,8 @@ impl<T> Fair<T> {
                 self.fresh_used = 0;
             }
             let place = &mut self.places[id];
-            let parked_first = may_unpark && place.since_parked >= rest && !place.parked.is_empty();
+            let is_due = place.since_parked >= rest || place.parked.len() >= PARKED_BEFORE_NEW;
+            let parked_first = may_unpark && is_due && !place.parked.is_empty();
             if !parked_first && let Some(item) = place.ready.pop_front() {
                 self.ready -= 1;
                 return Some(Turn { place: id, item, was_parked: false });

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Fair, PlaceId, Turn};
-use crate::limits::{FRESH_SLICES, PARKED_REST_SLICES, TENANT_PLACE_ENTRIES_KEPT, TENANT_PLACES_KEPT};
+use crate::limits::{
+    FRESH_SLICES, PARKED_BEFORE_NEW, PARKED_PER_WORKER_MAX, PARKED_REST_SLICES, TENANT_PLACE_ENTRIES_KEPT,
+    TENANT_PLACES_KEPT,
+};
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::limit::TenantLimit;
@@ -211,6 +214,32 @@ fn functions_longer_than_a_slice_lose_nothing_of_their_tenants_share() {
     }
     let share = used[0] as f64 / (used[0] + used[1]) as f64;
     assert!((share - 0.25).abs() < 0.01, "{share} of the time, a quarter is due");
+}
+
+#[test]
+fn a_tenant_of_whom_many_are_parked_starts_no_new_ones_before_those_run() {
+    // Each is a little longer than a slice, so all would be parked before the first of them ended.
+    const MANY: usize = 4 * PARKED_PER_WORKER_MAX;
+    let mut fair = Fair::new(SLICE);
+    let place = fair.enter(&account(1, 100));
+    (0..MANY).for_each(|_| fair.push(place, SLICE / 10));
+    let (mut ended, mut most) = (0, 0);
+    while ended < MANY {
+        let turn = fair.next(true).expect("some wait");
+        if turn.was_parked {
+            fair.charge(place, turn.item);
+            ended += 1;
+            // More runs in a turn in which no slice was used up.
+            let Some(next) = fair.next(false) else { continue };
+            fair.charge(place, SLICE);
+            fair.park(place, next.item);
+        } else {
+            fair.charge(place, SLICE);
+            fair.park(place, turn.item);
+        }
+        most = most.max(fair.parked());
+    }
+    assert!(most <= PARKED_BEFORE_NEW + 1, "{most} were parked at once");
 }
 
 #[test]
