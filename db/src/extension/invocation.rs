@@ -181,6 +181,7 @@ impl<O> Invocations<O> {
     /// # Errors
     /// `Retry` when the worker has as many as it may, `Throttled` when the tenant has on this worker, or holds as
     /// much memory as it may, `KeyTooLarge`, `ArgumentsTooLarge`, `UnknownFunction`, `Unavailable` when the system has no memory for it.
+    #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "the parts of an invoke request, borrowed from the frame")]
     pub fn start(
         &mut self,
@@ -193,7 +194,8 @@ impl<O> Invocations<O> {
         origin: O,
     ) -> Result<(), Refused<O>> {
         let refuse = |status, origin| Err(Refused { status, limit: None, origin });
-        if self.live() >= INVOCATIONS_PER_WORKER_MAX {
+        let live = self.live();
+        if live >= INVOCATIONS_PER_WORKER_MAX {
             return refuse(Status::Retry, origin);
         }
         if key.len() > KEY_BYTES_MAX {
@@ -210,7 +212,7 @@ impl<O> Invocations<O> {
         }
         let place = self.queue.enter(&extension.account);
         let input_bytes = key.len() + arguments.len();
-        if let Some(limit) = self.limit_met(place, extension, input_bytes) {
+        if let Some(limit) = self.limit_met(place, extension, input_bytes, live) {
             self.queue.leave(place);
             return Err(Refused { status: Status::Throttled, limit: Some(limit), origin });
         }
@@ -232,11 +234,17 @@ impl<O> Invocations<O> {
         Ok(())
     }
 
-    /// The limit for which a tenant cannot have the invocation that has just entered.
-    #[inline]
-    fn limit_met(&mut self, place: PlaceId, extension: &Extension, input_bytes: usize) -> Option<Limit> {
+    /// The limit for which a tenant cannot have the invocation that has just entered, where `live` others had not ended.
+    #[inline(always)]
+    fn limit_met(
+        &mut self,
+        place: PlaceId,
+        extension: &Extension,
+        input_bytes: usize,
+        live: usize,
+    ) -> Option<Limit> {
         // However many tenants crowd a worker, there is room for the next one: none has more than is free.
-        let most = (INVOCATIONS_PER_WORKER_MAX - self.live()) as u64;
+        let most = (INVOCATIONS_PER_WORKER_MAX - live) as u64;
         if self.queue.live(place) as u64 > extension.account.limit(TenantLimit::Invocations).min(most) {
             return Some(Limit::Tenant(TenantLimit::Invocations));
         }

@@ -170,6 +170,7 @@ impl Cells {
         })
     }
 
+    #[cold]
     fn time(&self, cycles: u64) {
         add_alone(&self.timed, 1);
         add_alone(&self.timed_cycles, cycles);

@@ -162,6 +162,7 @@ pub fn end_all<P: Exits>(
 }
 
 /// Takes the end of an invocation: stores the reply for copies of the request and sends it.
+#[inline(always)]
 fn finish<P: Exits>(
     environment: &WorkerEnvironment<'_>,
     port: &mut P,

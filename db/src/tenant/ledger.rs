@@ -110,7 +110,11 @@ impl Page {
     /// Counts an answer and the bytes of its body. Called by the owning worker alone.
     #[inline]
     pub fn answered(&self, status: Status, body_bytes: usize) {
-        add_alone(if status == Status::Ok { &self.answers_ok } else { &self.answers[status as usize] }, 1);
+        if status == Status::Ok {
+            add_alone(&self.answers_ok, 1);
+        } else {
+            add_alone(&self.answers[status as usize], 1);
+        }
         self.add(Entry::BytesSent, body_bytes as u64);
     }
 

@@ -127,11 +127,14 @@ impl<T> Fair<T> {
     }
 
     /// Puts one to the end of those of its tenant that can run.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, id: PlaceId, item: T) {
         self.ready += 1;
-        self.places[id].ready.push_back(item);
-        self.list(id);
+        let place = &mut self.places[id];
+        place.ready.push_back(item);
+        if place.listed == Listed::No {
+            self.list_anew(id);
+        }
     }
 
     /// Puts one to the end of those of its tenant that used up a slice.

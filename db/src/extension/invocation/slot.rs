@@ -316,7 +316,7 @@ impl<O> Slot<O> {
 
     /// Counts the end for the extension's version; `cycles` is how long the last poll ran, if it was timed. The
     /// polls before it are charged already.
-    #[inline]
+    #[inline(always)]
     pub(super) fn measure(&self, worker: usize, status: Status, cycles: Option<u64>) {
         if let Some(extension) = &self.extension {
             let cycles = cycles.map(|last| last + self.cycles);
