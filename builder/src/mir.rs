@@ -47,20 +47,29 @@ const TRAIT_OBJECTS: [&str; 2] = ["core::fmt::Debug", "core::fmt::Write"];
 /// The refusals, at most [`limits::REFUSALS_MAX`], in the order of their places.
 pub(crate) fn check(mir: &str) -> Result<(), Vec<Refusal>> {
     let mut refusals = Vec::new();
-    // Locals of the function at hand whose type is a raw pointer.
-    let mut raw_locals: HashSet<&str> = HashSet::new();
+    let mut locals = Locals::default();
     for line in mir.lines() {
         let (code, comment) = line.rsplit_once(" // ").unwrap_or((line, ""));
         let code = code.trim();
         if line.starts_with("fn ") || line.starts_with("const ") || line.starts_with("static ") {
-            raw_locals.clear();
+            locals = Locals::default();
+            if names_a_waker(line) {
+                locals.wakers.extend(PARAMETERS);
+            }
         }
         if is_dump(code) || line.starts_with("// ") {
             continue;
         }
+        if let Some((local, kind)) = local(code) {
+            if names_a_waker(kind) {
+                locals.wakers.insert(local);
+            } else if kind == "!;" {
+                locals.never.insert(local);
+            }
+        }
         if let Some(local) = raw_local(code) {
-            raw_locals.insert(local);
-        } else if let Some((what, instead)) = fault(line, code, &raw_locals) {
+            locals.raw.insert(local);
+        } else if let Some((what, instead)) = fault(line, code, &locals) {
             refusals.push(refusal(comment, what, instead));
         }
     }
@@ -74,8 +83,28 @@ pub(crate) fn check(mir: &str) -> Result<(), Vec<Refusal>> {
     if refusals.is_empty() { Ok(()) } else { Err(refusals) }
 }
 
+/// Locals of the function at hand, by what their types are.
+#[derive(Default)]
+struct Locals<'m> {
+    /// Raw pointers.
+    raw: HashSet<&'m str>,
+    /// Something of `core::task`.
+    wakers: HashSet<&'m str>,
+    /// `!`.
+    never: HashSet<&'m str>,
+}
+
+/// Names that parameters have.
+const PARAMETERS: [&str; 6] = ["_1", "_2", "_3", "_4", "_5", "_6"];
+
+/// The name and the type of `let mut _7: T;`.
+fn local(code: &str) -> Option<(&str, &str)> {
+    let (local, kind) = code.strip_prefix("let ")?.split_once(": ")?;
+    Some((local.strip_prefix("mut ").unwrap_or(local), kind))
+}
+
 /// What is wrong with a line, and what to write instead.
-fn fault(line: &str, code: &str, raw_locals: &HashSet<&str>) -> Option<(&'static str, &'static str)> {
+fn fault(line: &str, code: &str, locals: &Locals<'_>) -> Option<(&'static str, &'static str)> {
     if dereferences_a_box(code) || asks_for_a_length(code) {
         return None;
     }
@@ -85,25 +114,31 @@ fn fault(line: &str, code: &str, raw_locals: &HashSet<&str>) -> Option<(&'static
     let assigned = code.split_once(" = ").map(|(local, _)| local);
     if line.contains("*const ")
         || line.contains("*mut ")
-        || assigned.is_some_and(|local| raw_locals.contains(local))
+        || assigned.is_some_and(|local| locals.raw.contains(local))
     {
         return Some((RAW_POINTER, REFERENCE));
     }
     if never_returns(line, code) {
         return Some((NO_RETURN, "end with `panic!(..)`, or return an error"));
     }
-    if line.starts_with(' ') && names_a_waker(code) {
+    if line.starts_with(' ') && prints_a_waker(code, &locals.wakers) {
         return Some((ADDRESS, "print the value"));
+    }
+    let value = code.split_once(" = ").map_or("", |(_, value)| value);
+    let reads_never = assigned.is_some_and(|local| locals.never.contains(local))
+        && (value.starts_with("copy ") || value.starts_with("move "));
+    if reads_never || holds_never(line, code) {
+        return Some(("a value of the type `!` is read here", "leave `!` to functions that panic"));
     }
     has_trait_object(line).then_some((TRAIT_OBJECT, "use a generic parameter or an enum"))
 }
 
 /// The local of `let mut _7: *const T;`. What it is assigned decides.
 fn raw_local(code: &str) -> Option<&str> {
-    let (local, kind) = code.strip_prefix("let ")?.split_once(": ")?;
+    let (local, kind) = local(code)?;
     let pointee = kind.strip_prefix("*const ").or_else(|| kind.strip_prefix("*mut "))?;
     let is_plain = !pointee.contains('*') && !has_trait_object(pointee) && !pointee.contains("fn(");
-    is_plain.then(|| local.strip_prefix("mut ").unwrap_or(local))
+    is_plain.then_some(local)
 }
 
 /// `_7 = copy ((_3.0: core::ptr::Unique<T>).0: core::ptr::NonNull<T>) as *const T (Transmute);`: how MIR looks into a
@@ -131,16 +166,39 @@ fn place_of(line: &str) -> &str {
     line.rsplit_once(" at ").map(|(_, place)| place).unwrap_or_default()
 }
 
-/// A generic function of what `core::task` hands to futures: printed, that shows addresses. rustc leaves out the path of
-/// a name that nothing else bears.
-fn names_a_waker(code: &str) -> bool {
-    let Some((_, of)) = code.split_once("::<") else { return false };
-    ["Context<'", "Waker>", "Waker,"].iter().any(|name| {
-        of.match_indices(name).any(|(at, _)| {
-            let before = of[..at].strip_suffix("core::task::").unwrap_or(&of[..at]);
+/// Whether this names what `core::task` hands to futures: printed, that shows addresses. rustc leaves out the path of a name
+/// that nothing else bears.
+fn names_a_waker(text: &str) -> bool {
+    ["Context<'", "Waker>", "Waker,", "Waker;", "Waker)", "Waker "].iter().any(|name| {
+        text.match_indices(name).any(|(at, _)| {
+            let before = text[..at].strip_suffix("core::task::").unwrap_or(&text[..at]);
             before.is_empty() || before.ends_with(['<', '&', ' ', '('])
         })
     })
+}
+
+/// Whether a line hands something of `core::task` to what prints it.
+fn prints_a_waker(code: &str, wakers: &HashSet<&str>) -> bool {
+    let of_a_generic = code.split_once("::<").is_some_and(|(_, of)| names_a_waker(of));
+    let printed = code.split_once(" as &dyn core::fmt::Debug").and_then(|(value, _)| value.split_once(" = "));
+    let is_printed = printed.is_some_and(|(_, value)| {
+        let local = value.strip_prefix("copy ").or_else(|| value.strip_prefix("move ")).unwrap_or(value);
+        wakers.contains(local) || names_a_waker(value)
+    });
+    of_a_generic || is_printed || (code.contains("Debug>::fmt") && names_a_waker(code))
+}
+
+/// Whether a type has `!` for a part. A value of it is never had, and what reads one ends a block without a call: a guard
+/// or an index, too (#161578, #161852). Alone it is the type of what panics.
+fn holds_never(line: &str, code: &str) -> bool {
+    let types = if line.starts_with("fn ") {
+        code.strip_suffix(" {").unwrap_or(code).trim_end_matches("-> !")
+    } else if code.starts_with("let ") {
+        code.split_once(": ").map_or("", |(_, kind)| kind)
+    } else {
+        ""
+    };
+    types.contains('!') && types != "!;"
 }
 
 /// `_6 = &raw const (fake) (*_1);`: how MIR asks for the length of a slice before it indexes it. It is the pointer's

@@ -60,7 +60,8 @@ const READING_METHODS: [&str; 38] = [
     "wrapping_sub",
 ];
 /// Numbers and their kin: what `from` makes of one guards and indexes may call, and methods of these names may take.
-const PRIMITIVES: [&str; 17] = [
+/// Nothing of an extension's own bears these names.
+pub(super) const PRIMITIVES: [&str; 17] = [
     "bool", "char", "f32", "f64", "i128", "i16", "i32", "i64", "i8", "isize", "str", "u128", "u16", "u32",
     "u64", "u8", "usize",
 ];
@@ -75,6 +76,10 @@ pub(super) fn fault(expression: &Expr) -> Option<Span> {
         Expr::Field(field) => vec![&field.base],
         Expr::Group(group) => vec![&group.expr],
         Expr::Index(index) => vec![&index.expr, &index.index],
+        // Without an argument these are an iterator's, which take it by value, and so a mutable reference to one.
+        Expr::MethodCall(call) if (call.method == "max" || call.method == "min") && call.args.len() != 1 => {
+            return Some(call.method.span());
+        }
         Expr::MethodCall(call) if READING_METHODS.iter().any(|name| call.method == name) => {
             std::iter::once(&*call.receiver).chain(&call.args).collect()
         }

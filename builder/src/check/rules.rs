@@ -15,11 +15,13 @@ use syn::ExprCall;
 use syn::ExprIndex;
 use syn::ExprMethodCall;
 use syn::GenericParam;
+use syn::Ident;
 use syn::Item;
 use syn::Lit;
 use syn::Pat;
 use syn::Type;
 use syn::TypeParamBound;
+use syn::UseTree;
 use syn::WherePredicate;
 use syn::spanned::Spanned;
 use syn::visit;
@@ -86,6 +88,13 @@ impl<'c> Rules<'c> {
         }
     }
 
+    /// Checks the name of what is declared here: the rules go by the names of the language's own.
+    fn check_declared(&mut self, name: &Ident) {
+        if pure::PRIMITIVES.iter().any(|primitive| name == primitive) {
+            self.refuse(name.span(), "something called like a primitive type", "choose another name");
+        }
+    }
+
     /// Refuses a place in this file.
     pub(super) fn refuse(&mut self, span: Span, what: impl Into<String>, instead: &str) {
         self.findings.refuse(self.path, span, what, instead);
@@ -101,6 +110,14 @@ impl<'a> Visit<'a> for Rules<'_> {
     }
 
     fn visit_item(&mut self, item: &'a Item) {
+        match item {
+            Item::Enum(item) => self.check_declared(&item.ident),
+            Item::Mod(item) => self.check_declared(&item.ident),
+            Item::Struct(item) => self.check_declared(&item.ident),
+            Item::Trait(item) => self.check_declared(&item.ident),
+            Item::Type(item) => self.check_declared(&item.ident),
+            _ => {}
+        }
         match item {
             Item::Const(_) | Item::Enum(_) | Item::Fn(_) | Item::Struct(_) | Item::Use(_) => {}
             Item::ExternCrate(item) => self.check_extern_crate(item),
@@ -157,6 +174,7 @@ impl<'a> Visit<'a> for Rules<'_> {
         if item.leading_colon.is_some() {
             self.refuse(item.span(), "a path that begins with `::`", "leave the colons out");
         }
+        renamed(&item.tree, &mut |name| self.check_declared(name));
         for fault in paths::check_use(&item.tree, self.crate_.uses) {
             self.refuse(fault.span, fault.what, fault.instead);
         }
@@ -260,6 +278,9 @@ impl<'a> Visit<'a> for Rules<'_> {
     }
 
     fn visit_generic_param(&mut self, parameter: &'a GenericParam) {
+        if let GenericParam::Type(parameter) = parameter {
+            self.check_declared(&parameter.ident);
+        }
         if let GenericParam::Lifetime(lifetime) = parameter
             && !lifetime.bounds.is_empty()
         {
@@ -430,5 +451,15 @@ impl<'a> Visit<'a> for Rules<'_> {
             other => self.refuse(other.span(), "this kind of expression", "write stable, plain Rust"),
         }
         visit::visit_expr(self, expression);
+    }
+}
+
+/// Tells `each` the names that a `use` gives anew.
+fn renamed(tree: &UseTree, each: &mut impl FnMut(&Ident)) {
+    match tree {
+        UseTree::Path(path) => renamed(&path.tree, each),
+        UseTree::Rename(rename) => each(&rename.rename),
+        UseTree::Group(group) => group.items.iter().for_each(|tree| renamed(tree, each)),
+        UseTree::Name(_) | UseTree::Glob(_) => {}
     }
 }
