@@ -87,7 +87,7 @@ impl Toolchain {
             let name = &source.crate_name;
             let uses = &source.dependencies;
             warnings += &self.compile_crate((name, lints), &root, uses, &sources, &libraries, &output)?;
-            mir::check(&fs::read_to_string(output.join("crate.mir")).map_err(failed)?)
+            mir::check(&fs::read_to_string(output.join("crate.mir")).map_err(failed)?, &source.guards)
                 .map_err(BuildError::Refused)?;
             let library = format!("lib{name}.rlib");
             fs::rename(output.join(&library), libraries.join(&library)).map_err(failed)?;
@@ -121,8 +121,13 @@ mod tests {
         let toolchain = Toolchain::prepare_with_checker(cache.path(), Path::new("/bin/false")).unwrap();
         let compile = |text: &str| {
             let files = vec![("src/lib.rs".to_string(), format!("#![no_std]\n{text}"))];
-            let source =
-                Source { crate_name: "hole".into(), dependencies: vec![], folder: String::new(), files };
+            let source = Source {
+                crate_name: "hole".into(),
+                dependencies: vec![],
+                folder: String::new(),
+                files,
+                guards: vec![],
+            };
             let function = Function { name: "run".into(), mode: Mode::Read, doc: String::new() };
             toolchain.compile(&Checked { sources: vec![source], functions: vec![function] }, Lints::Warn)
         };

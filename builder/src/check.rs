@@ -16,6 +16,7 @@ mod attributes;
 mod crates;
 mod emit;
 mod entries;
+mod guards;
 mod items;
 mod jumps;
 mod lifetimes;

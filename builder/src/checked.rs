@@ -40,6 +40,17 @@ pub fn arguments_of(doc: &str) -> Option<&str> {
     (!shape.is_empty()).then_some(shape)
 }
 
+/// A guard or an index of a checked source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guard {
+    /// Path within the package.
+    pub file: String,
+    /// Line and column of its first token in the checked text, each from 1.
+    pub from: (usize, usize),
+    /// Where its last token ends.
+    pub to: (usize, usize),
+}
+
 /// One crate to compile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
@@ -51,6 +62,8 @@ pub struct Source {
     pub folder: String,
     /// Paths within the package, and texts.
     pub files: Vec<(String, String)>,
+    /// Its match guards and index expressions.
+    pub guards: Vec<Guard>,
 }
 
 /// A package that passed the check.

@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 
 use crate::Refusal;
+use crate::checked::Guard;
 use crate::limits;
 
 /// Conversions of MIR other than between numbers and from arrays to slices, by their names in `CastKind` and
@@ -36,6 +37,7 @@ const RAW_POINTER: &str = "there is a raw pointer here";
 const REFERENCE: &str = "use references and slices";
 const ADDRESS: &str = "an address is printed here";
 const NO_RETURN: &str = "a function that never returns is called here";
+const CHANGE: &str = "a guard or an index changes or moves something here";
 const TRAIT_OBJECT: &str = "there is a trait object (`dyn`) here";
 
 /// The trait objects that `derive` and the formatting macros make.
@@ -45,7 +47,7 @@ const TRAIT_OBJECTS: [&str; 2] = ["core::fmt::Debug", "core::fmt::Write"];
 ///
 /// # Errors
 /// The refusals, at most [`limits::REFUSALS_MAX`], in the order of their places.
-pub(crate) fn check(mir: &str) -> Result<(), Vec<Refusal>> {
+pub(crate) fn check(mir: &str, guards: &[Guard]) -> Result<(), Vec<Refusal>> {
     let mut refusals = Vec::new();
     let mut locals = Locals::default();
     for line in mir.lines() {
@@ -60,6 +62,9 @@ pub(crate) fn check(mir: &str) -> Result<(), Vec<Refusal>> {
         if is_dump(code) || line.starts_with("// ") {
             continue;
         }
+        if let Some((_, variable)) = code.strip_prefix("debug ").and_then(|named| named.split_once(" => ")) {
+            locals.variables.insert(variable.trim_end_matches(';'));
+        }
         if let Some((local, kind)) = local(code) {
             if names_a_waker(kind) {
                 locals.wakers.insert(local);
@@ -69,6 +74,8 @@ pub(crate) fn check(mir: &str) -> Result<(), Vec<Refusal>> {
         }
         if let Some(local) = raw_local(code) {
             locals.raw.insert(local);
+        } else if changes(code, &locals) && guards.iter().any(|guard| holds(guard, place_of(line))) {
+            refusals.push(refusal(comment, CHANGE, "compute it with `let` before"));
         } else if let Some((what, instead)) = fault(line, code, &locals) {
             refusals.push(refusal(comment, what, instead));
         }
@@ -92,6 +99,8 @@ struct Locals<'m> {
     wakers: HashSet<&'m str>,
     /// `!`.
     never: HashSet<&'m str>,
+    /// Variables of the source.
+    variables: HashSet<&'m str>,
 }
 
 /// Names that parameters have.
@@ -152,6 +161,28 @@ fn dereferences_a_box(code: &str) -> bool {
             && value.contains(") as *const ")
             && value.ends_with(" (Transmute);")
     })
+}
+
+/// Whether a line borrows something mutably, or moves it from where the source can see it: a variable, or behind a
+/// reference.
+fn changes(code: &str, locals: &Locals<'_>) -> bool {
+    let Some((_, value)) = code.split_once(" = ") else { return false };
+    let moves = value.strip_prefix("move ").is_some_and(|place| {
+        let root = place.trim_start_matches(['(', '*']);
+        let root = root.split(|letter: char| letter != '_' && !letter.is_ascii_digit()).next();
+        place.contains('*') || place.contains(" as variant#") || locals.variables.contains(root.unwrap_or(""))
+    });
+    moves || value.starts_with("&mut ")
+}
+
+/// Whether a guard or an index holds a place: `src/lib.rs:3:5: 3:10`.
+fn holds(guard: &Guard, place: &str) -> bool {
+    let Some(place) = place.strip_prefix(&guard.file).and_then(|place| place.strip_prefix(':')) else {
+        return false;
+    };
+    let mut numbers = place.split(':').map(|part| part.trim().parse().unwrap_or(0));
+    let begins = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    (guard.from..guard.to).contains(&begins)
 }
 
 /// A call behind which nothing is run, unless a macro of core or alloc makes it, as of a panic. Where guards and indexes
@@ -242,7 +273,7 @@ mod tests {
 
     fn verdict(lines: &str) -> Vec<(usize, String)> {
         let text = format!("fn f(_1: u8) -> u8 {{\n{lines}\n}}\n");
-        let refusals = check(&text).err().unwrap_or_default();
+        let refusals = check(&text, &[]).err().unwrap_or_default();
         refusals.into_iter().map(|refusal| (refusal.line, refusal.what)).collect()
     }
 

@@ -33,7 +33,9 @@ pub(super) fn check(package: &Package) -> Result<Checked, Vec<Refusal>> {
         let files = modules::check(&wanted, &mut findings);
         let is_extension = index + 1 == parts.len();
         functions = entries::find(&part.folder, files.first(), is_extension, &mut findings);
+        let guards = files.iter().flat_map(|file| file.guards.clone()).collect();
         sources.push(Source {
+            guards,
             crate_name: crate_name(&part.manifest.name),
             dependencies: uses,
             folder: part.folder.clone(),

@@ -7,10 +7,12 @@ use syn::spanned::Spanned;
 
 use super::Findings;
 use super::emit;
+use super::guards;
 use super::rules::Rules;
 use super::tokens;
 use crate::Package;
 use crate::Refusal;
+use crate::checked::Guard;
 
 /// What is known of a crate before its files are read.
 pub(super) struct Crate<'p> {
@@ -27,6 +29,8 @@ pub(super) struct File {
     pub(super) tree: syn::File,
     /// The checked tokens as text.
     pub(super) text: String,
+    /// Guards and indexes in that text.
+    pub(super) guards: Vec<Guard>,
 }
 
 /// Checks every file that the crate's modules name; the root is the first.
@@ -45,7 +49,16 @@ pub(super) fn check(wanted: &Crate<'_>, findings: &mut Findings) -> Vec<File> {
         let Some((tokens, tree)) = parse(&path, text, findings) else { continue };
         Rules::new(wanted, &path, findings).check_file(&tree);
         module_files(&tree.items, &children, &path, findings, &mut waiting);
-        files.push(File { text: emit::text(tokens), path, tree });
+        let text = emit::text(tokens);
+        let Some(guards) = guards::all(&path, &text) else {
+            findings.add(Refusal::of(
+                &path,
+                "the check cannot read what it made of this",
+                "report this source",
+            ));
+            continue;
+        };
+        files.push(File { text, guards, path, tree });
     }
     files
 }

@@ -5,9 +5,9 @@
 //! the list of good ones: nothing on it assigns or borrows mutably. Calls of [`READING_METHODS`] are on it because an
 //! extension's own methods of these names must take `&self` and nothing mutable ([`reads_only`]), and operators because
 //! no header of an impl names a mutable reference (`Rules::check_impl`). rustc reborrows a mutable variable silently
-//! wherever one is expected, also by way of type parameters, which no source shows. But where a guard or an index
-//! returns, rustc refuses whatever it changed by then: so no function that never returns is called anywhere, which the
-//! MIR shows (`mir.rs` of this crate).
+//! wherever one is expected, also by way of type parameters, which no source shows. The MIR does (`mir.rs` of this crate):
+//! within the place of a guard or an index (`guards.rs`) nothing is borrowed mutably or moved. And where one returns, rustc
+//! itself refuses whatever it changed; so nothing diverges anywhere but in macros of core, neither a call nor a value.
 
 use proc_macro2::Span;
 use syn::BinOp;

@@ -1,4 +1,4 @@
-//! refused: src/lib.rs:24:47: a function that never returns is called here; instead, end with `panic!(..)`, or return an error
+//! refused: src/lib.rs:24:38: a guard or an index changes or moves something here; instead, compute it with `let` before
 #![no_std]
 extern crate alloc;
 use sandstorm::{Args, Db, Error, Reply};
