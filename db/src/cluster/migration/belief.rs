@@ -23,8 +23,8 @@ pub(super) struct Belief {
     pub(super) standing: Standing,
     pub(super) lease: Lease,
     pub(super) is_peer_gone: bool,
-    /// A change of the records is on its way: whether it needs the other side to be gone.
-    committing: Option<bool>,
+    /// A change of the records is on its way: from which standing, and whether it needs the other side to be gone.
+    committing: Option<(Standing, bool)>,
     is_looking: bool,
 }
 
@@ -51,8 +51,9 @@ impl Belief {
 
     /// A change has been made or not; the records say so behind it, which has still to be heard.
     pub(super) fn committed(&mut self, standing: Standing) {
-        // The other side came back before that could be changed.
-        let is_back = self.committing.take() == Some(true) && standing == self.standing;
+        // Refused although the records say what it was to change: the other side is registered. Where they say something else
+        // it was refused for that, whatever has been heard meanwhile, and says nothing of the other side.
+        let is_back = self.committing.take() == Some((standing, true));
         self.is_peer_gone &= !is_back;
     }
 
@@ -62,11 +63,11 @@ impl Belief {
         self.lease.looked_up(is_registered);
     }
 
-    /// Whether a change is to be asked for now.
+    /// Whether a change of the standing is to be asked for now.
     pub(super) fn may_commit(&mut self, is_peer_gone: bool) -> bool {
         let may = self.committing.is_none();
         if may {
-            self.committing = Some(is_peer_gone);
+            self.committing = Some((self.standing, is_peer_gone));
         }
         may
     }

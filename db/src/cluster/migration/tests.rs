@@ -9,7 +9,7 @@ mod world;
 use super::Mode;
 use world::{Trouble, World};
 
-use super::{Source, SourceEnd, SourceInput, Standing, Target, TargetInput};
+use super::{Source, SourceAction, SourceEnd, SourceInput, SourceOutput, Standing, Target, TargetInput};
 
 fn seeds() -> Vec<u64> {
     let given = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -108,4 +108,25 @@ fn a_side_whose_record_others_have_removed_is_over_though_nobody_answers_it() {
     // What it gave away has come back to it by another migration.
     source.step(SourceInput::Forgotten(Standing::Ended), &mut out);
     assert!(source.is_over());
+}
+
+#[test]
+fn a_death_that_was_recorded_too_late_for_one_standing_is_recorded_for_the_next() {
+    let mut source = Source::default();
+    let mut commits_after = |input| {
+        let mut out = Vec::new();
+        source.step(input, &mut out);
+        let commits = |output: &SourceOutput| matches!(output, SourceOutput::Do(SourceAction::Commit { .. }));
+        out.into_iter().filter(commits).collect::<Vec<_>>()
+    };
+    let commit =
+        |from| vec![SourceOutput::Do(SourceAction::Commit { from, to: Standing::Ended, is_peer_gone: true })];
+    assert_eq!(commits_after(SourceInput::TargetGone), commit(Standing::Preparing));
+    // The last that the target did was to own it.
+    assert_eq!(commits_after(SourceInput::Standing(Standing::Moving)), []);
+    let refused = SourceInput::End(SourceEnd::Committed(Standing::Moving));
+    assert_eq!(commits_after(refused.clone()), commit(Standing::Moving));
+
+    assert_eq!(commits_after(refused), [], "it was refused since the target is registered");
+    assert_eq!(commits_after(SourceInput::TargetGone), commit(Standing::Moving));
 }
