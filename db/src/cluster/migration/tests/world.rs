@@ -213,7 +213,10 @@ impl World {
             }
             Event::AtSource(action) => self.act_at_source(action),
             Event::AtTarget(action) => self.act_at_target(action),
-            Event::CutOff(side, is_cut_off) => self.cut_off[side] = is_cut_off,
+            Event::CutOff(side, is_cut_off) => {
+                self.cut_off[side] = is_cut_off;
+                self.follow_records(side);
+            }
             Event::Lease(side, is_held) => self.lease(side, is_held),
             Event::Gone(0) => self.tell_target(TargetInput::SourceGone),
             Event::Gone(_) => self.tell_source(SourceInput::TargetGone),

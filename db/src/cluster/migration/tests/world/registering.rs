@@ -43,21 +43,25 @@ impl World {
         }
     }
 
-    /// A compare-and-swap of the records; both hear of it at some time.
+    /// A compare-and-swap of the records.
     pub(super) fn commit(&mut self, from: Standing, to: Standing, gone: Option<usize>) -> Standing {
         if self.records == from && gone.is_none_or(|side| self.leases[side].is_none()) {
             self.records = to;
             self.is_lost |= gone.is_some();
             self.has_returned |= to == Standing::Returning;
-            // Who is cut off reads it when it is not any more.
-            if !self.cut_off[0] {
-                self.soon(Event::ToSource(SourceInput::Standing(to)));
-            }
-            if !self.cut_off[1] {
-                self.soon(Event::ToTarget(TargetInput::Standing(to)));
-            }
+            (0..self.cut_off.len()).for_each(|side| self.follow_records(side));
         }
         self.records
+    }
+
+    /// A side that the records answer hears of them at some time, and of what it missed once it is not cut off any more.
+    pub(super) fn follow_records(&mut self, side: usize) {
+        let standing = self.records;
+        match (self.cut_off[side], side) {
+            (true, _) => {}
+            (false, 0) => self.soon(Event::ToSource(SourceInput::Standing(standing))),
+            (false, _) => self.soon(Event::ToTarget(TargetInput::Standing(standing))),
+        }
     }
 
     pub(super) fn read(&mut self, side: usize) {
