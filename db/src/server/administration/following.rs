@@ -57,10 +57,7 @@ impl Follower {
             tables_come(control, &changing, &catalog, of)?;
             catalog
         };
-        if let (Some(migrations), Some(own)) = (&control.migrations, control.interim.run()) {
-            let rows = (&before.migrations[..], &before.tablets[..]);
-            migrations.follow(control, rows, own, |row| is_meant(of, row.tenant));
-        }
+        tablets_move(control, &before, of);
         for row in &before.extensions {
             self.build(control, row);
         }
@@ -73,6 +70,9 @@ impl Follower {
             self.settle(control, row)?;
         }
         come(control, &catalog)?;
+        drop(changing);
+        // What was begun while extensions were built: nobody tells of that again.
+        tablets_move(control, &catalog, of);
         Ok(catalog.revision)
     }
 
@@ -128,6 +128,14 @@ fn tables_come(
     control.interim.see(&catalog.tenants, |tenant| is_meant(of, tenant));
     limits::follow(control, &catalog.limits, |tenant| is_meant(of, tenant));
     tables::follow(control, changing, catalog)
+}
+
+/// Brings migrations to what the metadata says.
+fn tablets_move(control: &Arc<Control>, catalog: &Catalog, of: Option<&Tenants>) {
+    if let (Some(migrations), Some(own)) = (&control.migrations, control.interim.run()) {
+        let rows = (&catalog.migrations[..], &catalog.tablets[..]);
+        migrations.follow(control, rows, own, |row| is_meant(of, row.tenant));
+    }
 }
 
 /// Puts the grants in force that are not yet.
