@@ -190,7 +190,7 @@ fn a_move_that_waits_at_its_target_says_so_and_can_be_aborted() {
 
 #[test]
 fn a_move_that_waits_at_its_source_says_so_and_can_be_aborted_and_the_server_ends_with_others() {
-    let mut town = Town::start(3, 60);
+    let mut town = Town::start(3, 200);
     let own = town.tablets_of(0);
     let mut next = own.iter();
     // The slots of the source, held by moves whose target does not go on.
