@@ -54,6 +54,26 @@ pub fn check(package: &Package) -> Result<Checked, Vec<Refusal>> {
     checked.unwrap_or_else(|what| Err(vec![Refusal::of("", what, "report this source")]))
 }
 
+/// The files of the rules, and their texts: what passed other rules has to pass these before it runs.
+pub(crate) const RULES: [(&str, &str); 16] = [
+    ("attributes.rs", include_str!("check/attributes.rs")),
+    ("crates.rs", include_str!("check/crates.rs")),
+    ("emit.rs", include_str!("check/emit.rs")),
+    ("entries.rs", include_str!("check/entries.rs")),
+    ("guards.rs", include_str!("check/guards.rs")),
+    ("items.rs", include_str!("check/items.rs")),
+    ("jumps.rs", include_str!("check/jumps.rs")),
+    ("lifetimes.rs", include_str!("check/lifetimes.rs")),
+    ("macros.rs", include_str!("check/macros.rs")),
+    ("modules.rs", include_str!("check/modules.rs")),
+    ("names.rs", include_str!("check/names.rs")),
+    ("paths.rs", include_str!("check/paths.rs")),
+    ("projections.rs", include_str!("check/projections.rs")),
+    ("pure.rs", include_str!("check/pure.rs")),
+    ("rules.rs", include_str!("check/rules.rs")),
+    ("tokens.rs", include_str!("check/tokens.rs")),
+];
+
 /// The refusals found so far.
 #[derive(Debug, Default)]
 struct Findings {

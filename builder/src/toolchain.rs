@@ -26,6 +26,7 @@ use crate::artefact::Lints;
 use crate::artefact::hex;
 use crate::artefact::publish;
 use crate::artefact::unique;
+use crate::check::RULES;
 use crate::glue;
 use crate::limits;
 use crate::sandbox::Job;
@@ -178,7 +179,7 @@ impl Toolchain {
         self.sandbox.spent_ms()
     }
 
-    /// SHA-256 over compiler, flags, SDK and glue: what [`sandstorm`'s `Artefact::sdk_hash`] must equal.
+    /// SHA-256 over compiler, flags, SDK, glue and the rules of the check: what [`sandstorm`'s `Artefact::sdk_hash`] must equal.
     ///
     /// [`sandstorm`'s `Artefact::sdk_hash`]: ../sandstorm/abi/struct.Artefact.html
     pub fn sdk_hash(&self) -> [u8; 32] {
@@ -342,7 +343,7 @@ pub(crate) fn diagnostics(text: &str) -> String {
     format!("{kept}\n...")
 }
 
-/// The hash that names this way of building.
+/// The hash that names this way of checking and building: what was built in another one is checked and built anew.
 fn sdk_hash(version: &str) -> [u8; 32] {
     let mut hasher = Sha256::new();
     let mut add = |part: &str| {
@@ -353,5 +354,7 @@ fn sdk_hash(version: &str) -> [u8; 32] {
     FLAGS.iter().chain(&SDK_FLAGS).chain(&TENANT_FLAGS).chain(&GLUE_FLAGS).for_each(|flag| add(flag));
     sdk::FILES.iter().for_each(|file| [file.0, file.1].iter().for_each(|part| add(part)));
     add(glue::TEMPLATE);
+    RULES.iter().for_each(|rules| add(rules.1));
+    [include_str!("mir.rs"), include_str!("imports.rs")].iter().for_each(|rules| add(rules));
     hasher.finalize().into()
 }

@@ -88,3 +88,12 @@ fn long_but_ordinary_sources_pass() {
     let long = format!("pub fn g(x: u32) -> u32 {{ match x {{ {arms} _ => 0 }} }}\n");
     verdict(&format!("{HEAD}{RUN}{functions}{table}{long}")).unwrap();
 }
+
+#[test]
+fn an_artefact_is_named_by_every_file_of_the_rules() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/check");
+    let names =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let there: std::collections::BTreeSet<String> = names.filter(|name| name != "tests.rs").collect();
+    assert_eq!(there, super::RULES.iter().map(|(name, _)| name.to_string()).collect());
+}
