@@ -54,6 +54,8 @@ pub fn check(package: &Package) -> Result<Checked, Vec<Refusal>> {
     checked.unwrap_or_else(|what| Err(vec![Refusal::of("", what, "report this source")]))
 }
 
+pub(crate) use pure::PRIMITIVES;
+
 /// The files of the rules, and their texts: what passed other rules has to pass these before it runs.
 pub(crate) const RULES: [(&str, &str); 16] = [
     ("attributes.rs", include_str!("check/attributes.rs")),

@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 
 use crate::Refusal;
+use crate::check::PRIMITIVES;
 use crate::checked::Guard;
 use crate::limits;
 
@@ -39,6 +40,10 @@ const ADDRESS: &str = "an address is printed here";
 const NO_RETURN: &str = "a function that never returns is called here";
 const CHANGE: &str = "a guard or an index changes or moves something here";
 const TRAIT_OBJECT: &str = "there is a trait object (`dyn`) here";
+const FUNCTION_AS_A_VALUE: &str = "a function whose types bear several lifetimes is a value here";
+
+/// The crates whose functions may be values whatever their types are.
+const LIBRARIES: [&str; 3] = ["core::", "alloc::", "sandstorm::"];
 
 /// The trait objects that `derive` and the formatting macros make.
 const TRAIT_OBJECTS: [&str; 2] = ["core::fmt::Debug", "core::fmt::Write"];
@@ -139,6 +144,9 @@ fn fault(line: &str, code: &str, locals: &Locals<'_>) -> Option<(&'static str, &
     if reads_never || holds_never(line, code) {
         return Some(("a value of the type `!` is read here", "leave `!` to functions that panic"));
     }
+    if holds_a_function(line, code) {
+        return Some((FUNCTION_AS_A_VALUE, "call it by its name, or in a closure: `|x| f(x)`"));
+    }
     has_trait_object(line).then_some((TRAIT_OBJECT, "use a generic parameter or an enum"))
 }
 
@@ -230,6 +238,66 @@ fn holds_never(line: &str, code: &str) -> bool {
         ""
     };
     types.contains('!') && types != "!;"
+}
+
+/// Whether a type has a function for a part (`for<'a> fn(&'a T<&[u8]>, &[u8]) -> &'a [u8] {f::<T<&[u8]>, &[u8]>}`) that
+/// was made for several lifetimes. rustc lets each of them vary by itself where such a value is assigned, and asks
+/// nobody whether what the function demands of them (`T: Of<U>`) still holds where the value is called or dropped: then
+/// two lifetimes that were one are two, and #25860 needs no pointer. One alone cannot part; what core demands relates none.
+fn holds_a_function(line: &str, code: &str) -> bool {
+    let types = if line.starts_with("fn ") {
+        code.strip_suffix(" {").unwrap_or(code)
+    } else if code.starts_with("let ") {
+        code
+    } else {
+        ""
+    };
+    types.match_indices('{').any(|(at, _)| {
+        let named = braced(&types[at + 1..]);
+        let is_unnamed = ["closure@", "closure#", "async "].iter().any(|kind| named.starts_with(kind));
+        !is_unnamed && named.contains(['&', '\'']) && !is_of_one_lifetime(named) && !is_of_a_library(named)
+    })
+}
+
+/// Whether a path is made for one lifetime, or one reference to text or numbers, and nothing else: `Row::<'_>::parse`.
+fn is_of_one_lifetime(path: &str) -> bool {
+    let mut parts = path.split("::<");
+    let (Some(before), Some(made_for), None) = (parts.next(), parts.next(), parts.next()) else { return false };
+    let Some((made_for, behind)) = made_for.split_once('>') else { return false };
+    let is_plain = |kind: &str| PRIMITIVES.contains(&kind.trim_start_matches('[').trim_end_matches(']'));
+    let is_lifetime = made_for.strip_prefix('\'').is_some_and(|name| name.chars().all(is_of_a_word));
+    let is_one = is_lifetime || made_for.strip_prefix('&').is_some_and(is_plain);
+    is_one && before.chars().chain(behind.chars()).all(|letter| is_of_a_word(letter) || letter == ':')
+}
+
+/// Whether a letter is of a name.
+fn is_of_a_word(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
+}
+
+/// What stands before the brace that closes.
+fn braced(text: &str) -> &str {
+    let mut depth = 1;
+    let end = text.find(|letter| {
+        depth += i32::from(letter == '{') - i32::from(letter == '}');
+        depth == 0
+    });
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// Whether a path is of core, alloc or the SDK, or of a trait of theirs: `<T as core::convert::From<&str>>::from`.
+fn is_of_a_library(path: &str) -> bool {
+    let Some(of) = path.strip_prefix('<') else {
+        return LIBRARIES.iter().any(|library| path.starts_with(library));
+    };
+    let mut depth = 0;
+    let mut before = ' ';
+    of.char_indices().any(|(at, letter)| {
+        depth += i32::from(letter == '<') - i32::from(letter == '>' && before != '-');
+        before = letter;
+        let named = of[at..].strip_prefix(" as ").filter(|_| depth == 0);
+        named.is_some_and(|named| LIBRARIES.iter().any(|library| named.starts_with(library)))
+    })
 }
 
 /// `_6 = &raw const (fake) (*_1);`: how MIR asks for the length of a slice before it indexes it. It is the pointer's

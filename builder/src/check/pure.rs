@@ -61,7 +61,7 @@ const READING_METHODS: [&str; 38] = [
 ];
 /// Numbers and their kin: what `from` makes of one guards and indexes may call, and methods of these names may take.
 /// Nothing of an extension's own bears these names.
-pub(super) const PRIMITIVES: [&str; 17] = [
+pub(crate) const PRIMITIVES: [&str; 17] = [
     "bool", "char", "f32", "f64", "i128", "i16", "i32", "i64", "i8", "isize", "str", "u128", "u16", "u32",
     "u64", "u8", "usize",
 ];
