@@ -3,7 +3,9 @@
 use proc_macro2::Span;
 use syn::Generics;
 use syn::ImplItem;
+use syn::TraitBoundModifier;
 use syn::TraitItem;
+use syn::TypeParamBound;
 use syn::TypeReference;
 use syn::spanned::Spanned;
 use syn::visit;
@@ -31,6 +33,10 @@ impl Rules<'_> {
                 self.refuse(span, "a trait for a mutable reference", instead);
             }
         }
+        let drops = |item: &ImplItem| matches!(item, ImplItem::Fn(function) if function.sig.ident == "drop");
+        if block.trait_.is_some() && block.items.iter().any(drops) {
+            self.check_destructor(block);
+        }
         self.check_projections(&block.generics, |projections| {
             block.trait_.iter().for_each(|(_, path, _)| projections.visit_path(path));
             projections.visit_type(&block.self_ty);
@@ -42,9 +48,32 @@ impl Rules<'_> {
                     let instead = "write a method of the type's own that returns the reference";
                     self.refuse(alias.type_token.span(), "an associated type with a lifetime", instead);
                 }
+                // rustc takes such a bound for granted where it checks what the trait asks of the type, and asks nobody
+                // who uses the type for it (#135011, #135246).
+                ImplItem::Type(alias) if alias.generics.where_clause.is_some() => {
+                    let instead = "write the bound into the header of the impl";
+                    self.refuse(alias.type_token.span(), "an associated type with bounds", instead);
+                }
                 ImplItem::Type(alias) if alias.generics.params.is_empty() => {}
                 other => self.refuse(other.span(), "this item in an impl", "write functions and constants"),
             }
+        }
+    }
+
+    /// A destructor runs for a variable of whatever type rustc found for it, and nobody asks whether that type is what
+    /// its declaration demands: a part of `D<Holder<'a>, &'a [u8]>` may have been made to live shorter, and the bound
+    /// between the two then says of it what is not so. One lifetime cannot part, and of parameters without bounds nothing
+    /// is said.
+    fn check_destructor(&mut self, block: &syn::ItemImpl) {
+        let is_plain = |bound: &TypeParamBound| {
+            matches!(bound, TypeParamBound::Trait(of) if matches!(of.modifier, TraitBoundModifier::Maybe(_)))
+        };
+        let has_bounds = block.generics.where_clause.is_some()
+            || !block.generics.type_params().all(|parameter| parameter.bounds.iter().all(is_plain));
+        if has_bounds || lifetimes::count(&block.self_ty) > 1 {
+            let instead = "leave them out of the type, and give bounds to its methods";
+            let what = "a destructor of a type with bounds or several lifetimes";
+            self.refuse(block.impl_token.span(), what, instead);
         }
     }
 

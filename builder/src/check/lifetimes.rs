@@ -78,6 +78,23 @@ pub(super) fn any_in_type(kind: &Type) -> bool {
     any.0
 }
 
+/// How many lifetimes a type has, named or not.
+pub(super) fn count(kind: &Type) -> usize {
+    struct Count(usize);
+    impl<'a> Visit<'a> for Count {
+        fn visit_lifetime(&mut self, _: &'a Lifetime) {
+            self.0 += 1;
+        }
+        fn visit_type_reference(&mut self, reference: &'a TypeReference) {
+            self.0 += usize::from(reference.lifetime.is_none());
+            visit::visit_type_reference(self, reference);
+        }
+    }
+    let mut count = Count(0);
+    count.visit_type(kind);
+    count.0
+}
+
 /// Whether a type is, or contains, `impl Trait`.
 pub(super) fn is_opaque(kind: &Type) -> bool {
     struct Opaque(bool);

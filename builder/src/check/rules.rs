@@ -262,6 +262,7 @@ impl<'a> Visit<'a> for Rules<'_> {
         match &path.qself {
             // `<[u8; 4]>::try_from`: the colons stand behind a type, and the type has to pass.
             Some(of) if of.position == 0 => {
+                path.attrs.iter().for_each(|attribute| self.visit_attribute(attribute));
                 self.visit_type(&of.ty);
                 path.path.segments.iter().for_each(|segment| self.visit_path_segment(segment));
             }
@@ -287,6 +288,12 @@ impl<'a> Visit<'a> for Rules<'_> {
             self.refuse(lifetime.span(), "a bound between lifetimes", "use one lifetime for both");
         }
         visit::visit_generic_param(self, parameter);
+        if let GenericParam::Type(parameter) = parameter
+            && let Some(default) = parameter.default.as_ref().filter(|kind| lifetimes::any_in_type(kind))
+        {
+            let what = "a lifetime in what a parameter is if nothing is said";
+            self.refuse(default.span(), what, "write the type where it is used");
+        }
     }
 
     fn visit_where_predicate(&mut self, predicate: &'a WherePredicate) {
