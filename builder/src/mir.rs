@@ -6,6 +6,7 @@
 //! tenant's crates every type and every conversion is written out. What it prints of a text constant may be taken for
 //! one of these: then a source is refused that could have been built, never the reverse.
 
+use std::collections::HashMap;
 use std::collections::HashSet;
 
 use crate::Refusal;
@@ -53,6 +54,7 @@ const TRAIT_OBJECTS: [&str; 2] = ["core::fmt::Debug", "core::fmt::Write"];
 /// # Errors
 /// The refusals, at most [`limits::REFUSALS_MAX`], in the order of their places.
 pub(crate) fn check(mir: &str, guards: &[Guard]) -> Result<(), Vec<Refusal>> {
+    let guarded = Guarded::of(guards);
     let mut refusals = Vec::new();
     let mut locals = Locals::default();
     for line in mir.lines() {
@@ -79,7 +81,7 @@ pub(crate) fn check(mir: &str, guards: &[Guard]) -> Result<(), Vec<Refusal>> {
         }
         if let Some(local) = raw_local(code) {
             locals.raw.insert(local);
-        } else if changes(code, &locals) && guards.iter().any(|guard| holds(guard, place_of(line))) {
+        } else if changes(code, &locals) && guarded.holds(place_of(line)) {
             refusals.push(refusal(comment, CHANGE, "compute it with `let` before"));
         } else if let Some((what, instead)) = fault(line, code, &locals) {
             refusals.push(refusal(comment, what, instead));
@@ -183,14 +185,39 @@ fn changes(code: &str, locals: &Locals<'_>) -> bool {
     moves || value.starts_with("&mut ")
 }
 
-/// Whether a guard or an index holds a place: `src/lib.rs:3:5: 3:10`.
-fn holds(guard: &Guard, place: &str) -> bool {
-    let Some(place) = place.strip_prefix(&guard.file).and_then(|place| place.strip_prefix(':')) else {
-        return false;
-    };
-    let mut numbers = place.split(':').map(|part| part.trim().parse().unwrap_or(0));
-    let begins = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    (guard.from..guard.to).contains(&begins)
+/// The guards and indexes of a crate, by files: where each begins, and where the furthest of those that begin there or
+/// before ends. There may be as many as lines, and each line asks.
+struct Guarded<'g>(HashMap<&'g str, Vec<(Position, Position)>>);
+
+/// A line and a column.
+type Position = (usize, usize);
+
+impl<'g> Guarded<'g> {
+    fn of(guards: &'g [Guard]) -> Guarded<'g> {
+        let mut files: HashMap<&str, Vec<(Position, Position)>> = HashMap::new();
+        for guard in guards {
+            files.entry(&guard.file).or_default().push((guard.from, guard.to));
+        }
+        for places in files.values_mut() {
+            places.sort_unstable();
+            let mut furthest = (0, 0);
+            for (_, to) in places {
+                furthest = furthest.max(*to);
+                *to = furthest;
+            }
+        }
+        Guarded(files)
+    }
+
+    /// Whether one of them holds a place: `src/lib.rs:3:5: 3:10`.
+    fn holds(&self, place: &str) -> bool {
+        let mut parts = place.split(':');
+        let Some(places) = parts.next().and_then(|file| self.0.get(file)) else { return false };
+        let mut numbers = parts.map(|part| part.trim().parse().unwrap_or(0));
+        let begins = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        let before = places.partition_point(|(from, _)| *from <= begins);
+        before.checked_sub(1).is_some_and(|last| places[last].1 > begins)
+    }
 }
 
 /// A call behind which nothing is run, unless a macro of core or alloc makes it, as of a panic. Where guards and indexes
@@ -262,7 +289,9 @@ fn holds_a_function(line: &str, code: &str) -> bool {
 /// Whether a path is made for one lifetime, or one reference to text or numbers, and nothing else: `Row::<'_>::parse`.
 fn is_of_one_lifetime(path: &str) -> bool {
     let mut parts = path.split("::<");
-    let (Some(before), Some(made_for), None) = (parts.next(), parts.next(), parts.next()) else { return false };
+    let (Some(before), Some(made_for), None) = (parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
     let Some((made_for, behind)) = made_for.split_once('>') else { return false };
     let is_plain = |kind: &str| PRIMITIVES.contains(&kind.trim_start_matches('[').trim_end_matches(']'));
     let is_lifetime = made_for.strip_prefix('\'').is_some_and(|name| name.chars().all(is_of_a_word));
@@ -338,6 +367,7 @@ fn refusal(comment: &str, what: &str, instead: &str) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::check;
+    use crate::checked::Guard;
 
     fn verdict(lines: &str) -> Vec<(usize, String)> {
         let text = format!("fn f(_1: u8) -> u8 {{\n{lines}\n}}\n");
@@ -372,6 +402,43 @@ mod tests {
             assert_eq!(verdict(&lines).len(), 1, "{line}");
         }
         assert_eq!(verdict(&format!("    let mut _7: (u8, *const u8); {AT}")).len(), 1);
+    }
+
+    #[test]
+    fn functions_are_values_when_they_are_of_core_or_of_one_lifetime() {
+        for (kind, passes) in [
+            (
+                "fn(&str) -> alloc::string::String {<alloc::string::String as core::convert::From<&str>>::from}",
+                true,
+            ),
+            ("for<'a> fn(&'a str) -> usize {core::str::<impl str>::len}", true),
+            ("for<'a> fn(&'a [u8]) -> usize {conv}", true),
+            ("fn(&[u8]) -> Row<'_> {Row::<'_>::parse}", true),
+            ("fn(&str) -> Of<&str> {Of::<&str>}", true),
+            ("{closure@src/lib.rs:1:2: 1:3}", true),
+            ("for<'a> fn(&'a Of<&[u8]>, &[u8]) -> &'a [u8] {pick::<Of<&[u8]>, &[u8]>}", false),
+            ("for<'a> fn(&'a Of<&[u8]>, P) -> &'a [u8] {<Of<&[u8]> as Pick<P>>::pick}", false),
+            ("for<'a> fn(&'a Of<'_>) -> P {<Of<'_> as Fn(P) -> core::X as Pick<P>>::pick}", false),
+            ("fn(&P) -> u8 {of::<&P>}", false),
+            ("fn() -> u8 {Row::<'_>::of::<core::X>}", false),
+        ] {
+            let lines = format!("    let _7: (u8, {kind}); {AT}");
+            assert_eq!(verdict(&lines).is_empty(), passes, "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_change_is_found_in_any_of_very_many_guards() {
+        let guard = |line: usize| Guard { file: "src/lib.rs".into(), from: (line, 5), to: (line, 9) };
+        let mut guards: Vec<Guard> = (0..200_000).map(|line| guard(2 * line)).collect();
+        guards.push(Guard { from: (100_001, 1), to: (100_003, 1), ..guard(0) });
+        let line = |line: usize| format!("    _1 = &mut _2; // scope 0 at src/lib.rs:{line}:5: {line}:9\n");
+        let between: String = (0..200_000).map(|at| line(2 * at + 1)).collect();
+        let found = check(&between, &guards).unwrap_err();
+        assert_eq!(found.iter().map(|refusal| refusal.line).collect::<Vec<_>>(), [100_001]);
+        assert!(check(&line(300_000), &guards).is_err());
+        assert!(check(&line(300_000).replace(":5:", ":9:"), &guards).is_ok());
+        assert!(check(&line(300_000).replace("lib.rs", "other.rs"), &guards).is_ok());
     }
 
     #[test]

@@ -65,9 +65,7 @@ impl Rules<'_> {
     /// between the two then says of it what is not so. One lifetime cannot part, and of parameters without bounds nothing
     /// is said.
     fn check_destructor(&mut self, block: &syn::ItemImpl) {
-        let is_plain = |bound: &TypeParamBound| {
-            matches!(bound, TypeParamBound::Trait(of) if matches!(of.modifier, TraitBoundModifier::Maybe(_)))
-        };
+        let is_plain = |bound: &TypeParamBound| matches!(bound, TypeParamBound::Trait(of) if matches!(of.modifier, TraitBoundModifier::Maybe(_)));
         let has_bounds = block.generics.where_clause.is_some()
             || !block.generics.type_params().all(|parameter| parameter.bounds.iter().all(is_plain));
         if has_bounds || lifetimes::count(&block.self_ty) > 1 {
