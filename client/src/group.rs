@@ -21,13 +21,15 @@ use crate::{ClientConfig, Error, SessionStatistics};
 
 /// Frames that one poll sends at most before it looks at what has arrived.
 const OUTBOX_FRAMES: usize = 64;
-/// How often the timers of all members are looked at: the shortest retransmission timeout.
+/// How often timers are looked at: the shortest retransmission timeout.
 const TIMERS_EVERY_US: u64 = 1_000;
 
 struct Member {
     router: Router,
     /// Of its session with each server, 0 where there is none.
     tokens: Vec<u64>,
+    /// Is among [`SessionGroup::busy`].
+    is_busy: bool,
 }
 
 /// Sessions that share a port. They may be of different tenants and servers.
@@ -40,6 +42,8 @@ pub struct SessionGroup {
     by_token: HashMap<u64, (usize, usize)>,
     /// Members and servers for which they have something to send, in order of submission.
     ready: Vec<(usize, usize)>,
+    /// Members with something under way: only their timers are looked at.
+    busy: Vec<usize>,
     batch: Batch,
     outbox: Outbox,
     statistics: SessionStatistics,
@@ -77,6 +81,7 @@ impl SessionGroup {
             members: Vec::new(),
             by_token: HashMap::new(),
             ready: Vec::new(),
+            busy: Vec::new(),
             batch: Batch::new(),
             outbox: Outbox::with_frames(OUTBOX_FRAMES, frame_bytes_max),
             statistics: SessionStatistics::default(),
@@ -99,7 +104,7 @@ impl SessionGroup {
         let (index, token) = (self.members.len(), exchange.token());
         self.by_token.insert(token, (index, HOME));
         let router = Router::new(exchange, identity, frame_bytes_max, waker);
-        self.members.push(Member { router, tokens: vec![token] });
+        self.members.push(Member { router, tokens: vec![token], is_busy: false });
         Ok(index)
     }
 
@@ -135,7 +140,11 @@ impl SessionGroup {
     #[inline]
     pub fn submit(&mut self, member: usize, request: &Request<'_>, tag: u64) -> Result<(), Error> {
         let now_us = self.watch.queue();
-        let router = &mut self.members[member].router;
+        let Member { router, is_busy, .. } = &mut self.members[member];
+        if !*is_busy {
+            *is_busy = true;
+            self.busy.push(member);
+        }
         let Some(index) = router.submit(now_us, tag, request, &mut self.statistics)? else {
             self.note_ready(member);
             return Ok(());
@@ -187,9 +196,7 @@ impl SessionGroup {
         }
         if self.watch.now_us() >= self.timers_at_us {
             self.timers_at_us = self.watch.now_us() + TIMERS_EVERY_US;
-            for member in 0..self.members.len() {
-                self.settle(member, &mut complete)?;
-            }
+            self.settle_busy(&mut complete)?;
         }
         Ok(completed)
     }
@@ -199,8 +206,8 @@ impl SessionGroup {
     /// # Errors
     /// The port failed.
     pub fn wait(&mut self, timeout: Duration) -> Result<(), Error> {
-        let busy = self.members.iter().any(|member| member.router.outstanding() > 0);
-        let timeout = if busy { timeout.min(Duration::from_micros(TIMERS_EVERY_US)) } else { timeout };
+        let awaits = self.busy.iter().any(|&member| self.members[member].router.outstanding() > 0);
+        let timeout = if awaits { timeout.min(Duration::from_micros(TIMERS_EVERY_US)) } else { timeout };
         self.watch.sleep();
         self.port.wait(timeout).map_err(|error| Error::Port { error })
     }
@@ -240,13 +247,29 @@ impl SessionGroup {
         Ok(())
     }
 
+    /// Does for all members what time asks for; leaves alone from then on who has nothing under way any more.
+    fn settle_busy(&mut self, complete: &mut impl FnMut(usize, Completion<'_>)) -> Result<(), Error> {
+        let mut next = 0;
+        while let Some(&member) = self.busy.get(next) {
+            self.settle(member, complete)?;
+            let Member { router, is_busy, .. } = &mut self.members[member];
+            *is_busy = !router.is_at_rest();
+            if *is_busy {
+                next += 1;
+            } else {
+                self.busy.swap_remove(next);
+            }
+        }
+        Ok(())
+    }
+
     /// Does for one member what time or its answers ask for.
     fn settle(
         &mut self,
         member: usize,
         complete: &mut impl FnMut(usize, Completion<'_>),
     ) -> Result<(), Error> {
-        let Member { router, tokens } = &mut self.members[member];
+        let Member { router, tokens, .. } = &mut self.members[member];
         let settled = router.settle(self.watch.now_us(), &mut self.statistics, &mut |completion| {
             complete(member, completion);
         });

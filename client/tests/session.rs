@@ -11,7 +11,9 @@ mod neighbour {
 
 use std::time::{Duration, Instant};
 
-use client::{Client, ClientConfig, CompletionError, Condition, Error, Request, Session, Status};
+use client::{
+    Client, ClientConfig, CompletionError, Condition, Error, Request, Session, SessionGroup, Status,
+};
 use fake::answers::finish;
 use fake::server::{FakeServer, SECRET, TENANT};
 use net::{Faults, LoopbackClock, LoopbackNetwork, UdpConfig, UdpPort};
@@ -151,6 +153,50 @@ fn requests_that_are_put_off_are_made_again_by_themselves() {
         session.submit(&Request::Ping, tag).unwrap();
     }
     assert!(finish(&mut session).values().all(Result::is_ok));
+}
+
+/// Only members of a group that have something under way are looked after: one that comes out of its rest is one of them
+/// again, so that what the network loses is sent again, and what nobody answers ends in time.
+#[test]
+fn members_of_a_group_are_looked_after_whenever_they_have_something_under_way() {
+    let rig = Rig::new(6, ROUGH);
+    let config = ClientConfig { call_timeout: PATIENCE, ..rig.config() };
+    let mut group = SessionGroup::over(Box::new(rig.network.port().unwrap()), config.clone());
+    let members: Vec<usize> =
+        (0..20).map(|_| group.open(&rig.server.address, TENANT, SECRET).unwrap()).collect();
+    let increment = Request::Increment { table: 1, key: b"n", delta: 1 };
+    let mut values = Vec::new();
+    for round in 0..100 {
+        let member = members[round % members.len()];
+        group.submit(member, &increment, round as u64).unwrap();
+        while group.outstanding(member) > 0 {
+            group
+                .poll(&mut |_, completion| {
+                    assert_eq!(completion.status, Ok(Status::Ok));
+                    values.push(i64::from_le_bytes(completion.body[8..].try_into().unwrap()));
+                })
+                .unwrap();
+            group.wait(Duration::from_millis(1)).unwrap();
+        }
+    }
+    assert_eq!(values, (1..=100).collect::<Vec<i64>>());
+
+    let config = ClientConfig { call_timeout: Duration::from_millis(80), ..config };
+    let mut group = SessionGroup::over(Box::new(rig.network.port().unwrap()), config);
+    let member = group.open(&rig.server.address, TENANT, SECRET).unwrap();
+    rig.network.set_faults(Faults { drop_ppm: 1_000_000, ..Faults::default() });
+    for tag in 0..2 {
+        let mut ended = None;
+        group.submit(member, &increment, tag).unwrap();
+        while ended.is_none() {
+            group.poll(&mut |_, completion| ended = Some(completion.status)).unwrap();
+            group.wait(Duration::from_secs(1)).unwrap();
+        }
+        assert_eq!(ended, Some(Err(CompletionError::TimedOut)));
+        // Long enough for it to rest.
+        std::thread::sleep(Duration::from_millis(5));
+        group.poll(&mut |_, _| {}).unwrap();
+    }
 }
 
 #[test]

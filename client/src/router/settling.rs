@@ -106,6 +106,14 @@ impl Router {
         self.look_at_us = if self.is_shared() { now_us + LOOK_EVERY_US } else { u64::MAX };
     }
 
+    /// Whether [`Router::settle`] has nothing to do before the next request or answer.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let is_quiet = |exchange: &Exchange| exchange.outstanding() == 0 && !exchange.is_troubled();
+        let mut exchanges = self.servers.iter().filter_map(|server| server.exchange.as_ref());
+        let has_work = self.is_restless || self.is_shared() || self.owed > 0 || !self.inbox.is_empty();
+        !has_work && exchanges.all(is_quiet)
+    }
+
     /// When [`Router::settle`] is to be called next if nothing arrives.
     pub(crate) fn next_deadline_us(&self, now_us: u64) -> Option<u64> {
         let exchanges = self.servers.iter().filter_map(|server| server.exchange.as_ref());
