@@ -9,8 +9,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use benches::dataset::Dataset;
-use benches::in_process::rate;
-use benches::in_process::side::{self, Kind, SIDES};
+use benches::in_process::side::{Kind, SIDES};
+use benches::in_process::{self, rate};
 use criterion::{BatchSize, Criterion, Throughput};
 use fastrand::Rng;
 use store::{Condition, Config, Store};
@@ -89,7 +89,7 @@ fn beside_maps(criterion: &mut Criterion) {
             Kind::Counters => ("read of a counter", "increment"),
         };
         for name in SIDES {
-            let side = side::open(name, kind, OBJECTS, 1, UTILIZATION).unwrap();
+            let side = in_process::open(name, kind, OBJECTS, 1, UTILIZATION).unwrap();
             rate::load(&*side, OBJECTS, BATCH);
             side.touch_all().unwrap();
             let mut worker = side.worker(0);

@@ -21,7 +21,22 @@ pub mod utilization;
 use clap::ValueEnum;
 
 use crate::in_process::settings::{Part, StoreSettings};
+use crate::in_process::side::{Kind, SPLINTER, Side, Splinter};
 use crate::report::Report;
+
+/// Makes a side for so many numbers. `utilization` is the store's: the live share of its log when all are written.
+pub fn open(
+    name: &str,
+    kind: Kind,
+    numbers: u64,
+    cores: usize,
+    utilization: f64,
+) -> Result<Box<dyn Side>, String> {
+    match name {
+        SPLINTER => Ok(Box::new(Splinter::new(kind, numbers, cores, utilization)?)),
+        _ => maps::open(name, kind).ok_or_else(|| format!("there is no side {name}")),
+    }
+}
 
 /// Measures, prints the tables, draws the plots.
 pub fn run(settings: &StoreSettings) -> Result<(), String> {

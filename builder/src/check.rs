@@ -76,6 +76,15 @@ pub(crate) const RULES: [(&str, &str); 16] = [
     ("tokens.rs", include_str!("check/tokens.rs")),
 ];
 
+/// What is known of a crate before its files are read.
+struct Crate<'p> {
+    package: &'p Package,
+    /// Its folder in the package: empty, or `deps/NAME/`.
+    folder: &'p str,
+    /// The crates that it may name besides `core`, `alloc` and the SDK.
+    uses: &'p [String],
+}
+
 /// The refusals found so far.
 #[derive(Debug, Default)]
 struct Findings {

@@ -31,7 +31,7 @@ mod usage;
 use clap::Parser;
 use failure::Failure;
 use options::{Command, Options};
-use output::Answer;
+use output::{Answer, print_failure};
 use settings::Settings;
 use std::process::ExitCode;
 
@@ -46,11 +46,11 @@ pub fn run() -> ExitCode {
         Ok(mut answer) => {
             let printed = answer.print(output);
             let Some(failure) = answer.take_failure().or(printed.err()) else { return ExitCode::SUCCESS };
-            failure.print(output);
+            print_failure(&failure, output);
             failure.exit_code()
         }
         Err(failure) => {
-            failure.print(output);
+            print_failure(&failure, output);
             failure.exit_code()
         }
     }

@@ -21,8 +21,8 @@ use wire::{
     Requester, RequesterConfig, SessionLimits, SubmitError,
 };
 
+pub(crate) use self::lost::Moved;
 use self::lost::{Again, Standing};
-pub(crate) use self::second_step::Moved;
 use self::second_step::{Trouble, sift};
 use crate::config::Identity;
 use crate::connection::{Connection, opened_of};

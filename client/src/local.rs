@@ -18,6 +18,7 @@
 
 mod applying;
 mod arena;
+mod border;
 mod finished;
 mod host;
 mod task;

@@ -52,6 +52,7 @@ pub mod ports;
 pub mod process;
 pub mod refusal;
 pub mod remote;
+pub mod replies;
 pub mod sharing;
 pub mod stream_request;
 pub mod streams;

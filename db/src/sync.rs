@@ -6,12 +6,19 @@
 
 pub mod oneshot;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 #[cfg(loom_model)]
 pub(crate) use loom::cell::UnsafeCell;
 #[cfg(loom_model)]
 pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 #[cfg(not(loom_model))]
 pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+
+/// Locks; a thread that panicked meanwhile left nothing half-made, since changes are applied last.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The standard library's cell with loom's face: pointers for the time of a closure.
 #[cfg(not(loom_model))]

@@ -17,6 +17,7 @@
 
 mod device;
 mod error;
+mod ethdev;
 mod mbuf;
 mod port;
 mod steering;

@@ -6,6 +6,7 @@
 //! manifests alone, so `scripts/test` also compiles it by itself, before anything big is built.
 
 mod floors {
+    pub mod imports;
     pub mod manifest;
     pub mod source;
     pub mod tables;
@@ -15,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use floors::imports;
 use floors::manifest::{self, Kind};
 use floors::source::{self, Source};
 use floors::tables::{
@@ -178,6 +180,22 @@ fn cycle_in(mut imports: BTreeMap<&str, BTreeSet<&str>>) -> Option<String> {
             return Some(edges.collect::<Vec<_>>().join(", "));
         }
     }
+}
+
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let mut broken = Vec::new();
+    for one in CRATES {
+        let imports = imports::of_crate(&source::read_all(&root(), &format!("{}/src", one.name)));
+        for circle in imports::circles(&imports) {
+            let edges = circle.iter().flat_map(|from| {
+                let to = imports[from].iter().filter(|(to, _)| circle.contains(to));
+                to.map(move |(to, names)| format!("\n    {from} -> {to}: {names:?}"))
+            });
+            broken.push(format!("these import each other in a circle:{}", edges.collect::<String>()));
+        }
+    }
+    refuse(broken);
 }
 
 #[test]

@@ -190,7 +190,8 @@ impl Worker for Shared<'_, SccCounters> {
 
 #[cfg(test)]
 mod tests {
-    use crate::in_process::side::{Kind, SIDES, open};
+    use crate::in_process::open;
+    use crate::in_process::side::{Kind, SIDES};
 
     #[test]
     fn every_side_reads_what_it_wrote_and_nothing_else() {

@@ -10,8 +10,6 @@ use std::sync::Arc;
 
 use store::{Condition, Config, Core, Pinned, Store, Table, WriteError};
 
-use crate::in_process::maps;
-
 /// Bytes of an object's key.
 pub const KEY_BYTES: usize = 30;
 
@@ -63,20 +61,6 @@ pub const SIDES: [&str; 4] = [SPLINTER, "dashmap", "papaya", "scc"];
 
 /// The name of ours.
 pub const SPLINTER: &str = "splinter";
-
-/// Makes a side for so many numbers. `utilization` is the store's: the live share of its log when all are written.
-pub fn open(
-    name: &str,
-    kind: Kind,
-    numbers: u64,
-    cores: usize,
-    utilization: f64,
-) -> Result<Box<dyn Side>, String> {
-    match name {
-        SPLINTER => Ok(Box::new(Splinter::new(kind, numbers, cores, utilization)?)),
-        _ => maps::open(name, kind).ok_or_else(|| format!("there is no side {name}")),
-    }
-}
 
 /// The key of an object.
 #[inline]

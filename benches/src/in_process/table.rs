@@ -5,9 +5,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::in_process::child;
+use crate::in_process::open;
 use crate::in_process::rate::{self, Rate, Work};
 use crate::in_process::settings::{Part, StoreSettings};
-use crate::in_process::side::{self, Kind, SPLINTER};
+use crate::in_process::side::{Kind, SPLINTER};
 use crate::machine;
 use crate::report::{self, Report, Spread};
 
@@ -83,7 +84,7 @@ pub fn row(settings: &StoreSettings, part: Part, side_name: &str, numbers: u64) 
     machine::pin(settings.cores[0])?;
     let cores = settings.cores.len();
     let before = machine::resident().bytes;
-    let side = side::open(side_name, part.kind(), numbers, cores, settings.utilization)?;
+    let side = open(side_name, part.kind(), numbers, cores, settings.utilization)?;
     let load = rate::load(&*side, numbers, settings.batch);
     let resident = machine::resident();
     let rate = |cores| Rate {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
+use super::Crate;
 use super::Findings;
 use super::entries;
 use super::modules;
-use super::modules::Crate;
 use crate::Checked;
 use crate::Package;
 use crate::Refusal;

@@ -5,23 +5,14 @@ use std::collections::BTreeSet;
 use proc_macro2::TokenStream;
 use syn::spanned::Spanned;
 
+use super::Crate;
 use super::Findings;
 use super::emit;
 use super::guards;
 use super::rules::Rules;
 use super::tokens;
-use crate::Package;
 use crate::Refusal;
 use crate::checked::Guard;
-
-/// What is known of a crate before its files are read.
-pub(super) struct Crate<'p> {
-    pub(super) package: &'p Package,
-    /// Its folder in the package: empty, or `deps/NAME/`.
-    pub(super) folder: &'p str,
-    /// The crates that it may name besides `core`, `alloc` and the SDK.
-    pub(super) uses: &'p [String],
-}
 
 /// A checked file.
 pub(super) struct File {

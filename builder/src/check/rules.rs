@@ -27,12 +27,12 @@ use syn::spanned::Spanned;
 use syn::visit;
 use syn::visit::Visit;
 
+use super::Crate;
 use super::Findings;
 use super::attributes;
 use super::jumps;
 use super::lifetimes;
 use super::macros;
-use super::modules::Crate;
 use super::names::{ABSENT_CRATES, LISTED_CRATES};
 use super::paths;
 use super::pure;

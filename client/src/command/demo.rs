@@ -14,22 +14,22 @@ mod local;
 mod measure;
 mod question;
 mod remote;
+mod ways;
 
 use super::failure::{Failure, Kind};
 use super::graph::{Graph, Shape};
-use super::options::Output;
-use super::output::{Answer, thousands};
+use super::output::{Answer, Output, thousands};
 use super::settings::Settings;
 use super::tao::load::{Load, Loaded, Through};
-use aggregate::Records;
 use clap::Args;
 use figures::Comparison;
 use measure::{Measure, Plan};
-use question::{Asker, FRIENDS, FRIENDS_OF_FRIENDS, Ways};
+use question::{Asker, FRIENDS, FRIENDS_OF_FRIENDS};
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use ways::Ways;
 
 /// The ways, in the order of [`Ways::all`].
 const WAYS: [&str; 3] = ["client gets", "extension", "hybrid"];
@@ -83,7 +83,7 @@ pub fn run(settings: &Settings, options: &DemoOptions) -> Result<Answer, Failure
     let (load, table) = load.run(&mut client, &graph)?;
     say(&format!("{load}\n"));
     let records_table = client.table_open_or_create(&format!("{}-records", options.table))?;
-    let records = Records::load(&mut client, records_table)?;
+    aggregate::load(&mut client, records_table)?;
     let mut report = Report { graph: name, load, answers_equal: true, questions: Vec::new() };
     let mut ways = Ways::open(settings, client)?;
     let (divisor, series_max) = match options.quick {
@@ -91,7 +91,7 @@ pub fn run(settings: &Settings, options: &DemoOptions) -> Result<Answer, Failure
         false => (1, Duration::from_secs(2)),
     };
     let mut asker = Asker::new(&graph, table, options.seed);
-    for plan in plans(&mut asker, &records, divisor) {
+    for plan in plans(&mut asker, records_table, divisor) {
         let comparison = Measure::new(&plan, series_max).compare(&mut ways)?;
         say(&comparison.table());
         report.answers_equal &= comparison.answers_equal;
@@ -113,7 +113,7 @@ fn graph_of(path: Option<&Path>) -> Result<(Graph, String), Failure> {
 }
 
 /// The questions, in the order of the report.
-fn plans(asker: &mut Asker<'_>, records: &Records, divisor: usize) -> Vec<Plan> {
+fn plans(asker: &mut Asker<'_>, records_table: u32, divisor: usize) -> Vec<Plan> {
     let count = |count: usize| count / divisor;
     let mut plans = vec![
         Plan {
@@ -146,7 +146,7 @@ fn plans(asker: &mut Asker<'_>, records: &Records, divisor: usize) -> Vec<Plan> 
         plans.push(Plan {
             question: format!("aggregate of {size} record{}", if size == 1 { "" } else { "s" }),
             names: [WAYS[0], WAYS[1], "multi-get"],
-            questions: records.questions(size, count(20_000), asker.random()),
+            questions: asker.aggregates(records_table, size, count(20_000)),
             one_at_a_time: count(2_000),
             outstanding: 32,
         });

@@ -12,9 +12,8 @@
 //! | 7 | an extension was refused, did not compile, or failed while it ran |
 //! | 8 | the demo's answers differ, or a table has corrupted objects |
 
-use super::options::Output;
 use client::{Error, Status};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt;
 use std::process::ExitCode;
 
@@ -76,18 +75,12 @@ impl Failure {
         ExitCode::from(self.kind as u8)
     }
 
-    /// Prints it on standard error, in the form that the answer would have had.
-    pub fn print(&self, output: Output) {
-        match output {
-            Output::Text => eprintln!("{self}"),
-            Output::Json => eprintln!(
-                "{}",
-                json!({
-                    "error": self.what, "next": self.next, "status": self.status.map(Status::name),
-                    "exit_code": self.kind as u8,
-                })
-            ),
-        }
+    /// What programs are told.
+    pub fn json(&self) -> Value {
+        json!({
+            "error": self.what, "next": self.next, "status": self.status.map(Status::name),
+            "exit_code": self.kind as u8,
+        })
     }
 }
 

@@ -27,8 +27,9 @@ pub use trace::TraceOptions;
 
 use super::bytes::Bytes;
 use super::demo::DemoOptions;
+use super::settings::Global;
 use super::tao::TaoCommand;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
 /// Talks to a Splinter server: tenants, tables, objects, extensions, graphs.
@@ -47,50 +48,6 @@ secret = \"@/path/to/file\"). Keys and values are text, hex (0x...) or the conte
 
 Exit codes: 0 done, 1 failed here, 2 command line, 3 not found, 4 condition, 5 refused, 6 unreachable, 7 extension, \
 8 demo answers differ.";
-
-/// What every command takes.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Options of every command")]
-pub struct Global {
-    /// Where the server is: HOST:PORT of its stream port, of several servers of a cluster with commas between them, the
-    /// first that answers is taken; 127.0.0.1:7700 if nothing says otherwise.
-    #[arg(long, global = true, env = "SPLINTER_ADDRESS")]
-    pub address: Option<String>,
-    /// Who is asking; to `stats` with the administrator's secret, whom to count.
-    #[arg(long, global = true, env = "SPLINTER_TENANT")]
-    pub tenant: Option<String>,
-    /// The tenant's secret, or @FILE that holds it.
-    #[arg(long, global = true, env = "SPLINTER_SECRET", hide_env_values = true)]
-    pub secret: Option<String>,
-    /// The administrator's secret, or @FILE that holds it; for `tenant`, `stats`, `session`, `cluster` and `audit`.
-    #[arg(long, global = true, env = "SPLINTER_ADMIN_SECRET", hide_env_values = true)]
-    pub admin_secret: Option<String>,
-    /// The profile file; ~/.config/splinter/profile.toml if nothing says otherwise.
-    #[arg(long, global = true, env = "SPLINTER_PROFILE")]
-    pub profile: Option<PathBuf>,
-    /// How requests travel: over memory shared with a server on this host where that can be, else UDP; or one of both alone.
-    #[arg(long, global = true, env = "SPLINTER_TRANSPORT", value_enum, default_value = "auto")]
-    pub transport: TransportOption,
-    /// How to print the answer: text for people, one JSON value for programs.
-    #[arg(long, global = true, value_enum, default_value = "text")]
-    pub output: Output,
-}
-
-/// How requests travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TransportOption {
-    Auto,
-    Udp,
-    Shm,
-}
-
-/// How to print an answer. The option explains both at once: values with a text of their own would spread every
-/// option of every command over several lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    Text,
-    Json,
-}
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -222,7 +179,8 @@ pub enum TenantCommand {
 
 #[cfg(test)]
 mod tests {
-    use super::{Command, Options, Output};
+    use super::{Command, Options};
+    use crate::command::output::Output;
     use clap::{CommandFactory, Parser};
 
     #[test]

@@ -2,9 +2,17 @@
 
 use super::bytes::shown;
 use super::failure::{Failure, Kind};
-use super::options::Output;
+use clap::ValueEnum;
 use serde_json::Value;
 use std::io::{ErrorKind, IsTerminal, Write};
+
+/// How to print an answer. The option explains both at once: values with a text of their own would spread every
+/// option of every command over several lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    Text,
+    Json,
+}
 
 /// What a command answers, in both forms.
 #[derive(Debug)]
@@ -55,6 +63,14 @@ impl Answer {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Prints a failure on standard error, in the form that the answer would have had.
+pub fn print_failure(failure: &Failure, output: Output) {
+    match output {
+        Output::Text => eprintln!("{failure}"),
+        Output::Json => eprintln!("{}", failure.json()),
     }
 }
 

@@ -5,13 +5,50 @@
 //! the profile.
 
 use super::failure::{Failure, Kind};
-use super::options::{Global, Output, TransportOption};
+use super::output::Output;
+use clap::{Args, ValueEnum};
 use client::{Admin, Client, ClientConfig, Transport};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
 /// Where a server listens unless told otherwise.
 pub const ADDRESS: &str = "127.0.0.1:7700";
+
+/// What every command takes.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Options of every command")]
+pub struct Global {
+    /// Where the server is: HOST:PORT of its stream port, of several servers of a cluster with commas between them, the
+    /// first that answers is taken; 127.0.0.1:7700 if nothing says otherwise.
+    #[arg(long, global = true, env = "SPLINTER_ADDRESS")]
+    pub address: Option<String>,
+    /// Who is asking; to `stats` with the administrator's secret, whom to count.
+    #[arg(long, global = true, env = "SPLINTER_TENANT")]
+    pub tenant: Option<String>,
+    /// The tenant's secret, or @FILE that holds it.
+    #[arg(long, global = true, env = "SPLINTER_SECRET", hide_env_values = true)]
+    pub secret: Option<String>,
+    /// The administrator's secret, or @FILE that holds it; for `tenant`, `stats`, `session`, `cluster` and `audit`.
+    #[arg(long, global = true, env = "SPLINTER_ADMIN_SECRET", hide_env_values = true)]
+    pub admin_secret: Option<String>,
+    /// The profile file; ~/.config/splinter/profile.toml if nothing says otherwise.
+    #[arg(long, global = true, env = "SPLINTER_PROFILE")]
+    pub profile: Option<PathBuf>,
+    /// How requests travel: over memory shared with a server on this host where that can be, else UDP; or one of both alone.
+    #[arg(long, global = true, env = "SPLINTER_TRANSPORT", value_enum, default_value = "auto")]
+    pub transport: TransportOption,
+    /// How to print the answer: text for people, one JSON value for programs.
+    #[arg(long, global = true, value_enum, default_value = "text")]
+    pub output: Output,
+}
+
+/// How requests travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TransportOption {
+    Auto,
+    Udp,
+    Shm,
+}
 
 /// What the user set.
 #[derive(Clone, Debug)]
@@ -141,8 +178,8 @@ fn profile_path() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::Settings;
-    use crate::command::options::{Global, Output, TransportOption};
+    use super::{Global, Settings, TransportOption};
+    use crate::command::output::Output;
     use std::io::Write;
 
     fn global(profile: &str) -> (Global, tempfile::NamedTempFile) {

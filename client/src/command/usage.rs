@@ -1,7 +1,8 @@
 //! Command lines that cannot be read: said in the form that the answer would have had.
 
 use super::failure::{Failure, Kind};
-use super::options::{Options, Output};
+use super::options::Options;
+use super::output::{Output, print_failure};
 use clap::CommandFactory;
 use clap::builder::Resettable;
 use clap::error::{Error, ErrorKind};
@@ -19,7 +20,7 @@ pub fn refused(error: Error, line: Vec<OsString>) -> ExitCode {
         Output::Text => error.exit(),
         Output::Json => {
             let failure = failure_of(&error);
-            failure.print(output);
+            print_failure(&failure, output);
             failure.exit_code()
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use wire::{Accepted, Completion, CompletionError, Journey, Opened, Request, Requester, Status, opcode};
 
-use super::{Exchange, Moved};
+use super::Exchange;
 use crate::connection::Connection;
 use crate::lane::{Door, Lane};
 use crate::way::Way;
@@ -35,6 +35,19 @@ pub(super) struct Again {
     pub(super) journey: Journey,
     pub(super) code: u8,
     pub(super) body: Vec<u8>,
+}
+
+/// A request that is to be made anew, there or elsewhere: this server has not executed it, and will not; or it only
+/// reads.
+pub(crate) struct Moved {
+    pub(crate) tag: u64,
+    pub(crate) journey: Journey,
+    pub(crate) code: u8,
+    pub(crate) body: Vec<u8>,
+    /// What the server answered; `BadToken` where the session ended.
+    pub(crate) status: Status,
+    /// Of a table in several pieces, the last hash of the first one.
+    pub(crate) end: Option<u64>,
 }
 
 impl Again {

@@ -1,10 +1,10 @@
 //! What follows an answer that is not the end: over to the stream, into a new session, or to
 //! another server.
 
-use wire::{Completion, CompletionError, Journey, Status, opcode};
+use wire::{Completion, CompletionError, Status, opcode};
 
 use super::Exchange;
-use super::lost::{Again, Standing, closed, failed};
+use super::lost::{Again, Moved, Standing, closed, failed};
 use crate::courier::{Done, Job};
 use crate::{Error, SessionStatistics};
 
@@ -14,19 +14,6 @@ pub(super) struct Trouble {
     status: Status,
     /// Of a table in several pieces, the last hash of the first one.
     end: Option<u64>,
-}
-
-/// A request that is to be made anew, there or elsewhere: this server has not executed it, and will not; or it only
-/// reads.
-pub(crate) struct Moved {
-    pub(crate) tag: u64,
-    pub(crate) journey: Journey,
-    pub(crate) code: u8,
-    pub(crate) body: Vec<u8>,
-    /// What the server answered; `BadToken` where the session ended.
-    pub(crate) status: Status,
-    /// Of a table in several pieces, the last hash of the first one.
-    pub(crate) end: Option<u64>,
 }
 
 /// Passes a completion on, or keeps it for a second step.

@@ -1,85 +1,26 @@
-//! The border between a function and its task: the host table, and the call that describes the invocation.
+//! The host calls of a function that runs at the client: the table that it is given, and how one is started.
 //!
-//! The only file of this crate that contains `unsafe`. The context of every host call is the [`Task`] that
+//! The context of every host call is the [`Task`] that
 //! [`start`] gave to the function's `Db`; the future owns a share of the task, so the task outlives it. What
 //! is lent lies in the task's arena, which is cleared only when no future of the task exists.
 
-use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sandstorm::abi::{
-    CURSOR_BYTES_MAX, Call, Code, Host, OK, PENDING, RANGE_HAS_AFTER, RANGE_HAS_TO, RANGE_REVERSE,
-    RawCondition, RawEntry, RawListed, RawRange, RawRecord, RawReply, RawScanned, RawSlice, TTL_FOREVER,
+    CURSOR_BYTES_MAX, Code, Host, OK, PENDING, RANGE_HAS_AFTER, RANGE_HAS_TO, RANGE_REVERSE, RawCondition,
+    RawEntry, RawListed, RawRange, RawRecord, RawScanned, RawSlice, TTL_FOREVER,
 };
 use sandstorm::{Args, Condition, Db, Level, Reply};
 
 use super::Run;
-use super::task::{NOTHING, PageOf, Stop, Task};
+use super::border::NOTHING;
+use super::task::{PageOf, Stop, Task};
 
 static HOST: Host =
     Host { get, get_many, scan, enumerate, put, delete, increment, increment_float, table, log, now_ms };
-
-/// What the function's side sees of an invocation.
-pub(super) struct Border {
-    call: UnsafeCell<Call>,
-    /// Where the reply is written, through the call.
-    reply: Rc<[Cell<u8>]>,
-}
-
-impl Border {
-    /// A record that is not there.
-    pub(super) const NO_RECORD: RawRecord = RawRecord { value: NOTHING, version: 0 };
-
-    pub(super) fn new(reply_bytes_max: usize) -> Border {
-        let reply: Rc<[Cell<u8>]> = vec![Cell::new(0); reply_bytes_max].into();
-        let address = reply.as_ptr().cast_mut().cast();
-        let call = Call {
-            host: &raw const HOST,
-            context: std::ptr::null_mut(),
-            key: NOTHING,
-            arguments: NOTHING,
-            reply: RawReply { address, bytes: 0, capacity: reply_bytes_max, highest: 0, asked: 0 },
-            future: std::ptr::null_mut(),
-            table: 0,
-            reserved: 0,
-        };
-        Border { call: UnsafeCell::new(call), reply }
-    }
-
-    /// Names the table of the invocation. No future of the task exists.
-    pub(super) fn set_table(&self, table: u32) {
-        // SAFETY: only futures of the task use the call besides, and there is none; one thread.
-        unsafe { (*self.call.get()).table = table };
-    }
-
-    /// Describes an invocation that is about to start, with an empty reply. No future of the task exists.
-    pub(super) fn begin(&self, key: RawSlice, arguments: RawSlice) {
-        // SAFETY: as in `set_table`.
-        let call = unsafe { &mut *self.call.get() };
-        call.key = key;
-        call.arguments = arguments;
-        call.reply.bytes = 0;
-    }
-
-    /// The reply that the function has written. No future of the task exists while it is borrowed.
-    pub(super) fn reply(&self) -> &[u8] {
-        // SAFETY: the first `bytes` bytes of the buffer were written by the function, through `Reply`, which
-        // never exceeds the buffer; nobody writes while no future exists.
-        unsafe {
-            let bytes = (*self.call.get()).reply.bytes;
-            std::slice::from_raw_parts(self.reply.as_ptr().cast(), bytes)
-        }
-    }
-
-    /// The bytes of a slice that a task of this module described.
-    pub(super) fn bytes<'a>(slice: RawSlice) -> &'a [u8] {
-        // SAFETY: only called with values of records, which lie in the arena of the running task.
-        unsafe { slice.as_slice() }
-    }
-}
 
 /// Starts a function on a task that has begun an invocation.
 pub(super) fn start<F>(task: Rc<Task>, function: F) -> Run
@@ -87,11 +28,12 @@ where
     F: AsyncFn(&Db<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), sandstorm::Error> + 'static,
 {
     Box::pin(async move {
-        let call = task.border.call.get();
+        let call = task.border.call();
         // SAFETY: the host calls take a Task as context; `task` lives in this future, hence over every use of
         // db, args and reply. Key, arguments and records lie in the task's arena, which is cleared only when
         // no future exists. The reply's buffer is the task's, and this future alone writes to it.
         let (db, args, mut reply) = unsafe {
+            (*call).host = &raw const HOST;
             let context = Rc::as_ptr(&task).cast_mut().cast::<c_void>();
             let reply = NonNull::new_unchecked(&raw mut (*call).reply);
             (Db::from_raw(&HOST, context), Args::of(call), Reply::from_raw(reply))

@@ -10,7 +10,7 @@ mod pages;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use sandstorm::abi::{RawRecord, RawSlice, VERSION_UNAPPLIED};
+use sandstorm::abi::{RawRecord, VERSION_UNAPPLIED};
 use sandstorm::{Condition, Level};
 use wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
@@ -18,7 +18,7 @@ pub(super) use self::answers::{Asked, Sending};
 use self::pages::Page;
 pub(super) use self::pages::PageOf;
 use super::arena::Arena;
-use super::host::Border;
+use super::border::Border;
 use super::write_set::WriteSet;
 use crate::Error;
 
@@ -338,6 +338,3 @@ fn refill(old: &mut Vec<u8>, bytes: &[u8]) -> Vec<u8> {
     buffer.extend_from_slice(bytes);
     buffer
 }
-
-/// Bytes that are nobody's.
-pub(super) const NOTHING: RawSlice = RawSlice { address: std::ptr::NonNull::dangling().as_ptr(), bytes: 0 };

@@ -21,6 +21,7 @@ mod moving;
 mod packages;
 mod placement;
 mod plans;
+mod removal;
 mod servers;
 mod standing;
 mod tables;
@@ -32,7 +33,7 @@ mod upgrade;
 
 pub use catalog::{Catalog, is_followed_by_its_author, tenants_of};
 pub use coordination::{Coordinator, Snapshot, Step};
-pub use error::MetadataError;
+pub use error::{MetadataError, TabletError};
 pub use extensions::{ExtensionRow, StoredVersion};
 pub use grants::GrantRow;
 pub use limits::LimitRow;
@@ -43,7 +44,7 @@ pub use plans::{Goal, PlanRow, PlanStanding, PlannedMove, drained};
 pub use servers::ServerRow;
 pub use standing::{Standing, StandingError};
 pub use tables::TableRow;
-pub use tablets::{Tablet, TabletError, TabletsRow};
+pub use tablets::{Tablet, TabletsRow};
 pub use tenants::TenantRow;
 
 use std::collections::VecDeque;

@@ -10,7 +10,8 @@ use std::ptr;
 use sandstorm::abi::{RawSlice, Services};
 
 use super::access::Access;
-use crate::sched::running::{self, Cause, host_call};
+use crate::sched::running::{self, host_call};
+use crate::sched::stack::Cause;
 
 /// The table that an artefact gets when it is opened.
 pub const SERVICES: Services = Services { allocate, free, reallocate, begin_panic, abandon };

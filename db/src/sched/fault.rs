@@ -18,8 +18,9 @@ use std::ptr;
 use std::sync::{Once, OnceLock};
 
 use super::region::{PAGE_BYTES, Region};
-use super::running::{self, Cause, Running};
+use super::running::{self, Running};
 use super::signal;
+use super::stack::Cause;
 use super::stack::{landing, signal_frame_bytes};
 use crate::limits::{ALTERNATE_STACK_BYTES, STACK_GUARD_BYTES};
 

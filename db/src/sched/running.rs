@@ -20,45 +20,15 @@ use super::arena::Arena;
 use super::heartbeat::{Heartbeat, NOBODYS};
 use super::signal;
 use super::stack::{
-    Entry, Outcome, PARKED_BY_CALL, PARKED_BY_SIGNAL, Stack, jump_to_landing, park, reserve_bytes,
-    switch_back, switch_to,
+    Cause, Entry, Outcome, PARKED_BY_CALL, PARKED_BY_SIGNAL, Stack, StackPointers, jump_to_landing, park,
+    reserve_bytes, switch_back, switch_to,
 };
 
-/// Why a stack was left for good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-pub enum Cause {
-    /// The extension panicked.
-    Panic = 1,
-    /// An allocation did not fit the arena.
-    OutOfMemory = 2,
-    /// The stack was used up, or too little was left for a host call.
-    StackOverflow = 3,
-    /// It came to an instruction that aborts (`ud2`): where a library ends the process, as at 2^64 clones of one `Rc`.
-    Abort = 4,
-}
-
-impl Cause {
-    /// The cause of a number; `None` for 0 and for numbers that are none.
-    #[inline]
-    #[must_use]
-    pub const fn from_number(number: u64) -> Option<Self> {
-        match number {
-            1 => Some(Self::Panic),
-            2 => Some(Self::OutOfMemory),
-            3 => Some(Self::StackOverflow),
-            4 => Some(Self::Abort),
-            _ => None,
-        }
-    }
-}
-
-/// The record of one thread. The two stack pointers come first: the switch writes them by address.
+/// The record of one thread.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Running {
-    stack_pointer: Cell<usize>,
-    parked_stack_pointer: Cell<usize>,
+    pointers: StackPointers,
     bottom: AtomicUsize,
     top: AtomicUsize,
     slice_ends: AtomicU64,
@@ -73,8 +43,7 @@ pub struct Running {
 thread_local! {
     static RUNNING: Running = const {
         Running {
-            stack_pointer: Cell::new(0),
-            parked_stack_pointer: Cell::new(0),
+            pointers: StackPointers::new(),
             bottom: AtomicUsize::new(0),
             top: AtomicUsize::new(0),
             slice_ends: AtomicU64::new(0),
@@ -113,7 +82,7 @@ impl Running {
     /// The stack pointer of the worker to come back to.
     #[must_use]
     pub fn worker_stack_pointer(&self) -> usize {
-        self.stack_pointer.get()
+        self.pointers.of_worker.get()
     }
 
     /// When the slice of what runs is over, in cycles.
@@ -135,7 +104,7 @@ impl Running {
     pub unsafe fn park_by_signal(&self) {
         self.pending.store(false, Relaxed);
         // SAFETY: this thread is on the stack that it was lent; the rest is the caller's promise.
-        unsafe { park(self, PARKED_BY_SIGNAL) };
+        unsafe { park(&raw const self.pointers, PARKED_BY_SIGNAL) };
     }
 
     /// The call counts as in progress until the stack is left: a signal that parked the stack in the middle of this
@@ -146,7 +115,7 @@ impl Running {
         self.pending.store(false, Relaxed);
         compiler_fence(SeqCst);
         // SAFETY: a host call ends, so this thread is on the stack that it was lent.
-        unsafe { park(self, PARKED_BY_CALL) };
+        unsafe { park(&raw const self.pointers, PARKED_BY_CALL) };
     }
 
     #[inline(always)]
@@ -213,7 +182,7 @@ impl Parked {
     #[must_use]
     pub fn new(stack: Stack, outcome: Outcome) -> Self {
         assert!(outcome.is_parked(), "not a parked stack");
-        let stack_pointer = RUNNING.with(|running| running.parked_stack_pointer.get());
+        let stack_pointer = RUNNING.with(|running| running.pointers.of_parked.get());
         Self { stack, stack_pointer, by_signal: outcome.cause == PARKED_BY_SIGNAL }
     }
 
@@ -249,7 +218,7 @@ pub unsafe fn run(
     let running = record();
     running.lend(stack, arena, context, slice_ends);
     // SAFETY: the stack is free and mapped, as the caller promises, and the record is filled.
-    let outcome = unsafe { switch_to(running, entry, data, stack.top()) };
+    let outcome = unsafe { switch_to(&raw const running.pointers, entry, data, stack.top()) };
     running.take_back();
     if outcome.cause == PARKED_BY_SIGNAL {
         signal::unblock();
@@ -271,7 +240,7 @@ pub unsafe fn resume(parked: &Parked, arena: *mut Arena, context: *mut c_void, s
     }
     running.lend(&parked.stack, arena, context, slice_ends);
     // SAFETY: the frames on the stack are whole, as the caller promises, and the record is filled.
-    let outcome = unsafe { switch_back(running, parked.stack_pointer) };
+    let outcome = unsafe { switch_back(&raw const running.pointers, parked.stack_pointer) };
     running.take_back();
     if outcome.cause == PARKED_BY_SIGNAL {
         signal::unblock();
@@ -287,7 +256,7 @@ pub unsafe fn leave(cause: Cause) -> ! {
     let running = record();
     assert!(running.is_lent(), "no stack to leave");
     // SAFETY: this thread is on the stack that `run` switched to; the rest is the caller's promise.
-    unsafe { jump_to_landing(running, cause as u64) }
+    unsafe { jump_to_landing(&raw const running.pointers, cause as u64) }
 }
 
 /// Does `work` as a host call: when the stack has too little left for it, the stack is left instead.

@@ -8,15 +8,60 @@
 //! pointer where the fault handler and [`leave`](super::running::leave) find it. It costs about 3 ns.
 
 use std::arch::naked_asm;
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::io;
 use std::sync::OnceLock;
 
 use super::region::{PAGE_BYTES, Region};
-use super::running::{Cause, Running};
 use crate::limits::{
     EXTENSION_STACK_BYTES, HOST_CALL_STACK_BYTES, STACK_GUARD_BYTES, STACKS_KEPT_PER_WORKER,
 };
+
+/// Why a stack was left for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Cause {
+    /// The extension panicked.
+    Panic = 1,
+    /// An allocation did not fit the arena.
+    OutOfMemory = 2,
+    /// The stack was used up, or too little was left for a host call.
+    StackOverflow = 3,
+    /// It came to an instruction that aborts (`ud2`): where a library ends the process, as at 2^64 clones of one `Rc`.
+    Abort = 4,
+}
+
+impl Cause {
+    /// The cause of a number; `None` for 0 and for numbers that are none.
+    #[inline]
+    #[must_use]
+    pub const fn from_number(number: u64) -> Option<Self> {
+        match number {
+            1 => Some(Self::Panic),
+            2 => Some(Self::OutOfMemory),
+            3 => Some(Self::StackOverflow),
+            4 => Some(Self::Abort),
+            _ => None,
+        }
+    }
+}
+
+/// Where the switch saves stack pointers, by address.
+#[repr(C)]
+#[derive(Debug)]
+pub struct StackPointers {
+    /// The worker's, to come back to.
+    pub(super) of_worker: Cell<usize>,
+    /// That of the stack which was parked last.
+    pub(super) of_parked: Cell<usize>,
+}
+
+impl StackPointers {
+    pub(super) const fn new() -> Self {
+        Self { of_worker: Cell::new(0), of_parked: Cell::new(0) }
+    }
+}
 
 /// A function that runs on another stack.
 pub type Entry = unsafe extern "C" fn(*mut c_void) -> u64;
@@ -143,15 +188,15 @@ impl StackPool {
 
 /// Calls `entry(data)` with the stack pointer at `top`, and returns when it does or when it is left.
 ///
-/// Without unwind tables on purpose: a walk over the extension's stack ends here. The first field of
-/// [`Running`] receives the stack pointer to come back to.
+/// Without unwind tables on purpose: a walk over the extension's stack ends here. The first of
+/// `pointers` receives the stack pointer to come back to.
 ///
 /// # Safety
-/// `top` is the top of a mapped stack that nobody runs on, and `running` says so; `entry` may be called with
+/// `top` is the top of a mapped stack that nobody runs on, and the thread's record says so; `entry` may be called with
 /// `data`. Whatever `entry` owns may be forgotten.
 #[unsafe(naked)]
 pub unsafe extern "C" fn switch_to(
-    running: *const Running,
+    pointers: *const StackPointers,
     entry: Entry,
     data: *mut c_void,
     top: usize,
@@ -205,9 +250,9 @@ pub unsafe extern "C" fn landing() {
 /// Goes from the extension's stack to [`landing`] with `cause`.
 ///
 /// # Safety
-/// Only on a stack that [`switch_to`] with the same `running` went to, and that is left for good.
+/// Only on a stack that [`switch_to`] with the same `pointers` went to, and that is left for good.
 #[unsafe(naked)]
-pub unsafe extern "C" fn jump_to_landing(running: *const Running, cause: u64) -> ! {
+pub unsafe extern "C" fn jump_to_landing(pointers: *const StackPointers, cause: u64) -> ! {
     naked_asm!("mov rsp, [rdi]", "mov rdx, rsi", "jmp {landing}", landing = sym landing)
 }
 
@@ -215,10 +260,10 @@ pub unsafe extern "C" fn jump_to_landing(running: *const Running, cause: u64) ->
 /// Returns when [`switch_back`] comes for it.
 ///
 /// # Safety
-/// Only on a stack that [`switch_to`] or [`switch_back`] with the same `running` went to. The second field
-/// of [`Running`] receives where the stack was left.
+/// Only on a stack that [`switch_to`] or [`switch_back`] with the same `pointers` went to. The second of
+/// `pointers` receives where the stack was left.
 #[unsafe(naked)]
-pub unsafe extern "C" fn park(running: *const Running, how: u64) {
+pub unsafe extern "C" fn park(pointers: *const StackPointers, how: u64) {
     naked_asm!(
         "push rbp",
         "push rbx",
@@ -237,9 +282,9 @@ pub unsafe extern "C" fn park(running: *const Running, how: u64) {
 /// Goes on where [`park`] left a stack; comes back as [`switch_to`] does.
 ///
 /// # Safety
-/// `stack_pointer` is what [`park`] on this thread left, once, and `running` says whose stack it is.
+/// `stack_pointer` is what [`park`] on this thread left, once, and the thread's record says whose stack it is.
 #[unsafe(naked)]
-pub unsafe extern "C" fn switch_back(running: *const Running, stack_pointer: usize) -> Outcome {
+pub unsafe extern "C" fn switch_back(pointers: *const StackPointers, stack_pointer: usize) -> Outcome {
     naked_asm!(
         "push rbp",
         "push rbx",

@@ -14,8 +14,8 @@ use std::thread;
 
 use super::arena::Arena;
 use super::fault::Guarded;
-use super::running::{self, Cause};
-use super::stack::{Entry, Outcome, StackPool, reserve_bytes, signal_frame_bytes};
+use super::running;
+use super::stack::{Cause, Entry, Outcome, StackPool, reserve_bytes, signal_frame_bytes};
 use crate::limits::EXTENSION_STACK_BYTES;
 
 /// Runs `entry` on a pooled stack with a number as its data.

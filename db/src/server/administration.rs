@@ -21,14 +21,21 @@ mod tablets;
 mod tenants;
 mod traces;
 
-pub use following::{Follower, Tenants};
+pub use following::Follower;
+
+use std::collections::BTreeSet;
 
 use wire::{AdminRequest, Status};
 
-use super::control::{Control, Refusal, lock};
+use super::control::{Control, Refusal};
 use super::opening::Role;
 use crate::cluster::metadata::{Catalog, ExtensionRow, Standing, StandingError};
 use crate::session::Session;
+use crate::sync::lock;
+use crate::tenant::TenantId;
+
+/// Tenants whose things are compared.
+pub type Tenants = BTreeSet<TenantId>;
 
 /// Brings back what the metadata has, and says what that was: called once, before anybody is let in. An extension
 /// that cannot be built any more is reported and left out.

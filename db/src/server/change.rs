@@ -13,7 +13,6 @@ use std::time::Duration;
 use net::Waker;
 use store::{Inbox, Taken};
 
-use super::remote::PeerReads;
 use super::view::Cut;
 use crate::extension::lineup::Lineup;
 use crate::limits::CHANGE_TIMEOUT_MS;
@@ -52,6 +51,13 @@ pub enum Change {
     Request(Arc<StreamRequest>),
     /// The worker ends after this round.
     Stop,
+}
+
+/// A record of questions on its way through a worker.
+pub struct PeerReads {
+    pub(super) record: Vec<u8>,
+    /// Takes the body of the answer; one without bytes for what is no record of questions.
+    pub(super) answer: Sender<Vec<u8>>,
 }
 
 impl Change {

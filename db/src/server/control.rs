@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use store::Store;
 use wire::Status;
@@ -40,6 +40,7 @@ use crate::extension::registry::Registry;
 use crate::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX, VERSIONS_RESERVED};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::session::Session;
+use crate::sync::lock;
 use crate::tablet::{PartsMade, TableEntry};
 use crate::tenant::TenantId;
 use crate::tenant::account::Accounts;
@@ -199,12 +200,24 @@ pub struct Control {
     pub owning: Mutex<()>,
 }
 
-/// Locks; a thread that panicked meanwhile left nothing half-made, since changes are applied last.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// There is no tenant of this name.
+pub(super) fn unknown_tenant(name: &str) -> Refusal {
+    Refusal::new(Status::UnknownTenant, format!("there is no tenant `{name}`"))
 }
 
 impl Control {
+    /// The number of the tenant of this name.
+    pub(super) fn tenant_number(&self, name: &str) -> Result<TenantId, Refusal> {
+        let row = self.metadata.tenant_find(name)?;
+        row.map(|row| row.id).ok_or_else(|| unknown_tenant(name))
+    }
+
+    /// The refusal of who is wrong, or of who is wrong too often.
+    pub(super) fn wrong(&self, peer: SocketAddr, refusal: Refusal) -> Refusal {
+        let now_us = self.clock.now_us();
+        if lock(&self.attempts).take_for(peer, now_us) { refusal } else { Status::Retry.into() }
+    }
+
     /// This lease is held, or none.
     pub fn hold(&self, held: Option<Held>) {
         if let Some(Held { lease, until }) = held {

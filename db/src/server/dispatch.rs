@@ -26,11 +26,12 @@ use super::ahead::{Located, Sessions, TablesAhead, prefetch_extensions};
 use super::catalog::Catalog;
 use super::crowd::Crowd;
 use super::invocation;
-use super::native::{self, Caller, Turn};
+use super::native;
 use super::outgoing::{Addressee, FramePlace, Outgoing};
 use super::parking::{self, Came, Parking};
 use super::ports::Exits;
 use super::refusal::RefusalLimit;
+use super::replies::{self, Caller, Turn};
 use super::view::RoundView;
 use crate::extension::invocation::Invocations;
 use crate::limits::{CHUNK_REQUESTS, INVOCATIONS_PER_TURN};
@@ -162,7 +163,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
                 Err(Status::WrongView) => self.refuse_other_view(session, sequence, peer),
                 Err(status) => {
                     let metrics = self.environment.metrics;
-                    native::refuse(metrics, &mut self.place(session, sequence, peer), status);
+                    replies::refuse(metrics, &mut self.place(session, sequence, peer), status);
                 }
             }
         }
@@ -184,8 +185,8 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         let (metrics, caller) = (self.environment.metrics, Caller { session, sequence });
         let (limit, mut place) = (TenantLimit::OperationsPerSecond, self.place(session, sequence, peer));
         match throttled_us {
-            Some(after_us) => native::throttle(metrics, caller, limit, after_us, &mut place),
-            None => native::answer_later(metrics, &mut place),
+            Some(after_us) => replies::throttle(metrics, caller, limit, after_us, &mut place),
+            None => replies::answer_later(metrics, &mut place),
         }
     }
 
@@ -194,7 +195,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
     fn refuse_other_view(&mut self, session: &'w Arc<Session>, sequence: u64, peer: SocketAddr) {
         let (metrics, view) = (self.environment.metrics, self.view);
         let mut place = self.place(session, sequence, peer);
-        native::refuse_other_view(metrics, Caller { session, sequence }, view, &mut place);
+        replies::refuse_other_view(metrics, Caller { session, sequence }, view, &mut place);
     }
 
     /// Puts a request into the chunk; executes the chunk when it is full.

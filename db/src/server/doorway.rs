@@ -7,18 +7,22 @@
 //! that it was asked for with. Workers notice nothing but frames with addresses of another kind. A server without a door, or
 //! whose door breaks, serves over UDP as before.
 
+mod signs;
+
+pub use signs::{LINK_COUNTERS, LINKS, LinkFigure, Signs};
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
-use net::shm::{self, Admission, Door, DoorLimits, Knocker, LinkCounts, LinkPoint};
+use net::shm::{self, Admission, Door, DoorLimits, Knocker, LinkPoint};
 use net::{HostPort, StopHandle};
 use wire::{Body, HostDoor, Knock};
 
-use super::control::{Control, lock};
+use super::control::Control;
 use crate::limits::{LINKS_OF_CORE, LINKS_OF_USER};
+use crate::sync::lock;
 
 /// A door that nobody stands at yet.
 #[derive(Debug)]
@@ -26,54 +30,6 @@ pub struct Doorway {
     door: Door,
     /// What clients are told of it.
     pub signs: Signs,
-}
-
-/// What is counted of the links of each core.
-#[derive(Debug)]
-pub struct LinkFigure {
-    /// As statistics name it.
-    pub name: &'static str,
-    /// One sentence for people.
-    pub text: &'static str,
-    of: fn(&LinkCounts) -> &AtomicU64,
-}
-
-/// How many links there are.
-pub const LINKS: LinkFigure =
-    LinkFigure { name: "shm_links", text: "Links over shared memory that there are.", of: |it| &it.links };
-
-/// What only grows.
-pub const LINK_COUNTERS: [LinkFigure; 5] = [
-    LinkFigure { name: "shm_links_made", text: "Links that were made.", of: |it| &it.links_made },
-    LinkFigure {
-        name: "shm_links_cut",
-        text: "Links that were cut off, since their client wrote what no honest one does.",
-        of: |it| &it.lies,
-    },
-    LinkFigure {
-        name: "shm_frames_received",
-        text: "Frames that arrived over links.",
-        of: |it| &it.frames_received,
-    },
-    LinkFigure {
-        name: "shm_frames_sent",
-        text: "Frames that were sent over links.",
-        of: |it| &it.frames_sent,
-    },
-    LinkFigure {
-        name: "shm_frames_lost",
-        text: "Frames for which a client's ring had no room, or that others held up.",
-        of: |it| &it.frames_lost,
-    },
-];
-
-/// What the control plane knows of a door.
-#[derive(Debug)]
-pub struct Signs {
-    /// What clients are told.
-    pub told: HostDoor,
-    points: Vec<LinkPoint>,
-    refused: AtomicU64,
 }
 
 impl Doorway {
@@ -88,7 +44,7 @@ impl Doorway {
         let told = HostDoor { machine: shm::machine()?, user: shm::own_user(), path: text.to_owned() };
         let limits = DoorLimits { of_core: LINKS_OF_CORE, of_user: LINKS_OF_USER };
         let door = Door::open(&path, points.clone(), limits)?;
-        Ok(Self { door, signs: Signs { told, points, refused: AtomicU64::new(0) } })
+        Ok(Self { door, signs: Signs::new(told, points) })
     }
 }
 
@@ -111,20 +67,6 @@ impl Doorway {
     #[must_use]
     pub fn part(self) -> (Door, Signs) {
         (self.door, self.signs)
-    }
-}
-
-impl Signs {
-    /// A figure of each core.
-    pub fn of_cores(&self, figure: &LinkFigure) -> impl Iterator<Item = u64> {
-        let of = figure.of;
-        self.points.iter().map(move |point| of(point.counts()).load(Ordering::Relaxed))
-    }
-
-    /// Who knocked and was not let in.
-    #[must_use]
-    pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
     }
 }
 
@@ -156,7 +98,7 @@ impl Admission for Doorman<'_> {
 
     fn note(&mut self, text: &str) {
         if let Some(signs) = &self.control.door {
-            signs.refused.fetch_add(1, Ordering::Relaxed);
+            signs.count_refused();
         }
         tracing::debug!(text, "a link over shared memory was refused");
     }

@@ -25,12 +25,13 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use super::control::{Control, Refusal, lock};
+use super::control::{Control, Refusal};
 use super::listening::Reception;
 use super::refusal::{Rate, RefusalLimit};
 use super::streams::{Holder, Place, Streams};
 use crate::config::StreamLimits;
 use crate::limits::{METRICS_CONNECTIONS_MAX, METRICS_REQUESTS_BURST, METRICS_REQUESTS_PER_SECOND};
+use crate::sync::lock;
 use extensions::Versions;
 use http::{Answer, Fault, Request};
 use tables::Tables;

@@ -11,9 +11,9 @@ use wire::{Request, Status};
 
 use super::ahead::Located;
 use super::catalog::Catalog;
-use super::native::{self, Caller, ReplyPlace};
 use super::outgoing::{Addressee, Outgoing};
 use super::ports::Exits;
+use super::replies::{self, Caller, ReplyPlace};
 use crate::extension::Mode;
 use crate::extension::allowance::Limit;
 use crate::extension::invocation::{Invocations, Offer, Refused};
@@ -40,13 +40,13 @@ pub fn start(
     let lineup = catalog.extension(extension).filter(|lineup| lineup.tenant == session.tenant);
     let Some(found) = lineup.and_then(|lineup| lineup.choose(version, session.client_id, sequence)) else {
         if catalog.may_come(session.tenant, extension) {
-            return native::retry_after(metrics, RETRY_UNHEARD_US, place);
+            return replies::retry_after(metrics, RETRY_UNHEARD_US, place);
         }
-        native::refuse_for_good(metrics, caller, Status::UnknownExtension, place);
+        replies::refuse_for_good(metrics, caller, Status::UnknownExtension, place);
         return;
     };
     let Some(index) = found.function(function) else {
-        if native::refuse_for_good(metrics, caller, Status::UnknownFunction, place) {
+        if replies::refuse_for_good(metrics, caller, Status::UnknownFunction, place) {
             found.measures.ended(environment.core.index(), Status::UnknownFunction, None, &Spent::default());
         }
         return;
@@ -54,17 +54,17 @@ pub fn start(
     let writes = found.functions()[index].mode == Mode::Write;
     if table != 0 && located.part.is_none() {
         return match located.missing(environment, session, table) {
-            Status::NotOwned => native::refuse_unexecuted(metrics, caller, Status::NotOwned, place),
+            Status::NotOwned => replies::refuse_unexecuted(metrics, caller, Status::NotOwned, place),
             // No copy of it has been executed here.
-            Status::Retry => native::retry_after(metrics, RETRY_UNHEARD_US, place),
+            Status::Retry => replies::retry_after(metrics, RETRY_UNHEARD_US, place),
             status => {
-                native::refuse_for_good(metrics, caller, status, place);
+                replies::refuse_for_good(metrics, caller, status, place);
             }
         };
     }
     let claim = if writes { session.ring.begin_write(sequence) } else { session.ring.begin_read(sequence) };
     if claim != Claim::Execute {
-        return native::answer_copy(metrics, caller, claim, place);
+        return replies::answer_copy(metrics, caller, claim, place);
     }
     metrics.count(Counter::Invocations);
     let origin = Origin { session: Arc::clone(session), sequence, recorded: writes, route: place.route() };
@@ -89,13 +89,13 @@ fn not_started(
         (false, _) => {}
     }
     match refused.status {
-        Status::Retry => native::answer_later(metrics, place),
+        Status::Retry => replies::answer_later(metrics, place),
         Status::Throttled => {
             let after_us = THROTTLED_AFTER_US_MIN as u32;
             let limit = refused.limit.map_or("", Limit::name);
-            native::answer_throttled(metrics, limit, after_us, place);
+            replies::answer_throttled(metrics, limit, after_us, place);
         }
-        status => native::refuse(metrics, place, status),
+        status => replies::refuse(metrics, place, status),
     }
 }
 

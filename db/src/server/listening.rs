@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use net::{Listener, Stream};
 
-use super::control::lock;
 use super::joining::Joining;
 use super::refusal::SourcePrefix;
 use super::streams::{Place, Streams};
 use crate::limits::{CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS, STREAM_ROOM_MS, STREAMS_STOP_MS};
+use crate::sync::lock;
 
 /// How long to wait when the process is out of descriptors or threads.
 const BREATH: Duration = Duration::from_millis(20);

@@ -8,7 +8,7 @@ use wire::limits::ENUMERATE_OBJECTS_MAX;
 use wire::reply::{self, Listing, Scanned, Verified};
 use wire::{Request, Status};
 
-use super::native::{ReplyPlace, refuse, retry_after, ttl_ms};
+use super::replies::{ReplyPlace, refuse, retry_after, ttl_ms};
 use crate::limits::RETRY_ARRIVING_US;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;

@@ -2,60 +2,23 @@
 //!
 //! No task, no allocation, no copy of a value but the one into the reply. Mutations pass the exactly-once
 //! ring of their session before they touch anything, so a copy of a request is answered from the ring even
-//! when its table is gone by now. What is answered without being executed is in `native/unexecuted.rs`. Where the reply is
-//! written, a frame or a stream's answer, is a [`ReplyPlace`].
-
-mod unexecuted;
-
-pub use unexecuted::{
-    answer_copy, answer_later, answer_throttled, refuse, refuse_for_good, refuse_other_view,
-    refuse_unexecuted, retry_after, throttle,
-};
+//! when its table is gone by now. What is answered without being executed is in
+//! `replies.rs`, and so is where replies are written: a frame, or a stream's answer.
 
 use store::{Object, Table};
 use wire::reply::{Entry, Object as GetReply, Objects};
 use wire::{Keys, Request, Status};
 
-use self::unexecuted::reply_bare;
 use super::ahead::Located;
 use super::listing;
 use super::now;
+use super::replies::{Caller, ReplyPlace, Turn, answer_copy, refuse, reply_bare, ttl_ms};
 use crate::limits::RETRY_UNHEARD_US;
 use crate::metrics::Counter;
 use crate::ops::write::{Outcome, Target};
 use crate::ops::{WorkerEnvironment, read, write};
-use crate::session::{Claim, Route, Session};
+use crate::session::{Claim, Session};
 use crate::tablet::TableEntry;
-
-/// Where the reply to one request is written.
-pub trait ReplyPlace {
-    /// Writes the reply; `fill` gets exactly `body_bytes` that hold old bytes. Called once per request. A
-    /// reply that is too large for the place becomes a status that says so.
-    fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8]));
-
-    /// The place as something that can be kept, for a request that is answered later.
-    fn route(&self) -> Route;
-}
-
-/// What became of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Turn {
-    /// It has its answer.
-    Answered,
-    /// It has none, and did nothing: it depends on objects that have still to arrive. That of a mutation keeps its record
-    /// of the ring.
-    Lacks,
-}
-
-/// Who asks, and under which number.
-#[derive(Clone, Copy)]
-pub struct Caller<'b> {
-    /// The session.
-    pub session: &'b Session,
-    /// The request's number in the session.
-    pub sequence: u64,
-}
 
 /// Runs `request`, which is not an invocation, unless it lacks objects. `located` says where its key is: in a table that was
 /// already found to be the tenant's. `IS_NEW`: it has not lacked objects before, when it was counted.
@@ -225,13 +188,6 @@ fn get_arriving(
         None => return Turn::Lacks,
     }
     Turn::Answered
-}
-
-/// How long an object is there yet.
-#[inline]
-pub(super) fn ttl_ms(environment: &WorkerEnvironment<'_>, object: &Object<'_>) -> Option<u64> {
-    let expires_ms = object.expires_ms();
-    (expires_ms != store::NEVER_MS).then(|| expires_ms.saturating_sub(environment.core.store().now_ms()))
 }
 
 /// Runs a mutation once, and answers every copy of it alike.

@@ -15,7 +15,7 @@ use wire::reply::{self, ARRIVED_BYTES_MAX, Arrived, Frozen, Left};
 use wire::{Request, Status};
 
 use super::ahead::Located;
-use super::native::{ReplyPlace, Turn, refuse, ttl_ms};
+use super::replies::{ReplyPlace, Turn, refuse, ttl_ms};
 use crate::ops::{WorkerEnvironment, read};
 use crate::session::{Session, Told};
 use crate::tablet::{Moving, TableEntry};

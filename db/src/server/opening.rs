@@ -12,13 +12,14 @@ use std::sync::Arc;
 
 use wire::{Body, OpenRequest, Opened, SessionLimits, Status, VersionRange};
 
-use super::control::{Control, Known, Refusal, lock};
+use super::control::{Control, Known, Refusal};
 use super::peers;
 use super::streams::{Holder, NoPlace, Place};
 use crate::cluster::metadata::TenantRow;
 use crate::cluster::peer::Challenge;
 use crate::limits::SESSION_CREDITS;
 use crate::session::Session;
+use crate::sync::lock;
 
 /// What the stream's other end may do.
 #[derive(Clone, Debug)]
@@ -64,7 +65,7 @@ pub fn open(
                 // Who comes late has not guessed.
                 let is_late = lock(&control.ended).has(token);
                 let refusal = Status::BadToken.into();
-                return Err(if is_late { refusal } else { wrong(control, peer, refusal) });
+                return Err(if is_late { refusal } else { control.wrong(peer, refusal) });
             };
             place.take(Holder::Tenant(open.session.tenant))?;
             let answer = opened(control, &open.session, version, open.session.ring.next_sequence()).encode();
@@ -72,7 +73,7 @@ pub fn open(
         }
         OpenRequest::Admin { secret } => {
             if !control.administrator.matches(secret.as_bytes()) {
-                return Err(wrong(control, peer, Status::BadSecret.into()));
+                return Err(control.wrong(peer, Status::BadSecret.into()));
             }
             place.take(Holder::Operator)?;
             Ok((Entrant::Known(Role::Administrator), Vec::new()))
@@ -113,7 +114,7 @@ fn open_session(
         // Whether it is the name or the secret; and where neither can be looked up it may be right elsewhere.
         _ => {
             let refusal = doubt.map_or_else(|| Refusal::new(Status::BadSecret, WRONG), Refusal::from);
-            Err(wrong(control, peer, refusal))
+            Err(control.wrong(peer, refusal))
         }
     }
 }
@@ -129,12 +130,6 @@ impl From<NoPlace> for Refusal {
             NoPlace::Closed => Status::Unavailable.into(),
         }
     }
-}
-
-/// The refusal of who is wrong, or of who is wrong too often.
-pub(super) fn wrong(control: &Control, peer: SocketAddr, refusal: Refusal) -> Refusal {
-    let now_us = control.clock.now_us();
-    if lock(&control.attempts).take_for(peer, now_us) { refusal } else { Status::Retry.into() }
 }
 
 fn opened(control: &Control, session: &Session, version: u8, next_sequence: u64) -> Opened {

@@ -13,8 +13,9 @@ use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange, Table, TableKind, Table
 use wire::{Status, Subject, TabletMap};
 
 use super::change::{Change, Wake};
-use super::control::{Control, Refusal, lock};
+use super::control::{Control, Refusal};
 use super::view::Cut;
+use crate::sync::lock;
 use crate::tablet::{Parts, PartsChange, TableEntry};
 use crate::tenant::TenantId;
 

@@ -10,7 +10,7 @@ use wire::limits::RECORD_HEADER_BYTES;
 use wire::{RecordHeader, Status};
 
 use super::control::{Control, Refusal};
-use super::opening::wrong;
+use super::migrations;
 use super::remote;
 use super::streams::{Holder, Place};
 use crate::cluster::peer::{Challenge, Purpose};
@@ -49,9 +49,11 @@ pub(super) fn serve(
     match proven(control, place, challenge, (&record, peer)) {
         Ok(Purpose::Migration(number)) => {
             let Some(migrations) = &control.migrations else { return };
-            if let Err((stream, status)) = migrations.attach(number, challenge.opener(), stream) {
-                answer(&mut { stream }, status);
-            }
+            let Some(post) = migrations.source_of(number, challenge.opener()) else {
+                return answer(&mut stream, Status::Unavailable);
+            };
+            answer(&mut stream, Status::Ok);
+            migrations::attach(post, stream);
         }
         Ok(Purpose::Reads) => {
             answer(&mut stream, Status::Ok);
@@ -74,7 +76,7 @@ fn proven(
     let (header, body) = RecordHeader::split(record)?;
     let purpose =
         challenge.proven(migrations.secret(), header.code, body).map_err(|status| match status {
-            Status::BadSecret => wrong(control, peer, status.into()),
+            Status::BadSecret => control.wrong(peer, status.into()),
             status => status.into(),
         })?;
     place.take(Holder::Operator)?;
@@ -82,7 +84,7 @@ fn proven(
 }
 
 /// Says yes or no; who does not hear it asks again.
-pub(super) fn answer(stream: &mut Stream, status: Status) {
+fn answer(stream: &mut Stream, status: Status) {
     let header = RecordHeader { code: status as u8, ..RecordHeader::default() };
     let _ = stream.write_record(&header.encode_record(&[]), &[]);
 }

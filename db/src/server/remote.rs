@@ -12,7 +12,7 @@
 mod maps;
 mod serving;
 
-pub use serving::{PeerReads, answer, serve};
+pub use serving::{answer, serve};
 
 use std::collections::BTreeMap;
 use std::io;

@@ -10,15 +10,15 @@ use super::ahead::locate;
 use super::catalog::Catalog;
 use super::change::StreamRequest;
 use super::invocation;
-use super::native::{self, Caller, ReplyPlace, Turn};
+use super::native;
 use super::parking::{self, Came, Parking};
+use super::replies::{self, Caller, StreamPlace, Turn};
 use super::view::RoundView;
 use crate::extension::invocation::Invocations;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
-use crate::session::{Answer, Origin, Route};
-use crate::sync::oneshot::Sender;
-use crate::tenant::ledger::{Entry, Page};
+use crate::session::Origin;
+use crate::tenant::ledger::Entry;
 use crate::tenant::limit::TenantLimit;
 
 /// Serves one request; its answer is sent to the stream's thread, now or when its invocation ends.
@@ -37,22 +37,22 @@ pub fn serve(
     page.add(Entry::BytesReceived, stream_request.body().len() as u64);
     let mut place = StreamPlace { answer: &stream_request.answer, page };
     if catalog.session(session.token).is_none() {
-        return native::refuse(metrics, &mut place, Status::BadToken);
+        return replies::refuse(metrics, &mut place, Status::BadToken);
     }
     session.seen(environment.now_us);
     session.ring.acknowledge(*first_unacknowledged);
     let admission = session.account.admit(environment.now_us, 1);
     if admission.admitted == 0 {
         let (caller, limit) = (Caller { session, sequence: *sequence }, TenantLimit::OperationsPerSecond);
-        return native::throttle(metrics, caller, limit, admission.after_us(0), &mut place);
+        return replies::throttle(metrics, caller, limit, admission.after_us(0), &mut place);
     }
     if stream_request.view != view.own {
         let caller = Caller { session, sequence: *sequence };
-        return native::refuse_other_view(metrics, caller, view, &mut place);
+        return replies::refuse_other_view(metrics, caller, view, &mut place);
     }
     let request = match Request::decode(*opcode, stream_request.body()) {
         Ok(request) => request,
-        Err(status) => return native::refuse(metrics, &mut place, status),
+        Err(status) => return replies::refuse(metrics, &mut place, status),
     };
     page.add(Entry::of(&request), 1);
     let located = locate(environment, session, &request);
@@ -66,27 +66,5 @@ pub fn serve(
             let came = Came { session, sequence, view, takes_parts: false, since_us };
             parking::park(environment, parking, came, (&request, located), &mut place);
         }
-    }
-}
-
-/// A reply to who waits for it at a stream.
-pub struct StreamPlace<'s> {
-    /// Takes it.
-    pub answer: &'s Sender<Answer>,
-    /// The tenant's counters.
-    pub page: &'s Page,
-}
-
-impl ReplyPlace for StreamPlace<'_> {
-    fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8])) {
-        self.page.answered(status, body_bytes);
-        let mut body = vec![0; body_bytes];
-        fill(&mut body);
-        // The stream may be gone; then nobody waits.
-        self.answer.send(Answer { status, body });
-    }
-
-    fn route(&self) -> Route {
-        Route::Stream(self.answer.clone())
     }
 }

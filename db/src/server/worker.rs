@@ -23,7 +23,7 @@ use store::{Core, Pinned};
 
 use self::idle::Found;
 use super::catalog::Catalog;
-use super::change::{Change, Changes, StreamRequest};
+use super::change::{Change, Changes, PeerReads, StreamRequest};
 use super::crowd::Crowd;
 use super::dispatch::Dispatch;
 use super::fence::Fence;
@@ -33,7 +33,7 @@ use super::outgoing::Outgoing;
 use super::parking::{Parking, Resume};
 use super::ports::Ports;
 use super::refusal::{Rate, RefusalLimit};
-use super::remote::{self, PeerReads};
+use super::remote;
 use super::sharing::Sharing;
 use super::stream_request;
 use super::view::{RoundView, Views};

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use store::{Quota, prefetch_value};
@@ -16,7 +16,13 @@ use super::compile_time::CompileTime;
 use super::ledger::Ledger;
 use super::limit::{TenantLimit, UNLIMITED};
 use super::rate::{Admission, Rate};
-use super::remote::RemoteUse;
+
+/// What a tenant has under way at other servers.
+#[derive(Debug, Default)]
+pub struct RemoteUse {
+    pub(super) reads: AtomicUsize,
+    pub(super) bytes: AtomicUsize,
+}
 
 /// See the file's head. What every request reads lies on the first cache line.
 #[derive(Debug)]

@@ -8,13 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::account::Account;
 use crate::limits::{TENANT_REMOTE_BYTES_MAX, TENANT_REMOTE_READS_MAX};
 
-/// What a tenant has under way.
-#[derive(Debug, Default)]
-pub struct RemoteUse {
-    reads: AtomicUsize,
-    bytes: AtomicUsize,
-}
-
 /// One read under way.
 #[derive(Debug)]
 pub struct RemotePlace {

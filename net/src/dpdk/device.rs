@@ -15,9 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use super::error::DpdkError;
-use super::mbuf::{Mbuf, Pool, Queue, SendList};
+use super::ethdev::{Ethdev, Queue, Setup};
+use super::mbuf::{Mbuf, Pool, SendList};
 use super::steering::{self, Steering};
-use super::sys::{Environment, Ethdev, Setup};
+use super::sys::Environment;
 use super::{DpdkConfig, Role};
 use crate::Waker;
 use crate::lock::attempt;

@@ -11,7 +11,7 @@ use std::slice;
 
 use super::error::DpdkError;
 use super::sys::bindings as d;
-use super::sys::{self, Environment, Ethdev};
+use super::sys::{self, Environment};
 use crate::packet::Offloaded;
 
 /// Packets that one call moves at most.
@@ -147,42 +147,6 @@ pub(super) fn free_all(packets: &mut Vec<Mbuf>) {
     unsafe { d::rte_pktmbuf_free_bulk(packets.as_mut_ptr().cast(), count) };
 }
 
-/// One queue of a started device, in one direction.
-pub(super) struct Queue {
-    device: u16,
-    queue: u16,
-}
-
-impl Queue {
-    pub(super) fn of(device: &Ethdev, queue: u16) -> Self {
-        Self { device: device.number(), queue }
-    }
-
-    /// Adds up to [`BURST`] packets that have arrived to `packets`, and says how many. Returns at once.
-    #[inline]
-    pub(super) fn receive(&mut self, packets: &mut Vec<Mbuf>) -> usize {
-        packets.reserve(BURST);
-        let free = packets.spare_capacity_mut().as_mut_ptr().cast();
-        // SAFETY: there is room for so many behind the last one, an `Mbuf` is a pointer, and no other thread receives here.
-        let received = unsafe { d::splinter_receive(self.device, self.queue, free, BURST as u16) };
-        // SAFETY: so many were written, each ours alone from now on.
-        unsafe { packets.set_len(packets.len() + usize::from(received)) };
-        received.into()
-    }
-
-    /// Gives the packets from `first` on to the device, as many as it takes now, and says how many those are. They stay
-    /// in the list until it is settled.
-    #[inline]
-    pub(super) fn send(&mut self, packets: &mut SendList) -> usize {
-        let left = &mut packets.all[packets.sent..];
-        let count = left.len().min(usize::from(u16::MAX)) as u16;
-        // SAFETY: they are ours, an `Mbuf` is a pointer, and no other thread sends here.
-        let sent = unsafe { d::splinter_send(self.device, self.queue, left.as_mut_ptr().cast(), count) };
-        packets.sent += usize::from(sent);
-        sent.into()
-    }
-}
-
 /// Packets on their way to a device.
 #[derive(Default)]
 pub(super) struct SendList {
@@ -196,6 +160,18 @@ impl SendList {
     pub(super) fn packets(&mut self) -> &mut Vec<Mbuf> {
         assert_eq!(self.sent, 0, "what is sent is settled before more is added");
         &mut self.all
+    }
+
+    /// Those that the device has not taken.
+    #[inline]
+    pub(super) fn left(&mut self) -> &mut [Mbuf] {
+        &mut self.all[self.sent..]
+    }
+
+    /// The device has taken so many more.
+    #[inline]
+    pub(super) fn count_sent(&mut self, count: usize) {
+        self.sent += count;
     }
 
     /// Whether all were sent.

@@ -11,7 +11,7 @@
 use std::fmt;
 
 use super::error::DpdkError;
-use super::sys::Ethdev;
+use super::ethdev::Ethdev;
 
 /// Drivers of rings between two processes, where the sender's queue is the receiver's.
 const RINGS: [&str; 3] = ["net_memif", "net_vhost", "net_virtio_user"];

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::descriptor;
-use super::knock::KNOCK_BYTES_MAX;
+use super::knock::{ADMITTED, KNOCK_BYTES_MAX};
 use super::link::{End, Link};
 use super::links::LinkPoint;
 use super::places::PLACES;
@@ -27,8 +27,6 @@ use super::region::Region;
 use crate::listener::StopHandle;
 use crate::sys;
 
-/// The first byte of an answer that lets in.
-pub(super) const ADMITTED: u8 = 0;
 /// The first byte of an answer that does not; the reason follows.
 const REFUSED: u8 = 1;
 

@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::descriptor::{self, PASSED};
-use super::door::ADMITTED;
 use super::link::Link;
 use super::links::Links;
 use super::region::Region;
 
+/// The first byte of an answer that lets in.
+pub(super) const ADMITTED: u8 = 0;
 /// Bytes that a client may say when it knocks.
 pub const KNOCK_BYTES_MAX: usize = 64;
 /// Bytes of the longest reason for a refusal.

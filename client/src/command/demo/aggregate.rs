@@ -3,7 +3,6 @@
 //! A list is an object whose value is the keys of its members, one behind the other; the sum is over the
 //! first eight bytes of each. The extension `aggregate` does it in the server, [`sum`] over any host.
 
-use super::question::{Kind, Question};
 use crate::command::failure::Failure;
 use crate::command::pipeline::{self, Then};
 use client::{Client, Condition, Error, Request};
@@ -28,47 +27,34 @@ const LISTS: u64 = 500;
 /// Requests outstanding while loading.
 const OUTSTANDING: usize = 128;
 
-/// Records in a table.
-#[derive(Debug)]
-pub struct Records {
-    table: u32,
+/// Writes records and lists to a table.
+pub fn load(client: &mut Client, table: u32) -> Result<(), Failure> {
+    let mut random = Random::new(7);
+    let mut puts: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    for index in 0..RECORDS {
+        let mut value = vec![b'.'; VALUE_BYTES];
+        value[..8].copy_from_slice(&random.below(1 << 40).to_le_bytes());
+        puts.push((record_key(index), value));
+    }
+    for size in SIZES {
+        for list in 0..LISTS {
+            let members = (0..size).flat_map(|_| record_key(random.below(RECORDS))).collect();
+            puts.push((list_key(size, list), members));
+        }
+    }
+    let submit = |session: &mut client::Session, index: u64| {
+        let (key, value) = &puts[index as usize];
+        session.submit(&Request::Put { table, key, value, condition: Condition::Always }, index)
+    };
+    pipeline::run(client.session(), puts.len() as u64, OUTSTANDING, submit, |completion| {
+        Error::check(completion).map(|_| Then::Done).map_err(Failure::from)
+    })?;
+    Ok(())
 }
 
-impl Records {
-    /// Writes records and lists.
-    pub fn load(client: &mut Client, table: u32) -> Result<Records, Failure> {
-        let mut random = Random::new(7);
-        let mut puts: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        for index in 0..RECORDS {
-            let mut value = vec![b'.'; VALUE_BYTES];
-            value[..8].copy_from_slice(&random.below(1 << 40).to_le_bytes());
-            puts.push((record_key(index), value));
-        }
-        for size in SIZES {
-            for list in 0..LISTS {
-                let members = (0..size).flat_map(|_| record_key(random.below(RECORDS))).collect();
-                puts.push((list_key(size, list), members));
-            }
-        }
-        let submit = |session: &mut client::Session, index: u64| {
-            let (key, value) = &puts[index as usize];
-            session.submit(&Request::Put { table, key, value, condition: Condition::Always }, index)
-        };
-        pipeline::run(client.session(), puts.len() as u64, OUTSTANDING, submit, |completion| {
-            Error::check(completion).map(|_| Then::Done).map_err(Failure::from)
-        })?;
-        Ok(Records { table })
-    }
-
-    /// Aggregates of a size, over random lists.
-    pub fn questions(&self, size: usize, count: usize, random: &mut Random) -> Vec<Question> {
-        let mut questions = Vec::with_capacity(count);
-        for _ in 0..count {
-            let kind = Kind::Aggregate(list_key(size, random.below(LISTS)));
-            questions.push(Question { table: self.table, kind });
-        }
-        questions
-    }
+/// The key of a random list that names so many records.
+pub fn any_list(size: usize, random: &mut Random) -> Vec<u8> {
+    list_key(size, random.below(LISTS))
 }
 
 /// What the extension answers.

@@ -1,11 +1,8 @@
 //! What the demo asks, and what a question is in each of the ways.
 
 use super::aggregate::{self, Total};
-use super::local::LocalWay;
-use super::remote::RemoteWay;
 use crate::command::failure::Failure;
 use crate::command::graph::Graph;
-use crate::command::settings::Settings;
 use crate::command::tao::FRIEND;
 use crate::command::tao::load::TIME_FIRST;
 use client::{Client, Function, SessionStatistics};
@@ -167,9 +164,10 @@ impl<'g> Asker<'g> {
         Asker { graph, table, random: Random::new(seed) }
     }
 
-    /// Where further choices come from.
-    pub fn random(&mut self) -> &mut Random {
-        &mut self.random
+    /// Aggregates of so many records each, which lie in a table of their own.
+    pub fn aggregates(&mut self, table: u32, size: usize, count: usize) -> Vec<Question> {
+        let mut list = || Kind::Aggregate(aggregate::any_list(size, &mut self.random));
+        (0..count).map(|_| Question { table, kind: list() }).collect()
     }
 
     /// Friends of random nodes.
@@ -245,23 +243,6 @@ pub trait Way {
     fn poll(&mut self, answered: &mut dyn FnMut(Answered<'_>)) -> Result<(), Failure>;
     /// What its session has moved so far.
     fn statistics(&mut self) -> SessionStatistics;
-}
-
-/// All three ways, each with a session of its own.
-pub struct Ways {
-    /// In the order of the report; the first one's answers are what the others are compared with.
-    pub all: Vec<Box<dyn Way>>,
-}
-
-impl Ways {
-    /// Opens a session for each way.
-    pub fn open(settings: &Settings, mut client: Client) -> Result<Ways, Failure> {
-        let functions = Functions::resolve(&mut client)?;
-        let extension = RemoteWay::new(settings.connect()?.into_session(), functions.clone(), false);
-        let hybrid = RemoteWay::new(settings.connect()?.into_session(), functions, true);
-        let local = LocalWay::new(client.into_session());
-        Ok(Ways { all: vec![Box::new(local), Box::new(extension), Box::new(hybrid)] })
-    }
 }
 
 /// Appends the record of an object to a reply, as the extension does.

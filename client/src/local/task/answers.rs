@@ -7,7 +7,7 @@ use wire::{Completion, Request, Status, reply};
 use super::{Ask, State, Task};
 use crate::Error;
 use crate::local::Failure;
-use crate::local::host::Border;
+use crate::local::border::Border;
 use crate::local::write_set::Write;
 
 /// Bytes that one invocation may be lent.

@@ -9,7 +9,7 @@ use wire::limits::{ENUMERATE_BYTES_MAX, KEY_BYTES_MAX};
 use wire::{KeyRange, Request, reply};
 
 use super::{Ask, State, Stop, Task};
-use crate::local::host::Border;
+use crate::local::border::Border;
 
 /// Which objects a page is of.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{StandingError, TabletError};
+use super::StandingError;
 use crate::cluster::records::RecordsError;
 
 /// Why the metadata refused. Nothing was changed, unless it is [`RecordsError::Uncertain`].
@@ -43,5 +43,49 @@ impl std::error::Error for MetadataError {}
 impl From<RecordsError> for MetadataError {
     fn from(error: RecordsError) -> Self {
         Self::Records(error)
+    }
+}
+
+impl From<TabletError> for MetadataError {
+    fn from(error: TabletError) -> Self {
+        Self::Tablets(error)
+    }
+}
+
+/// Why tablets cannot be so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TabletError {
+    /// No tablet can begin at the hash.
+    Uneven(u64),
+    /// There is no edge of two tablets at the hash.
+    NoEdge(u64),
+    /// Several servers own the hashes.
+    SeveralOwners,
+    /// This migration moves some of the hashes.
+    OnTheMove(u32),
+    /// The server owns the hashes already.
+    OwnedAlready(u32),
+    /// There is no server of this number.
+    NoServer(u32),
+    /// The server is there.
+    IsThere(u32),
+    /// The plan of this number has not ended.
+    PlanRuns(u32),
+}
+
+impl fmt::Display for TabletError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uneven(hash) => {
+                write!(formatter, "a tablet begins at a multiple of 2^32, which {hash:016x} is not")
+            }
+            Self::NoEdge(hash) => write!(formatter, "no tablet begins at the hash {hash:016x}"),
+            Self::SeveralOwners => formatter.write_str("more than one server owns these hashes"),
+            Self::OnTheMove(id) => write!(formatter, "migration {id} moves some of these hashes"),
+            Self::OwnedAlready(server) => write!(formatter, "server {server} owns these hashes already"),
+            Self::IsThere(server) => write!(formatter, "server {server} is there"),
+            Self::PlanRuns(plan) => write!(formatter, "plan {plan} is being carried out"),
+            Self::NoServer(server) => write!(formatter, "server {server} is not there"),
+        }
     }
 }

@@ -5,12 +5,12 @@
 //! installed it; compiled artefacts are not kept here, since they can be built again.
 
 use serde::{Deserialize, Serialize};
-use wire::{Placement, Subject};
+use wire::Placement;
 
 use super::encoding::{padded, parts, tenant_of};
 use super::packages::{self, PackageEntry};
 use super::standing::Standing;
-use super::{Metadata, MetadataError, Transaction, grants, next_u32, tenants};
+use super::{Metadata, MetadataError, Transaction, next_u32, tenants};
 use crate::cluster::records::RecordsError;
 use crate::limits::EXTENSIONS_PER_TENANT_MAX;
 use crate::tenant::TenantId;
@@ -152,6 +152,20 @@ fn remove_version(
     Ok(())
 }
 
+/// Removes an extension's own records, those of its versions too, and gives its number.
+pub(super) fn remove(
+    transaction: &mut Transaction<'_>,
+    tenant: TenantId,
+    name: &str,
+) -> Result<u32, MetadataError> {
+    let row = find(transaction, tenant, name)?.ok_or(MetadataError::NotFound)?;
+    for version in &row.standing.kept {
+        remove_version(transaction, &row, *version)?;
+    }
+    transaction.delete(&key_of(tenant, name));
+    Ok(row.id)
+}
+
 impl Metadata {
     /// Stores a new version of `name`: the next one, or the first one under a fresh number. `package` is the
     /// body of the request. Gives the extension with its new standing.
@@ -213,22 +227,6 @@ impl Metadata {
             }
             row.store(transaction)?;
             Ok(row)
-        })
-    }
-
-    /// Removes an extension with all its versions and grants, and gives its number.
-    ///
-    /// # Errors
-    /// `NotFound`, or that it cannot be stored.
-    pub fn extension_remove(&self, tenant: TenantId, name: &str) -> Result<u32, MetadataError> {
-        self.write(|transaction| {
-            let row = find(transaction, tenant, name)?.ok_or(MetadataError::NotFound)?;
-            for version in &row.standing.kept {
-                remove_version(transaction, &row, *version)?;
-            }
-            transaction.delete(&key_of(tenant, name));
-            grants::remove_subject(transaction, tenant, Subject::Extension, name);
-            Ok(row.id)
         })
     }
 

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::TabletError;
 use super::encoding::{damaged, padded};
-use super::tablets::TabletError;
 use super::{Metadata, MetadataError, ServerRun, Transaction};
 use crate::cluster::records::RecordsError;
 

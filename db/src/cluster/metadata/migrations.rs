@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use store::HashRange;
 
 use super::encoding::{damaged, padded, parts, tenant_of};
-use super::tablets::{self, TabletError, TabletsRow, hash_of, hash_text};
-use super::{MetadataError, Transaction};
+use super::tablets::{self, TabletsRow, hash_of, hash_text};
+use super::{MetadataError, TabletError, Transaction};
 use crate::cluster::migration::{Mode, Standing};
 use crate::cluster::records::{Query, RecordsError, Span};
 use crate::tenant::TenantId;

@@ -4,8 +4,8 @@ use store::HashRange;
 
 use super::migrations::{self, MigrationRow, Side, all, may_follow, numbered};
 use super::servers::is_gone;
-use super::tablets::{self, TabletError, TabletsRow, overlap};
-use super::{MemberRow, Metadata, MetadataError, Transaction, members, next_u32, tables};
+use super::tablets::{self, TabletsRow, overlap};
+use super::{MemberRow, Metadata, MetadataError, TabletError, Transaction, members, next_u32, tables};
 use crate::cluster::migration::{Mode, Standing};
 use crate::cluster::records::Revision;
 use crate::limits::MIGRATIONS_MAX;

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use wire::TableOptions;
 
 use super::servers::is_gone;
-use super::tablets::{Tablet, TabletError, TabletsRow, all, find, overlap};
+use super::tablets::{Tablet, TabletsRow, all, find, overlap};
 use super::{
-    Metadata, MetadataError, Snapshot, Transaction, VERSIONS, drained, members, migrations, next, tables,
+    Metadata, MetadataError, Snapshot, TabletError, Transaction, VERSIONS, drained, members, migrations,
+    next, tables,
 };
 use crate::limits::TABLETS_CHANGED_AT_ONCE;
 use crate::tenant::TenantId;

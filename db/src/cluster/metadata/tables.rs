@@ -1,12 +1,10 @@
 //! Records of tables: (tenant, name) to number and kind.
 
 use serde::{Deserialize, Serialize};
-use wire::{MigrationMode, Subject, TableOptions};
+use wire::{MigrationMode, TableOptions};
 
 use super::encoding::{padded, parts, tenant_of};
-use super::{
-    Metadata, MetadataError, TabletsRow, Transaction, grants, migrations, next_u32, tablets, tenants,
-};
+use super::{Metadata, MetadataError, TabletsRow, Transaction, next_u32, tenants};
 use crate::cluster::migration::Mode;
 use crate::cluster::records::RecordsError;
 use crate::limits::TABLES_PER_TENANT_MAX;
@@ -107,6 +105,18 @@ pub(super) fn mode_of(
     Ok(rows.iter().find(|row| row.id == table).map_or(Mode::default(), TableRow::mode))
 }
 
+/// Removes a table's own record, and gives its number.
+pub(super) fn remove(
+    transaction: &mut Transaction<'_>,
+    tenant: TenantId,
+    name: &str,
+) -> Result<u32, MetadataError> {
+    let key = key_of(tenant, name);
+    let value = transaction.get::<Value>(&key)?.ok_or(MetadataError::NotFound)?;
+    transaction.delete(&key);
+    Ok(value.id)
+}
+
 impl Metadata {
     /// Adds a table that nobody placed: that of a server which is alone.
     ///
@@ -146,22 +156,6 @@ impl Metadata {
                 TabletsRow::spread(tenant, id, servers)?.store(transaction)?;
             }
             Ok(id)
-        })
-    }
-
-    /// Removes a table with its grants, tablets and migrations, and gives its number.
-    ///
-    /// # Errors
-    /// `NotFound`, or that it cannot be stored.
-    pub fn table_drop(&self, tenant: TenantId, name: &str) -> Result<u32, MetadataError> {
-        self.write(|transaction| {
-            let key = key_of(tenant, name);
-            let value = transaction.get::<Value>(&key)?.ok_or(MetadataError::NotFound)?;
-            transaction.delete(&key);
-            grants::remove_subject(transaction, tenant, Subject::Table, name);
-            tablets::remove_table(transaction, tenant, value.id);
-            migrations::remove_table(transaction, tenant, value.id);
-            Ok(value.id)
         })
     }
 

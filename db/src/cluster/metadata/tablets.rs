@@ -10,7 +10,7 @@ use store::{HASH_RANGE_WIDTH_MIN, HashRange};
 use wire::limits::TABLETS_PER_TABLE_MAX;
 
 use super::encoding::{damaged, padded, parts, tenant_of};
-use super::{MetadataError, Transaction};
+use super::{MetadataError, TabletError, Transaction};
 use crate::cluster::records::RecordsError;
 use crate::tenant::TenantId;
 
@@ -44,50 +44,6 @@ pub struct TabletsRow {
     pub table: u32,
     /// All of them.
     pub tablets: Vec<Tablet>,
-}
-
-/// Why tablets cannot be so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TabletError {
-    /// No tablet can begin at the hash.
-    Uneven(u64),
-    /// There is no edge of two tablets at the hash.
-    NoEdge(u64),
-    /// Several servers own the hashes.
-    SeveralOwners,
-    /// This migration moves some of the hashes.
-    OnTheMove(u32),
-    /// The server owns the hashes already.
-    OwnedAlready(u32),
-    /// There is no server of this number.
-    NoServer(u32),
-    /// The server is there.
-    IsThere(u32),
-    /// The plan of this number has not ended.
-    PlanRuns(u32),
-}
-
-impl std::fmt::Display for TabletError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Uneven(hash) => {
-                write!(formatter, "a tablet begins at a multiple of 2^32, which {hash:016x} is not")
-            }
-            Self::NoEdge(hash) => write!(formatter, "no tablet begins at the hash {hash:016x}"),
-            Self::SeveralOwners => formatter.write_str("more than one server owns these hashes"),
-            Self::OnTheMove(id) => write!(formatter, "migration {id} moves some of these hashes"),
-            Self::OwnedAlready(server) => write!(formatter, "server {server} owns these hashes already"),
-            Self::IsThere(server) => write!(formatter, "server {server} is there"),
-            Self::PlanRuns(plan) => write!(formatter, "plan {plan} is being carried out"),
-            Self::NoServer(server) => write!(formatter, "server {server} is not there"),
-        }
-    }
-}
-
-impl From<TabletError> for MetadataError {
-    fn from(error: TabletError) -> Self {
-        Self::Tablets(error)
-    }
 }
 
 impl TabletsRow {

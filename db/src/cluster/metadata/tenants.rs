@@ -5,9 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::encoding::{bytes_of, damaged, hexadecimal, padded, parts, tenant_of};
-use super::{
-    Metadata, MetadataError, Transaction, extensions, grants, limits, migrations, next_u32, tables, tablets,
-};
+use super::{Metadata, MetadataError, Transaction, next_u32};
 use crate::cluster::records::RecordsError;
 use crate::limits::TENANTS_MAX;
 use crate::tenant::TenantId;
@@ -96,6 +94,16 @@ pub(super) fn all(transaction: &mut Transaction<'_>) -> Result<Vec<TenantRow>, R
     transaction.all(TENANTS)?.into_iter().map(|(key, value)| TenantRow::of(&key, value)).collect()
 }
 
+/// Removes a tenant's own records, and gives its number.
+pub(super) fn remove(transaction: &mut Transaction<'_>, name: &str) -> Result<TenantId, MetadataError> {
+    let id = find(transaction, name)?.ok_or(MetadataError::NotFound)?.id;
+    let Held { held } = transaction.get(HELD)?.unwrap_or_default();
+    store_held(transaction, held.saturating_sub(1))?;
+    transaction.delete(&name_key(name));
+    transaction.delete(&key_of(id));
+    Ok(id)
+}
+
 impl Metadata {
     /// Adds a tenant.
     ///
@@ -158,31 +166,5 @@ impl Metadata {
         let mut rows = self.read(|transaction| Ok(all(transaction)?))?;
         rows.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(rows)
-    }
-
-    /// Removes a tenant with its limits, tables and extensions, and all grants of it. Grants to it mean nothing from
-    /// then on, and are removed after it.
-    ///
-    /// # Errors
-    /// `NotFound`, or that it cannot be stored.
-    pub fn tenant_drop(&self, name: &str) -> Result<TenantId, MetadataError> {
-        let id = self.write(|transaction| {
-            let id = find(transaction, name)?.ok_or(MetadataError::NotFound)?.id;
-            let Held { held } = transaction.get(HELD)?.unwrap_or_default();
-            store_held(transaction, held.saturating_sub(1))?;
-            transaction.delete(&name_key(name));
-            transaction.delete(&key_of(id));
-            tables::remove_tenant(transaction, id);
-            tablets::remove_tenant(transaction, id);
-            migrations::remove_tenant(transaction, id);
-            extensions::remove_tenant(transaction, id);
-            grants::remove_tenant(transaction, id);
-            limits::remove_tenant(transaction, id);
-            Ok(id)
-        })?;
-        if let Err(error) = self.grants_sweep() {
-            tracing::warn!(%error, "grants to tenants that are gone are still stored; they mean nothing");
-        }
-        Ok(id)
     }
 }

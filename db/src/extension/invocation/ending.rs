@@ -8,7 +8,7 @@ use wire::Status;
 use super::budget::Overdrawn;
 use crate::limits::RETRY_BUSY_US;
 use crate::ops::transaction::Uncommitted;
-use crate::sched::running::Cause;
+use crate::sched::stack::Cause;
 use crate::tenant::limit::TenantLimit;
 
 /// What the body of the answer is.

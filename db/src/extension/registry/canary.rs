@@ -4,8 +4,7 @@
 //! themselves weighs on both. A canary fails when it exceeds the current version's rate by a margin that
 //! matters and by more than chance explains.
 
-use super::{Installed, Lineage};
-use crate::extension::measures::Tally;
+use crate::extension::measures::Measures;
 use crate::limits::{CANARY_CALLS_MIN, CANARY_ERRORS_DEVIATIONS, CANARY_ERRORS_MARGIN_PERCENT};
 
 /// Calls, and those of them that were errors.
@@ -20,10 +19,10 @@ pub struct Errors {
 /// What had been counted when a version became the canary.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Baseline {
-    canary: u32,
-    current: u32,
-    of_canary: Errors,
-    of_current: Errors,
+    pub(super) canary: u32,
+    pub(super) current: u32,
+    pub(super) of_canary: Errors,
+    pub(super) of_current: Errors,
 }
 
 /// A canary that fails.
@@ -38,43 +37,18 @@ pub struct Failing {
 }
 
 impl Errors {
-    fn of(installed: &Installed) -> Self {
-        let tally: Tally = installed.extension.measures.tally();
+    pub(super) fn of(measures: &Measures) -> Self {
+        let tally = measures.tally();
         Self { calls: tally.calls(), errors: tally.errors() }
     }
 
-    fn since(self, before: Self) -> Self {
+    pub(super) fn since(self, before: Self) -> Self {
         Self { calls: self.calls - before.calls, errors: self.errors - before.errors }
     }
 }
 
-impl Lineage {
-    /// Begins to compare when there is another canary, or another current version, than before.
-    pub(super) fn compare_from_now(&mut self) {
-        let current = self.choice.current;
-        let Some((canary, _)) = self.choice.canary else {
-            self.baseline = None;
-            return;
-        };
-        if self.baseline.is_some_and(|known| (known.canary, known.current) == (canary, current)) {
-            return;
-        }
-        let errors_of = |version| self.versions.get(version).map_or(Errors::default(), |of| Errors::of(of));
-        let (of_canary, of_current) = (errors_of(&canary), errors_of(&current));
-        self.baseline = Some(Baseline { canary, current, of_canary, of_current });
-    }
-
-    /// The canary, if it fails.
-    pub(super) fn failing(&self) -> Option<Failing> {
-        let baseline = self.baseline?;
-        let canary = Errors::of(self.versions.get(&baseline.canary)?).since(baseline.of_canary);
-        let current = Errors::of(self.versions.get(&baseline.current)?).since(baseline.of_current);
-        is_worse(canary, current).then_some(Failing { version: baseline.canary, canary, current })
-    }
-}
-
 /// Whether the errors of a canary exceed by margin and by chance what those of the current version let expect.
-fn is_worse(canary: Errors, current: Errors) -> bool {
+pub(super) fn is_worse(canary: Errors, current: Errors) -> bool {
     if canary.calls < CANARY_CALLS_MIN {
         return false;
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::canary::Baseline;
+use super::canary::{Baseline, Errors, Failing, is_worse};
 use crate::extension::Extension;
 use crate::extension::lineup::Lineup;
 
@@ -69,5 +69,32 @@ impl Lineage {
         let others = self.versions.keys().copied().filter(named).filter_map(&loaded).collect();
         let canary = canary.and_then(|(version, percent)| Some((loaded(version)?, percent)));
         Some(Lineup::new(loaded(current)?, canary, others))
+    }
+
+    /// Begins to compare when there is another canary, or another current version, than before.
+    pub(super) fn compare_from_now(&mut self) {
+        let current = self.choice.current;
+        let Some((canary, _)) = self.choice.canary else {
+            self.baseline = None;
+            return;
+        };
+        if self.baseline.is_some_and(|known| (known.canary, known.current) == (canary, current)) {
+            return;
+        }
+        let errors_of = |version| self.errors_of(version).unwrap_or_default();
+        let (of_canary, of_current) = (errors_of(canary), errors_of(current));
+        self.baseline = Some(Baseline { canary, current, of_canary, of_current });
+    }
+
+    /// The canary, if it fails.
+    pub(super) fn failing(&self) -> Option<Failing> {
+        let baseline = self.baseline?;
+        let canary = self.errors_of(baseline.canary)?.since(baseline.of_canary);
+        let current = self.errors_of(baseline.current)?.since(baseline.of_current);
+        is_worse(canary, current).then_some(Failing { version: baseline.canary, canary, current })
+    }
+
+    fn errors_of(&self, version: u32) -> Option<Errors> {
+        self.versions.get(&version).map(|installed| Errors::of(&installed.extension.measures))
     }
 }

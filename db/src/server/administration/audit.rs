@@ -12,8 +12,9 @@ use wire::{
 use super::limits;
 use crate::limits::{AUDIT_ACT_BYTES_MAX, AUDIT_ENTRIES_READ_MAX};
 use crate::server::acts::Act;
-use crate::server::control::{Control, Refusal, lock};
+use crate::server::control::{Control, Refusal};
 use crate::server::opening::Role;
+use crate::sync::lock;
 use crate::tenant::TenantId;
 
 /// Who asks, found before the request is served: it may end the session.

@@ -12,7 +12,8 @@ use crate::extension::registry::Installed;
 use crate::limits::{
     COMMIT_TRIES_MAX, EXTENSION_LOG_LINES_MAX, EXTENSION_STACK_BYTES, TRANSACTION_READS_MAX,
 };
-use crate::server::control::{Control, Refusal, lock};
+use crate::server::control::{Control, Refusal};
+use crate::sync::lock;
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::limit::TenantLimit;

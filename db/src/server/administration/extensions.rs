@@ -15,7 +15,8 @@ use super::grants;
 use crate::cluster::metadata::{ExtensionRow, MetadataError, Standing, StandingError};
 use crate::extension::registry::{Choice, Customer, InstallError, Installed};
 use crate::server::change::Change;
-use crate::server::control::{Control, Refusal, lock};
+use crate::server::control::{Control, Refusal};
+use crate::sync::lock;
 use crate::tenant::TenantId;
 
 /// Paths and bytes of a source.

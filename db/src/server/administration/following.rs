@@ -10,19 +10,18 @@ use std::sync::{Arc, MutexGuard};
 
 use wire::Status;
 
-use super::{extensions, grants, limits, tables, tenants};
+use super::{Tenants, extensions, grants, limits, tables, tenants};
 use crate::cluster::metadata::{Catalog, ExtensionRow, Standing, TableRow};
 use crate::cluster::records::Revision;
 use crate::extension::registry::Choice;
-use crate::server::control::{Control, Refusal, lock};
+use crate::server::control::{Control, Refusal};
 use crate::server::grant::Grant;
+use crate::server::migrations;
+use crate::sync::lock;
 use crate::tenant::TenantId;
 
 /// A version of an extension: its number, and its own.
 type Version = (u32, u32);
-
-/// Those whose things are compared.
-pub type Tenants = BTreeSet<TenantId>;
 
 /// What a server that follows remembers.
 #[derive(Debug, Default)]
@@ -134,7 +133,7 @@ fn tables_come(
 fn tablets_move(control: &Arc<Control>, catalog: &Catalog, of: Option<&Tenants>) {
     if let (Some(migrations), Some(own)) = (&control.migrations, control.interim.run()) {
         let rows = (&catalog.migrations[..], &catalog.tablets[..]);
-        migrations.follow(control, rows, own, |row| is_meant(of, row.tenant));
+        migrations::follow(control, migrations, rows, own, |row| is_meant(of, row.tenant));
     }
 }
 

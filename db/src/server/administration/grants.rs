@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use wire::{Body, GrantEntry, Right, Status, Subject};
 
-use super::tenants;
 use crate::cluster::metadata::{GrantRow, MetadataError};
 use crate::server::change::Change;
-use crate::server::control::{Control, Refusal, lock};
+use crate::server::control::{Control, Refusal};
 use crate::server::grant::Grant;
 use crate::session::Session;
+use crate::sync::lock;
 use crate::tenant::TenantId;
 
 pub(super) fn create(
@@ -36,7 +36,7 @@ pub(super) fn create(
     if !is_there(control, owner, right.subject(), name)? {
         return Err(unknown(right.subject(), name));
     }
-    let other = tenants::named(control, to)?;
+    let other = control.tenant_number(to)?;
     if other == owner {
         return Err(Refusal::new(Status::NotPermitted, "a tenant needs no grant of what is its own"));
     }

@@ -11,8 +11,9 @@ use wire::{Body, ExtensionInstalled, PackageFile, Placement, Status};
 use super::extensions::{milliseconds, owned, publish, refusal};
 use crate::cluster::metadata::ExtensionRow;
 use crate::extension::registry::Customer;
-use crate::server::control::{Control, Refusal, lock};
+use crate::server::control::{Control, Refusal};
 use crate::session::Session;
+use crate::sync::lock;
 use crate::tenant::compile_time::NoTime;
 use crate::tenant::limit::{TenantLimit, UNLIMITED};
 

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 use wire::{Body, LimitChange, Status, TenantLimitEntry};
 
-use super::tenants;
 use crate::cluster::metadata::LimitRow;
-use crate::server::control::{Control, Refusal, lock};
+use crate::server::control::{Control, Refusal};
 use crate::server::opening::Role;
+use crate::sync::lock;
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::limit::{TenantLimit, UNLIMITED};
@@ -21,7 +21,7 @@ pub(super) fn read(control: &Control, role: &Role, name: Option<&str>) -> Result
         (Role::Tenant(session), None) => Ok(entries(&session.account).encode()),
         (Role::Administrator, Some(name)) => {
             let _changing = lock(&control.changing);
-            let tenant = tenants::named(control, name)?;
+            let tenant = control.tenant_number(name)?;
             Ok(entries(&control.accounts.of(tenant)).encode())
         }
         (Role::Tenant(_), Some(_)) => {
@@ -37,7 +37,7 @@ pub(super) fn read(control: &Control, role: &Role, name: Option<&str>) -> Result
 pub(super) fn change(control: &Control, name: &str, changes: &[LimitChange<'_>]) -> Result<Vec<u8>, Refusal> {
     let changes = changes.iter().map(checked).collect::<Result<Vec<_>, _>>()?;
     let _changing = lock(&control.changing);
-    let tenant = tenants::named(control, name)?;
+    let tenant = control.tenant_number(name)?;
     control.metadata.limits_change(tenant, &changes)?;
     let account = control.accounts.of(tenant);
     for (limit, value) in changes {

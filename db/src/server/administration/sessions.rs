@@ -2,8 +2,9 @@
 
 use wire::{Body, SessionEntry, Status};
 
-use crate::server::control::{Control, OpenSession, Refusal, lock};
+use crate::server::control::{Control, OpenSession, Refusal};
 use crate::server::opening::Role;
+use crate::sync::lock;
 
 pub(super) fn list(control: &Control, role: &Role) -> Result<Vec<u8>, Refusal> {
     let sessions = lock(&control.sessions);

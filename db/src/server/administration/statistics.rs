@@ -7,17 +7,18 @@ use wire::{Body, Statistic, Status};
 use crate::cluster::metadata::Side;
 use crate::metrics::{Counter, total};
 use crate::sched::{cycles, watchdog};
-use crate::server::control::{Control, OpenSession, Refusal, lock};
+use crate::server::control::{Control, OpenSession, Refusal};
 use crate::server::doorway::{LINK_COUNTERS, LINKS, Signs};
 use crate::server::migrations::{Figure, Migrations};
 use crate::server::opening::Role;
+use crate::sync::lock;
 use crate::tenant::TenantId;
 use crate::tenant::ledger::{self, Entry};
 
 pub(super) fn read(control: &Control, role: &Role, of: Option<&str>) -> Result<Vec<u8>, Refusal> {
     let statistics = match (role, of) {
         (Role::Administrator, None) => of_server(control),
-        (Role::Administrator, Some(name)) => of_tenant(control, tenant_named(control, name)?),
+        (Role::Administrator, Some(name)) => of_tenant(control, control.tenant_number(name)?),
         (Role::Tenant(session), None) => of_tenant(control, session.tenant),
         (Role::Tenant(session), Some(name)) => {
             let own = control.metadata.tenant_find(name)?.is_some_and(|row| row.id == session.tenant);
@@ -28,12 +29,6 @@ pub(super) fn read(control: &Control, role: &Role, of: Option<&str>) -> Result<V
         }
     };
     Ok(statistics.encode())
-}
-
-fn tenant_named(control: &Control, name: &str) -> Result<TenantId, Refusal> {
-    let row = control.metadata.tenant_find(name)?;
-    row.map(|row| row.id)
-        .ok_or_else(|| Refusal::new(Status::UnknownTenant, format!("there is no tenant `{name}`")))
 }
 
 fn of_tenant(control: &Control, tenant: TenantId) -> Vec<Statistic> {

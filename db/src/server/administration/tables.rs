@@ -10,9 +10,10 @@ use wire::{Body, MigrationMode, Status, Subject, TableEntry, TableId, TableOptio
 use super::{Tenants, grants};
 use crate::cluster::metadata::{Catalog, MigrationRow, ServerRun, Side, TabletsRow};
 use crate::server::change::Change;
-use crate::server::control::{Control, Refusal, lock};
+use crate::server::control::{Control, Refusal};
 use crate::server::ownership::{Alteration, Due, due, map_of};
 use crate::session::Session;
+use crate::sync::lock;
 use crate::tablet::{Parts, PartsChange};
 use crate::tenant::TenantId;
 use crate::tenant::limit::TenantLimit;

@@ -7,7 +7,8 @@ use wire::{Body, Status, TenantCreated, TenantEntry};
 use super::grants;
 use crate::cluster::metadata::MetadataError;
 use crate::server::change::Change;
-use crate::server::control::{Control, Refusal, lock};
+use crate::server::control::{Control, Refusal, unknown_tenant};
+use crate::sync::lock;
 use crate::tenant::TenantId;
 use crate::tenant::secret::{RandomnessMissing, SecretHash, generate};
 
@@ -89,17 +90,7 @@ pub(super) fn forget(control: &Control, tenant: TenantId) -> Result<(), Refusal>
     told.and(withdrawn)
 }
 
-/// The number of the tenant of this name.
-pub(super) fn named(control: &Control, name: &str) -> Result<TenantId, Refusal> {
-    let row = control.metadata.tenant_find(name)?;
-    row.map(|row| row.id).ok_or_else(|| unknown(name))
-}
-
 fn unknown_if_missing(name: &str, error: MetadataError) -> Refusal {
     let refusal = Refusal::from(error);
-    if refusal.status == Status::NotFound { unknown(name) } else { refusal }
-}
-
-fn unknown(name: &str) -> Refusal {
-    Refusal::new(Status::UnknownTenant, format!("there is no tenant `{name}`"))
+    if refusal.status == Status::NotFound { unknown_tenant(name) } else { refusal }
 }

@@ -9,7 +9,8 @@ use crate::extension::registry::Lineage;
 use crate::extension::trace::{CALL_KINDS, Poll, PollEnd, Recording, Wanted};
 use crate::limits::{TRACED_TENANTS_MAX, TRACES_KEPT};
 use crate::sched::cycles::to_ns;
-use crate::server::control::{Control, Refusal, lock};
+use crate::server::control::{Control, Refusal};
+use crate::sync::lock;
 use crate::tenant::TenantId;
 
 /// Traces of one extension, or one of its functions, behind trace `after`.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use super::tenants::Tenants;
 use super::text::{Kind, Text};
 use crate::limits::METRICS_ROWS_MAX;
-use crate::server::control::{Control, lock};
+use crate::server::control::Control;
+use crate::sync::lock;
 use crate::tablet::TableEntry;
 
 /// All tables that are shown, each with the name of its tenant.

@@ -2,7 +2,8 @@
 
 use super::pace::Pace;
 use super::progress::Figure;
-use super::side::{Ground, Way};
+use super::running::Way;
+use super::side::Ground;
 use crate::cluster::migration::{Gathered, Place, Span};
 use crate::limits::{COPIED_SPANS_MAX, PULL_BYTES, PULL_RATE_MAX};
 use crate::server::change::Change;

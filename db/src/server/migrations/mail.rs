@@ -42,7 +42,7 @@ pub(super) enum Mail {
 
 /// Who may write.
 #[derive(Clone)]
-pub(super) struct Post {
+pub struct Post {
     sender: Sender<Mail>,
     waker: Waker,
 }

@@ -50,17 +50,6 @@ pub(super) struct Ground {
     company: Option<Company>,
 }
 
-/// How an end came out of what it was doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// It is over in this way: the records are to know.
-    Over(Standing),
-    /// There is no such migration any more.
-    Gone,
-    /// The server stops.
-    Stopped,
-}
-
 impl Ground {
     pub(super) fn new(
         (side, claim): (Side, Claim),

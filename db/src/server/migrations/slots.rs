@@ -10,7 +10,7 @@ use super::mail::{Mail, Post};
 use crate::cluster::metadata::Side;
 use crate::cluster::migration::Admission;
 use crate::limits::MIGRATIONS_AT_ONCE;
-use crate::server::control::lock;
+use crate::sync::lock;
 
 /// See the file's head.
 pub(super) struct Slots([Mutex<Queue>; 2]);

@@ -7,7 +7,8 @@ use super::copying::Copying;
 use super::mail::Mail;
 use super::pieces::Pieces;
 use super::progress::Figure;
-use super::side::{Ground, Todo, Way};
+use super::running::Way;
+use super::side::{Ground, Todo};
 use crate::cluster::migration::{
     Copied, Left, Message, Mode, Place, Source, SourceAction, SourceEnd, SourceInput, SourceOutput,
 };

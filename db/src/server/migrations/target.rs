@@ -14,7 +14,8 @@ use self::storing::Storing;
 use super::mail::Mail;
 use super::pace::Pace;
 use super::progress::Figure;
-use super::side::{Ground, Todo, Way};
+use super::running::Way;
+use super::side::{Ground, Todo};
 use crate::cluster::migration::{
     Message, Mode, Standing, Target, TargetAction, TargetEnd, TargetInput, TargetOutput,
 };

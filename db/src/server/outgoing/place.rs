@@ -9,8 +9,8 @@ use wire::Status;
 use super::Outgoing;
 use crate::metrics::WorkerMetrics;
 use crate::ops::WorkerEnvironment;
-use crate::server::native::ReplyPlace;
 use crate::server::ports::Exits;
+use crate::server::replies::ReplyPlace;
 use crate::session::{Route, Session};
 use crate::tenant::ledger::Page;
 

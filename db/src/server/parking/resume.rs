@@ -11,10 +11,10 @@ use crate::metrics::Counter;
 use crate::ops::{WorkerEnvironment, read};
 use crate::server::ahead::{Located, locate};
 use crate::server::catalog::Catalog;
-use crate::server::native::{self, Caller, ReplyPlace, Turn};
+use crate::server::native;
 use crate::server::outgoing::{Addressee, FramePlace, Outgoing};
 use crate::server::ports::Exits;
-use crate::server::stream_request::StreamPlace;
+use crate::server::replies::{self, Caller, ReplyPlace, StreamPlace, Turn};
 use crate::server::view::RoundView;
 use crate::session::{Route, Session};
 
@@ -72,7 +72,7 @@ pub fn park(
         Some(parked) => {
             metrics.count(Counter::RequestsNotParked);
             parked.give_record_back();
-            native::retry_after(metrics, RETRY_ARRIVING_US, place);
+            replies::retry_after(metrics, RETRY_ARRIVING_US, place);
         }
     }
 }
@@ -155,15 +155,15 @@ fn answer(
     let Parked { session, sequence, view: sent_under, takes_parts, since_us, .. } = parked;
     let caller = Caller { session, sequence: *sequence };
     if catalog.session(session.token).is_none() {
-        return native::refuse(metrics, place, Status::BadToken);
+        return replies::refuse(metrics, place, Status::BadToken);
     }
     if *sent_under != view.own {
-        return native::refuse_other_view(metrics, caller, view, place);
+        return replies::refuse_other_view(metrics, caller, view, place);
     }
     let request = match (fate, Request::decode(parked.opcode, &parked.body)) {
         (Fate::GoesOn, Ok(request)) => request,
-        (Fate::GoesOn, Err(status)) => return native::refuse(metrics, place, status),
-        (Fate::IsGivenUp, _) => return native::retry_after(metrics, RETRY_ARRIVING_US, place),
+        (Fate::GoesOn, Err(status)) => return replies::refuse(metrics, place, status),
+        (Fate::IsGivenUp, _) => return replies::retry_after(metrics, RETRY_ARRIVING_US, place),
     };
     let located = locate(environment, session, &request);
     if native::execute::<false>(environment, caller, &request, located, place) == Turn::Lacks {

@@ -11,7 +11,8 @@ use wire::{Body, Subject, TabletMap};
 use crate::cluster::remote::questions::Owner;
 use crate::limits::REMOTE_MAPS_MAX;
 use crate::ops::remote::Want;
-use crate::server::control::{Control, lock};
+use crate::server::control::Control;
+use crate::sync::lock;
 use crate::tenant::TenantId;
 
 struct Known {

@@ -18,17 +18,10 @@ use crate::limits::{
 };
 use crate::metrics::Counter;
 use crate::ops::{WorkerEnvironment, read};
-use crate::server::change::Change;
+use crate::server::change::{Change, PeerReads};
 use crate::server::control::Control;
-use crate::sync::oneshot::{Sender, oneshot};
+use crate::sync::oneshot::oneshot;
 use crate::tenant::TenantId;
-
-/// A record of questions on its way through a worker.
-pub struct PeerReads {
-    record: Vec<u8>,
-    /// Takes the body of the answer; one without bytes for what is no record of questions.
-    answer: Sender<Vec<u8>>,
-}
 
 /// Serves a stream until the other server leaves, or this one stops.
 pub fn serve(control: &Control, mut stream: Stream) {

@@ -12,7 +12,7 @@ use super::TargetSide;
 use crate::cluster::migration::Mode;
 use crate::limits::MIGRATION_PARTITIONS;
 use crate::server::migrations::progress::Figure;
-use crate::server::migrations::side::Way;
+use crate::server::migrations::running::Way;
 use crate::tablet::{Moving, PartsChange};
 
 impl TargetSide {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use store::{Condition, Config, Core, HashRange, Quota, Store, Table, TableOptions};
 
-use super::{PeerReads, answer};
+use super::answer;
 use crate::cluster::remote::message::{Answers, Question, Questions, Reply};
 use crate::limits::REMOTE_ANSWER_BYTES;
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
+use crate::server::change::PeerReads;
 use crate::sync::oneshot::oneshot;
 use crate::tablet::{Parts, TableEntry, Tables};
 use crate::tenant::TenantId;

@@ -1,20 +1,53 @@
-//! Answers to requests that are not executed: copies of others, those that come too early, that a limit holds off, that
-//! were sent under another view, or that are refused.
+//! Where a reply is written, and the replies to requests that are not executed: copies of others, those that come too
+//! early, that a limit holds off, that were sent under another view, or that are refused.
 //!
 //! A refusal leaves no trace in the session's ring where the request may be executed later, here or elsewhere; one for good
 //! is stored there, since a copy may be on its way to a worker that would execute it. But where a copy has been executed, or
 //! is being executed, that one's answer counts: it is looked for first.
 
+use store::Object;
 use wire::Status;
 use wire::reply::Throttled;
 
-use super::{Caller, ReplyPlace};
+use super::view::RoundView;
 use crate::limits::{RETRY_BUSY_US, RETRY_PASSING_US};
 use crate::metrics::{Counter, WorkerMetrics};
+use crate::ops::WorkerEnvironment;
 use crate::ops::write::Outcome;
-use crate::server::view::RoundView;
-use crate::session::Claim;
+use crate::session::{Answer, Claim, Route, Session};
+use crate::sync::oneshot::Sender;
+use crate::tenant::ledger::Page;
 use crate::tenant::limit::TenantLimit;
+
+/// Where the reply to one request is written.
+pub trait ReplyPlace {
+    /// Writes the reply; `fill` gets exactly `body_bytes` that hold old bytes. Called once per request. A
+    /// reply that is too large for the place becomes a status that says so.
+    fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8]));
+
+    /// The place as something that can be kept, for a request that is answered later.
+    fn route(&self) -> Route;
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Turn {
+    /// It has its answer.
+    Answered,
+    /// It has none, and did nothing: it depends on objects that have still to arrive. That of a mutation keeps its record
+    /// of the ring.
+    Lacks,
+}
+
+/// Who asks, and under which number.
+#[derive(Clone, Copy)]
+pub struct Caller<'b> {
+    /// The session.
+    pub session: &'b Session,
+    /// The request's number in the session.
+    pub sequence: u64,
+}
 
 /// Answers a request that may not run: its reply is stored, or it runs already, or it is outside of the
 /// window.
@@ -140,4 +173,33 @@ pub fn refuse(metrics: &WorkerMetrics, place: &mut impl ReplyPlace, status: Stat
 #[inline]
 pub(super) fn reply_bare(place: &mut impl ReplyPlace, status: Status) {
     place.reply(status, 0, |_| {});
+}
+
+/// How long an object is there yet.
+#[inline]
+pub(super) fn ttl_ms(environment: &WorkerEnvironment<'_>, object: &Object<'_>) -> Option<u64> {
+    let expires_ms = object.expires_ms();
+    (expires_ms != store::NEVER_MS).then(|| expires_ms.saturating_sub(environment.core.store().now_ms()))
+}
+
+/// A reply to who waits for it at a stream.
+pub struct StreamPlace<'s> {
+    /// Takes it.
+    pub answer: &'s Sender<Answer>,
+    /// The tenant's counters.
+    pub page: &'s Page,
+}
+
+impl ReplyPlace for StreamPlace<'_> {
+    fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8])) {
+        self.page.answered(status, body_bytes);
+        let mut body = vec![0; body_bytes];
+        fill(&mut body);
+        // The stream may be gone; then nobody waits.
+        self.answer.send(Answer { status, body });
+    }
+
+    fn route(&self) -> Route {
+        Route::Stream(self.answer.clone())
+    }
 }

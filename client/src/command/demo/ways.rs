@@ -1,0 +1,25 @@
+//! The ways that the demo compares, each with a session of its own.
+
+use super::local::LocalWay;
+use super::question::{Functions, Way};
+use super::remote::RemoteWay;
+use crate::command::failure::Failure;
+use crate::command::settings::Settings;
+use client::Client;
+
+/// All three ways, each with a session of its own.
+pub struct Ways {
+    /// In the order of the report; the first one's answers are what the others are compared with.
+    pub all: Vec<Box<dyn Way>>,
+}
+
+impl Ways {
+    /// Opens a session for each way.
+    pub fn open(settings: &Settings, mut client: Client) -> Result<Ways, Failure> {
+        let functions = Functions::resolve(&mut client)?;
+        let extension = RemoteWay::new(settings.connect()?.into_session(), functions.clone(), false);
+        let hybrid = RemoteWay::new(settings.connect()?.into_session(), functions, true);
+        let local = LocalWay::new(client.into_session());
+        Ok(Ways { all: vec![Box::new(local), Box::new(extension), Box::new(hybrid)] })
+    }
+}
