@@ -73,7 +73,7 @@ const BASELINE_SESSIONS_MAX: usize = 1_000;
 
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]
-struct Row {
+struct DensityRow {
     case: &'static str,
     outstanding: usize,
     tenants: usize,
@@ -86,7 +86,7 @@ struct Row {
 }
 
 /// The rows of a case.
-struct Case {
+struct DensityCase {
     name: &'static str,
     /// Beside it stand the others of the same loop.
     is_baseline: bool,
@@ -94,13 +94,13 @@ struct Case {
     is_busy: bool,
     theta: f64,
     outstanding: usize,
-    rows: Vec<Row>,
+    rows: Vec<DensityRow>,
     latency_ns: Histogram<u64>,
 }
 
 /// What the runs of a case come to.
 #[derive(Serialize)]
-struct Summary {
+struct DensitySummary {
     case: &'static str,
     outstanding: usize,
     requests_per_second: Spread,
@@ -132,7 +132,7 @@ pub fn run(settings: &DensitySettings) -> Result<(), String> {
     settings.operator.cpu.map_or(Ok(()), machine::pin)?;
     let mut all = Vec::new();
     for outstanding in [settings.outstanding, LIGHT_FRAMES * settings.frame_requests] {
-        let mut cases = Case::all(settings, outstanding);
+        let mut cases = DensityCase::all(settings, outstanding);
         for number in 0..settings.operator.runs {
             for case in &mut cases {
                 let crowd = if case.is_baseline { &mut one } else { &mut many };
@@ -148,7 +148,7 @@ pub fn run(settings: &DensitySettings) -> Result<(), String> {
     operator.clean_up()
 }
 
-impl Case {
+impl DensityCase {
     fn all(settings: &DensitySettings, outstanding: usize) -> [Self; 3] {
         [("one tenant", 0.0), ("uniform", 0.0), ("zipf", settings.zipf)].map(|(name, theta)| Self {
             name,
@@ -161,7 +161,7 @@ impl Case {
         })
     }
 
-    fn spread(&self, figure: fn(&Row) -> f64) -> Spread {
+    fn spread(&self, figure: fn(&DensityRow) -> f64) -> Spread {
         Spread::of(self.rows.iter().map(figure))
     }
 
@@ -183,11 +183,11 @@ fn check(settings: &DensitySettings) -> Result<(), String> {
 
 fn measure(
     crowd: &mut Crowd,
-    case: &mut Case,
+    case: &mut DensityCase,
     settings: &DensitySettings,
     number: usize,
     resident: Option<u64>,
-) -> Result<Row, String> {
+) -> Result<DensityRow, String> {
     crowd.wake()?;
     let seed = settings.operator.seed + number as u64;
     let mut load = crowd.load(case.outstanding, settings.frame_requests, case.theta, seed)?;
@@ -197,7 +197,7 @@ fn measure(
     load.drain()?;
     case.latency_ns.add(load.measure.latency_ns()).map_err(|error| format!("latencies: {error:?}"))?;
     let figures = seen.figures;
-    Ok(Row {
+    Ok(DensityRow {
         case: case.name,
         outstanding: case.outstanding,
         tenants: crowd.tenants(),
@@ -210,13 +210,13 @@ fn measure(
     })
 }
 
-fn summary(case: &Case, baseline: &Case) -> Summary {
-    let p99: fn(&Row) -> f64 = |row| row.figures.latency_us_p99;
+fn summary(case: &DensityCase, baseline: &DensityCase) -> DensitySummary {
+    let p99: fn(&DensityRow) -> f64 = |row| row.figures.latency_us_p99;
     let throughput = case.throughput();
     let throughput_ratio = throughput.median / baseline.throughput().median.max(1.0);
     let p99_ratio = case.spread(p99).median / baseline.spread(p99).median.max(0.001);
     let busy = case.spread(|row| row.load_busy_percent).median;
-    Summary {
+    DensitySummary {
         case: case.name,
         outstanding: case.outstanding,
         requests_per_second: throughput,
@@ -237,7 +237,7 @@ fn summary(case: &Case, baseline: &Case) -> Summary {
 }
 
 fn show(
-    loads: &[[Case; 3]],
+    loads: &[[DensityCase; 3]],
     settings: &DensitySettings,
     empty: Option<u64>,
     report: &mut Report,

@@ -80,7 +80,7 @@ struct Share {
 
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]
-struct Row {
+struct FairnessRow {
     case: &'static str,
     shares: Vec<Share>,
     /// What of the core's time the tenants' functions took, by the server's counters.
@@ -93,7 +93,7 @@ struct Row {
 
 /// A tenant's share over all runs of a case.
 #[derive(Serialize)]
-struct Summary {
+struct FairnessSummary {
     case: &'static str,
     tenant: usize,
     weight: u64,
@@ -123,7 +123,7 @@ pub fn run(settings: &FairnessSettings) -> Result<(), String> {
     let first = &parties[0];
     let rounds_per_us = spin::rounds_per_us(&first.access, first.extension, first.table)?;
     eprintln!("the server does {rounds_per_us:.0} rounds in a microsecond");
-    let mut rows: [Vec<Row>; 2] = [Vec::new(), Vec::new()];
+    let mut rows: [Vec<FairnessRow>; 2] = [Vec::new(), Vec::new()];
     for number in 0..settings.operator.runs {
         for (case, rows) in rows.iter_mut().enumerate() {
             let row = measure(&mut parties, settings, case, rounds_per_us)?;
@@ -161,7 +161,7 @@ fn measure(
     settings: &FairnessSettings,
     case: usize,
     rounds_per_us: f64,
-) -> Result<Row, String> {
+) -> Result<FairnessRow, String> {
     let open = |party: &Party| Fleet::open(&party.access, SESSIONS, false);
     let mut fleets = parties.iter().map(open).collect::<Result<Vec<_>, String>>()?;
     let count = parties.len();
@@ -204,7 +204,7 @@ fn measure(
         work_percent: percent(&work, index),
         figures,
     };
-    Ok(Row {
+    Ok(FairnessRow {
         case: CASES[case],
         shares: figures.into_iter().enumerate().map(share).collect(),
         used_percent: used.iter().sum::<f64>() / seconds / 1e4,
@@ -231,13 +231,13 @@ fn saturate(drives: &mut [Drive<'_, Call>], start: Instant, end: f64) -> Result<
     Ok(busy)
 }
 
-fn summaries(rows: &[Row]) -> Vec<Summary> {
+fn summaries(rows: &[FairnessRow]) -> Vec<FairnessSummary> {
     let Some(first) = rows.first() else { return Vec::new() };
     let of = |(tenant, share): (usize, &Share)| {
         let spread =
             |figure: fn(&Share) -> f64| Spread::of(rows.iter().map(|row| figure(&row.shares[tenant])));
         let percent = spread(|share| share.percent);
-        Summary {
+        FairnessSummary {
             case: first.case,
             tenant,
             weight: share.weight,
@@ -254,10 +254,10 @@ fn summaries(rows: &[Row]) -> Vec<Summary> {
     first.shares.iter().enumerate().map(of).collect()
 }
 
-fn show(rows: &[Vec<Row>], settings: &FairnessSettings, report: &mut Report) -> Result<(), String> {
+fn show(rows: &[Vec<FairnessRow>], settings: &FairnessSettings, report: &mut Report) -> Result<(), String> {
     let (mut lines, mut bars) = (Vec::new(), Vec::new());
     for rows in rows {
-        let median = |figure: fn(&Row) -> f64| Spread::of(rows.iter().map(figure)).median;
+        let median = |figure: fn(&FairnessRow) -> f64| Spread::of(rows.iter().map(figure)).median;
         let (used, work) = (median(|row| row.used_percent), median(|row| row.work_percent));
         let busy = median(|row| row.load_busy_percent);
         let errors: u64 =

@@ -15,7 +15,7 @@ use benches::fleet::{self, Fleet};
 use benches::in_process;
 use benches::loading;
 use benches::machine::{self, Machine};
-use benches::measure::{Figures, Line};
+use benches::measure::{Figures, MeasureLine};
 use benches::migration;
 use benches::neighbour;
 use benches::options::{Access, DataSettings, RunSettings};
@@ -27,7 +27,7 @@ use serde::Serialize;
 
 /// The settings of a run as they are printed.
 #[derive(Serialize)]
-struct Settings<'a> {
+struct PrintedSettings<'a> {
     #[serde(flatten)]
     data: &'a DataSettings,
     #[serde(flatten)]
@@ -86,7 +86,7 @@ fn measure(
     if let (Some(before), Some(after), 1..) = (before, after, loaded) {
         figures.bytes_per_object = Some(after.saturating_sub(before) as f64 / loaded as f64);
     }
-    print(&workload, &Settings { data, run, cpu: access.cpu }, &figures)
+    print(&workload, &PrintedSettings { data, run, cpu: access.cpu }, &figures)
 }
 
 fn bare_echo(settings: &EchoSettings) -> Result<(), String> {
@@ -94,7 +94,7 @@ fn bare_echo(settings: &EchoSettings) -> Result<(), String> {
 }
 
 fn print(workload: &impl Serialize, settings: &impl Serialize, figures: &Figures) -> Result<(), String> {
-    let line = Line { workload, machine: &Machine::read(), settings, figures };
+    let line = MeasureLine { workload, machine: &Machine::read(), settings, figures };
     println!("{}", serde_json::to_string(&line).map_err(|error| error.to_string())?);
     eprintln!(
         "{:.0} requests/s, p50 {:.1} us, p99 {:.1} us, p99.9 {:.1} us{}",

@@ -52,7 +52,7 @@ pub struct Figures {
 
 /// One line of output.
 #[derive(Debug, Serialize)]
-pub struct Line<'a, W: Serialize, S: Serialize> {
+pub struct MeasureLine<'a, W: Serialize, S: Serialize> {
     /// The workload.
     pub workload: &'a W,
     /// Machine and commit.
@@ -125,7 +125,7 @@ impl Default for Measure {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, Measure};
+    use super::{Measure, MeasureLine};
     use crate::machine::Machine;
 
     #[test]
@@ -150,8 +150,12 @@ mod tests {
     #[test]
     fn a_line_is_one_line_of_json_with_machine_settings_and_figures() {
         let (machine, figures) = (Machine::read(), Measure::new().figures(1.0));
-        let line =
-            Line { workload: &"get", machine: &machine, settings: &("sessions", 4), figures: &figures };
+        let line = MeasureLine {
+            workload: &"get",
+            machine: &machine,
+            settings: &("sessions", 4),
+            figures: &figures,
+        };
         let text = serde_json::to_string(&line).unwrap();
         assert!(!text.contains('\n'));
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();

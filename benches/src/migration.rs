@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use self::timeline::Way;
+use self::timeline::MoveWay;
 use crate::report::Report;
 
 /// Most that a pull may ask for here, in bytes.
@@ -62,7 +62,7 @@ pub struct CommonSettings {
 pub struct TimelineSettings {
     /// Ways of moving, which play in this order.
     #[arg(long, value_delimiter = ',', default_value = "rocksteady,cooperative,pre-copy,stop-and-copy")]
-    pub ways: Vec<Way>,
+    pub ways: Vec<MoveWay>,
     /// Bytes of values.
     #[arg(long, default_value_t = 100)]
     pub value_bytes: usize,
@@ -154,10 +154,10 @@ pub fn run(settings: &MigrationSettings) -> Result<(), String> {
     let CommonSettings { key_bytes, megabytes, runs, cpu, out } = common;
     if isolated {
         let (megabytes, runs) = (megabytes.unwrap_or(512), runs.unwrap_or(3));
-        let settings = isolated::Settings { key_bytes, megabytes, runs, cpu: cpu.unwrap_or(0), apart };
+        let settings = isolated::IsolatedRun { key_bytes, megabytes, runs, cpu: cpu.unwrap_or(0), apart };
         return isolated::run(&settings, &mut Report::open("migration-isolated", out.as_deref())?);
     }
     let (megabytes, runs) = (megabytes.unwrap_or(5_120), runs.unwrap_or(1));
-    let settings = timeline::Settings { key_bytes, megabytes, runs, cpu, timeline };
+    let settings = timeline::TimelineRun { key_bytes, megabytes, runs, cpu, timeline };
     timeline::run(&settings, &mut Report::open("migration", out.as_deref())?)
 }

@@ -25,7 +25,7 @@ use crate::plot::{self, Curve};
 use crate::report::{self, Report, Spread};
 use crate::spin;
 use crate::workload::Workload;
-use scene::{Case, Row};
+use scene::{AttackCase, NeighbourRow};
 
 /// What the victim's p99 and p99.9 may be, in microseconds.
 const TARGETS_US: (f64, f64) = (200.0, 500.0);
@@ -68,7 +68,7 @@ pub struct NeighbourSettings {
 }
 
 /// The tenants of a run.
-struct Stage {
+struct NeighbourStage {
     victim: Access,
     table: u32,
     attacker: Access,
@@ -79,8 +79,8 @@ struct Stage {
 
 /// The rows of one case.
 struct Rows {
-    case: Case,
-    rows: Vec<Row>,
+    case: AttackCase,
+    rows: Vec<NeighbourRow>,
     latency_ns: Histogram<u64>,
 }
 
@@ -92,8 +92,10 @@ pub fn run(settings: &NeighbourSettings) -> Result<(), String> {
     let mut operator = Operator::connect(&settings.operator)?;
     let stage = set_up(&mut operator, settings)?;
     eprintln!("the server does {:.0} rounds in a microsecond", stage.rounds_per_us);
-    let mut all: Vec<Rows> =
-        Case::ALL.iter().map(|&case| Rows { case, rows: Vec::new(), latency_ns: histogram() }).collect();
+    let mut all: Vec<Rows> = AttackCase::ALL
+        .iter()
+        .map(|&case| Rows { case, rows: Vec::new(), latency_ns: histogram() })
+        .collect();
     for number in 0..settings.operator.runs {
         for rows in &mut all {
             operator.limit(&stage.attacker.tenant, BUDGET, rows.case.budget_us())?;
@@ -110,7 +112,7 @@ pub fn run(settings: &NeighbourSettings) -> Result<(), String> {
     operator.clean_up()
 }
 
-fn set_up(operator: &mut Operator, settings: &NeighbourSettings) -> Result<Stage, String> {
+fn set_up(operator: &mut Operator, settings: &NeighbourSettings) -> Result<NeighbourStage, String> {
     let mut victim = operator.tenant("bench-victim")?;
     let table = victim.table()?;
     let mut fleet = Fleet::open(&victim.access, 1, false)?;
@@ -119,7 +121,7 @@ fn set_up(operator: &mut Operator, settings: &NeighbourSettings) -> Result<Stage
     let attackers_table = attacker.table()?;
     let extension = attacker.install("spin", &spin::source(0))?;
     let rounds_per_us = spin::rounds_per_us(&attacker.access, extension, attackers_table)?;
-    Ok(Stage {
+    Ok(NeighbourStage {
         victim: victim.access,
         table,
         attacker: attacker.access,
@@ -141,7 +143,7 @@ fn histogram() -> Histogram<u64> {
 
 /// What the runs of a case come to.
 #[derive(Serialize)]
-struct Summary {
+struct NeighbourSummary {
     case: &'static str,
     gets_per_second: Spread,
     latency_us_p50: Spread,
@@ -158,9 +160,9 @@ struct Summary {
     undisturbed_within_targets: bool,
 }
 
-impl Summary {
+impl NeighbourSummary {
     fn of(rows: &Rows) -> Self {
-        let spread = |figure: fn(&Row) -> f64| Spread::of(rows.rows.iter().map(figure));
+        let spread = |figure: fn(&NeighbourRow) -> f64| Spread::of(rows.rows.iter().map(figure));
         let p99 = spread(|row| row.victim.latency_us_p99);
         let p999 = spread(|row| row.victim.latency_us_p999);
         let rest_p99 = spread(|row| row.undisturbed.latency_us_p99);
@@ -189,7 +191,7 @@ impl Summary {
 fn show(all: &[Rows], settings: &NeighbourSettings, report: &mut Report) -> Result<(), String> {
     let mut lines = Vec::new();
     for rows in all {
-        let summary = Summary::of(rows);
+        let summary = NeighbourSummary::of(rows);
         report.line(None, settings, &summary)?;
         lines.push(vec![
             summary.case.to_string(),

@@ -77,7 +77,7 @@ pub struct ScanSettings {
 
 /// How many ask, and how much at once.
 #[derive(Clone, Copy, Debug)]
-struct Load {
+struct ScanLoad {
     name: &'static str,
     /// Connections, or sessions with a socket each.
     clients: usize,
@@ -86,15 +86,15 @@ struct Load {
 }
 
 /// The rows of the table.
-const LOADS: &[Load] = &[
-    Load { name: "one at a time", clients: 1, outstanding: 1 },
-    Load { name: "1 client, 16 outstanding", clients: 1, outstanding: 16 },
-    Load { name: "16 clients, one each", clients: 16, outstanding: 1 },
+const LOADS: &[ScanLoad] = &[
+    ScanLoad { name: "one at a time", clients: 1, outstanding: 1 },
+    ScanLoad { name: "1 client, 16 outstanding", clients: 1, outstanding: 16 },
+    ScanLoad { name: "16 clients, one each", clients: 16, outstanding: 1 },
 ];
 
 /// What one side did under one load in one run.
 #[derive(Debug, Serialize)]
-struct Row<'a> {
+struct ScanRow<'a> {
     load: &'a str,
     side: &'static str,
     #[serde(flatten)]
@@ -112,7 +112,7 @@ struct Measured {
 
 /// The medians of a load.
 #[derive(Debug, Serialize)]
-struct Summary {
+struct ScanSummary {
     load: &'static str,
     splinter_per_second: Spread,
     splinter_us_p50: Spread,
@@ -145,11 +145,15 @@ pub fn run(settings: &ScanSettings) -> Result<(), String> {
             let mut fleet = Fleet::open(&access, load.clients, load.clients > 1)?;
             let scans = Scans::new(table, settings, data()?, run);
             let mine = measure_ours(&ours, &mut fleet, scans, load.outstanding, settings)?;
-            report.line(Some(run), settings, &Row { load: load.name, side: "splinter", measured: &mine })?;
+            report.line(
+                Some(run),
+                settings,
+                &ScanRow { load: load.name, side: "splinter", measured: &mine },
+            )?;
             let beside = theirs.as_ref().map(|theirs| measure_theirs(theirs, load, settings, data()?, run));
             let beside = beside.transpose()?;
             if let Some(measured) = &beside {
-                report.line(Some(run), settings, &Row { load: load.name, side: "redis", measured })?;
+                report.line(Some(run), settings, &ScanRow { load: load.name, side: "redis", measured })?;
             }
             rows.push((mine, beside));
         }
@@ -176,7 +180,7 @@ fn measure_ours(
 
 fn measure_theirs(
     theirs: &Theirs,
-    load: &Load,
+    load: &ScanLoad,
     settings: &ScanSettings,
     data: Dataset,
     run: usize,
@@ -223,7 +227,7 @@ fn show(
 ) -> Result<(), String> {
     let mut lines = Vec::new();
     for (load, rows) in LOADS.iter().zip(rows) {
-        let summary = Summary::of(load.name, rows);
+        let summary = ScanSummary::of(load.name, rows);
         report.line(None, settings, &summary)?;
         let mut cells = vec![load.name.to_string()];
         cells.extend(cells_of(
@@ -270,7 +274,7 @@ fn cells_of(rate: &Spread, p50: &Spread, p99: &Spread, cpu: &Spread) -> [String;
     ]
 }
 
-impl Summary {
+impl ScanSummary {
     fn of(load: &'static str, rows: &[(Measured, Option<Measured>)]) -> Self {
         let ours = |figure: fn(&Measured) -> f64| Spread::of(rows.iter().map(|(ours, _)| figure(ours)));
         let theirs = |figure: fn(&Measured) -> f64| {

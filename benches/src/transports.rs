@@ -24,8 +24,8 @@ use serde::Serialize;
 
 use crate::report::Report;
 use crate::workload::{RECORDS_MAX, Workload};
-use seen::Seen;
-pub use way::{Medium, Way};
+use seen::ClientSeen;
+pub use way::{Medium, TransportWay};
 
 /// How the bench is run.
 #[derive(Args, Clone, Debug, Serialize)]
@@ -33,7 +33,7 @@ pub struct TransportsSettings {
     /// Ways, measured in this order: udp, shm, memif, virtio-user, veth-udp, af-packet, af-xdp, each also with -packed
     /// behind. All if nothing is said.
     #[arg(long, value_delimiter = ',')]
-    pub ways: Vec<Way>,
+    pub ways: Vec<TransportWay>,
     /// What is asked; an extension that it invokes is installed.
     #[arg(long, value_enum, default_value = "get")]
     pub workload: Workload,
@@ -83,17 +83,17 @@ pub struct TransportsSettings {
 
 /// A way in a run, as it is written.
 #[derive(Serialize)]
-struct Row<'a> {
-    way: Way,
-    seen: Option<&'a Seen>,
+struct TransportRow<'a> {
+    way: TransportWay,
+    seen: Option<&'a ClientSeen>,
     failure: Option<&'a str>,
 }
 
 /// What came of a way.
 pub(crate) struct Played {
-    way: Way,
+    way: TransportWay,
     /// Of the runs that were measured to their end.
-    seen: Vec<Seen>,
+    seen: Vec<ClientSeen>,
     /// Why others were not, and how many of them.
     failures: Vec<String>,
 }
@@ -105,7 +105,7 @@ pub(crate) struct Played {
 pub fn run(settings: &TransportsSettings) -> Result<(), String> {
     settings.check()?;
     let mut report = Report::open("transports", settings.out.as_deref())?;
-    let ways = if settings.ways.is_empty() { Way::all() } else { settings.ways.clone() };
+    let ways = if settings.ways.is_empty() { TransportWay::all() } else { settings.ways.clone() };
     let fresh = |way| Played { way, seen: Vec::new(), failures: Vec::new() };
     let mut played: Vec<Played> = ways.into_iter().map(fresh).collect();
     for run in 0..settings.runs {
@@ -117,7 +117,7 @@ pub fn run(settings: &TransportsSettings) -> Result<(), String> {
             }
             let outcome = stage::play(played.way, settings, run);
             let (seen, failure) = (outcome.as_ref().ok(), outcome.as_ref().err().map(String::as_str));
-            report.line(Some(run), settings, &Row { way: played.way, seen, failure })?;
+            report.line(Some(run), settings, &TransportRow { way: played.way, seen, failure })?;
             match outcome {
                 Ok(seen) => {
                     eprintln!(

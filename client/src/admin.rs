@@ -9,13 +9,13 @@ use wire::{
 };
 
 use crate::client::{only_reads, read_answer};
-use crate::lane::{Door, Lane};
 use crate::reach::{Opening, Reached, reach};
+use crate::reconnecting_stream::{ReconnectingStream, StreamEntrance};
 use crate::{ClientConfig, Error};
 
 /// A stream opened with the administrator's secret.
 pub struct Admin {
-    lane: Lane,
+    lane: ReconnectingStream,
     config: ClientConfig,
 }
 
@@ -29,8 +29,8 @@ impl Admin {
         let secret = secret.to_owned();
         let opening = Opening::Admin { secret: secret.clone() };
         let Reached { server, connection, .. } = reach(address, &opening, &config)?;
-        let door = Door::Admin { secret };
-        Ok(Admin { lane: Lane::new(connection, server, door, config.clone()), config })
+        let door = StreamEntrance::Admin { secret };
+        Ok(Admin { lane: ReconnectingStream::new(connection, server, door, config.clone()), config })
     }
 
     /// Creates a tenant; returns the secret that opens its sessions, which is shown this once.

@@ -13,10 +13,10 @@
 
 mod moving;
 
-use wire::reply::{Arrived, Frozen, Left};
+use wire::reply::{Arrived, Left, StaleRead};
 use wire::{CompletionError, Status};
 
-pub use self::moving::{Moving, Way, follow};
+pub use self::moving::{Moving, ReadSource, follow};
 
 /// Requests that have come round so often go to one server alone.
 pub const MOVES_MAX: u16 = 2;
@@ -76,14 +76,14 @@ impl Said {
                 Ok(Ok(migration)) => Said::NotArrived(u32::from_le_bytes(migration)),
                 _ => Said::NotOwned,
             },
-            Status::Frozen => match Frozen::decode(&body) {
-                Ok(Frozen { migration, left: Left::Object(_) }) => {
-                    Said::Frozen(migration, Status::Ok, body[Frozen::HEAD_BYTES..].to_vec())
+            Status::Frozen => match StaleRead::decode(&body) {
+                Ok(StaleRead { migration, left: Left::Object(_) }) => {
+                    Said::Frozen(migration, Status::Ok, body[StaleRead::HEAD_BYTES..].to_vec())
                 }
-                Ok(Frozen { migration, left: Left::Absent }) => {
+                Ok(StaleRead { migration, left: Left::Absent }) => {
                     Said::Frozen(migration, Status::NotFound, Vec::new())
                 }
-                Ok(Frozen { left: Left::Untold, .. }) => Said::Untold,
+                Ok(StaleRead { left: Left::Untold, .. }) => Said::Untold,
                 Err(_) => Said::NotOwned,
             },
             // The session ended under it.
@@ -191,7 +191,7 @@ impl Read {
 
 #[cfg(test)]
 mod tests {
-    use wire::reply::{Frozen, Left, Object};
+    use wire::reply::{Left, Object, StaleRead};
     use wire::{CompletionError, Status};
 
     use super::{Moving, Outcome, Read, Side, Verdict};
@@ -202,7 +202,7 @@ mod tests {
     }
 
     fn frozen(migration: u32, left: Left<'_>) -> Outcome {
-        let frozen = Frozen { migration, left };
+        let frozen = StaleRead { migration, left };
         let mut body = vec![0; frozen.body_bytes()];
         frozen.encode(&mut body);
         Ok((Status::Frozen, body))

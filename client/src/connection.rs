@@ -23,7 +23,7 @@ pub(crate) struct Connection {
 }
 
 /// What came back.
-pub(crate) struct Answer {
+pub(crate) struct StreamReply {
     pub(crate) status: Status,
     /// The server's view, of a data request.
     pub(crate) view: u64,
@@ -53,7 +53,7 @@ impl Connection {
         let header = RecordHeader { code: request.opcode(), ..RecordHeader::default() };
         let body = request.encode(VersionRange::OURS);
         let timeout = config.connect_timeout.max(config.call_timeout);
-        let Answer { status, body: answer, .. } = match connection.call(header, &body, timeout) {
+        let StreamReply { status, body: answer, .. } = match connection.call(header, &body, timeout) {
             Ok(answer) => answer,
             Err(CallFailure::TimedOut) => return Err(unreachable(io::ErrorKind::TimedOut.into())),
             Err(CallFailure::Broken(error)) => return Err(unreachable(error)),
@@ -84,7 +84,7 @@ impl Connection {
         header: RecordHeader,
         body: &[u8],
         timeout: Duration,
-    ) -> Result<Answer, CallFailure> {
+    ) -> Result<StreamReply, CallFailure> {
         let head = RecordHeader { body_bytes: body.len() as u32, ..header }.encode();
         self.stream.write_record(&head, body).map_err(CallFailure::of)?;
         let limit = STREAM_BODY_BYTES_MAX + RECORD_HEADER_BYTES;
@@ -95,7 +95,7 @@ impl Connection {
             return Err(CallFailure::Unintelligible);
         }
         let status = Status::from_u8(answer.code).ok_or(CallFailure::Unintelligible)?;
-        Ok(Answer { status, view: answer.view, body: body.to_vec() })
+        Ok(StreamReply { status, view: answer.view, body: body.to_vec() })
     }
 
     /// Sends one request whose answer nobody waits for: the last one.

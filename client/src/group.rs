@@ -13,10 +13,10 @@ use net::{Batch, HostPort, Outbox, Port};
 use wire::{Completion, FrameError, FrameReader, FrameWriter, Request};
 
 use crate::config::resolve;
-use crate::exchange::{Exchange, open_any};
 use crate::router::{HOME, Router, Server};
+use crate::session_state::{SessionState, open_any};
+use crate::transport::{Channels, insist, patience};
 use crate::watch::Watch;
-use crate::way::{Links, insist, patience};
 use crate::{ClientConfig, Error, SessionStatistics};
 
 /// Frames that one poll sends at most before it looks at what has arrived.
@@ -35,7 +35,7 @@ struct Member {
 /// Sessions that share a port. They may be of different tenants and servers.
 pub struct SessionGroup {
     port: Box<dyn Port>,
-    links: Links,
+    links: Channels,
     config: ClientConfig,
     members: Vec<Member>,
     /// Member and server of a session.
@@ -76,7 +76,7 @@ impl SessionGroup {
         let frame_bytes_max = port.frame_bytes_max();
         SessionGroup {
             port,
-            links: Links::default(),
+            links: Channels::default(),
             config,
             members: Vec::new(),
             by_token: HashMap::new(),
@@ -98,7 +98,7 @@ impl SessionGroup {
         let (identity, opened) = open_any(address, (tenant, secret), &self.config)?;
         let (frame_bytes_max, waker) = (self.port.frame_bytes_max(), self.port.waker());
         let mut exchange =
-            Exchange::over(opened, identity.clone(), self.config.clone(), frame_bytes_max, waker.clone());
+            SessionState::over(opened, identity.clone(), self.config.clone(), frame_bytes_max, waker.clone());
         let now = (self.watch.now_us(), patience(&self.config));
         insist(exchange.find_way(&mut self.links, &mut *self.port, now), &self.config)?;
         let (index, token) = (self.members.len(), exchange.token());
@@ -276,7 +276,7 @@ impl SessionGroup {
         tokens.resize(router.servers(), 0);
         for (index, known) in tokens.iter_mut().enumerate() {
             let Some(server) = router.server(index) else { continue };
-            let token = server.exchange.as_ref().map_or(0, Exchange::token);
+            let token = server.exchange.as_ref().map_or(0, SessionState::token);
             if token != *known {
                 self.by_token.remove(known);
                 if token != 0 {
@@ -294,7 +294,7 @@ impl SessionGroup {
         let router = &mut self.members[member].router;
         for index in 0..router.servers() {
             let Some(server) = router.server(index) else { continue };
-            let wants = |exchange: &Exchange| exchange.wants_transmit(self.watch.now_us());
+            let wants = |exchange: &SessionState| exchange.wants_transmit(self.watch.now_us());
             if !server.is_ready && server.exchange.as_ref().is_some_and(wants) {
                 server.is_ready = true;
                 self.ready.push((member, index));

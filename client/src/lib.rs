@@ -26,19 +26,19 @@ pub mod both_sides;
 mod client;
 mod config;
 mod connection;
-mod courier;
 mod error;
-mod exchange;
 mod group;
-mod lane;
 mod limits;
 pub mod local;
 mod reach;
+mod reconnecting_stream;
 mod router;
 mod session;
+mod session_state;
 mod statistics;
+mod stream_worker;
+mod transport;
 mod watch;
-mod way;
 
 pub use admin::Admin;
 pub use client::{
@@ -56,8 +56,8 @@ pub use wire::{
     Actor, Adopted, AuditEntry, ClusterStatus, Completion, CompletionError, Condition, ExtensionDescription,
     ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, Keys,
     LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode,
-    MigrationProgress, MigrationStanding, PackageFile, Placement, PlanEntry, PlanProgress, Request, Right,
-    ServerEntry, SessionEntry, SessionLimits, Standing, Statistic, Status, Subject, TableEntry, TableOptions,
+    MigrationPhase, MigrationProgress, PackageFile, Placement, PlanEntry, PlanProgress, Request, Right,
+    ServerEntry, SessionEntry, SessionLimits, Statistic, Status, Subject, TableEntry, TableOptions,
     TableStatistics, TabletEntry, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces,
-    VersionDescription, VersionEntry, reply,
+    VersionDescription, VersionEntry, VersionState, reply,
 };

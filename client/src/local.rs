@@ -14,7 +14,7 @@
 //! Scans and enumerations are for functions that only read; one that writes is refused, as its commit cannot hold it to
 //! what it met. Weaker than at the server: several writes are not applied at one moment, and objects that were read but
 //! not written may have changed meanwhile. A conflict at the first write runs the function again; one at a
-//! later write is reported as [`Failure::PartlyApplied`].
+//! later write is reported as [`LocalFailure::PartlyApplied`].
 
 mod applying;
 mod arena;
@@ -34,8 +34,8 @@ use sandstorm::{Args, Db, Level, Reply};
 use wire::{AdminRequest, Status, TableId};
 
 use self::applying::applied;
-pub use self::finished::{Failure, Finished};
-use self::task::{Asked, Sending, Task};
+pub use self::finished::{Finished, LocalFailure};
+use self::task::{AskedOperation, Sending, Task};
 use crate::client::read_answer;
 use crate::session::Idle;
 use crate::{Error, Session};
@@ -53,7 +53,7 @@ type Run = Pin<Box<dyn Future<Output = Result<(), sandstorm::Error>>>>;
 type Start = Box<dyn Fn(&Rc<Task>) -> Run>;
 
 /// One invocation's place. Kept for the next one when it ends.
-struct Place {
+struct LocalInvocation {
     task: Rc<Task>,
     /// Tells late replies for an earlier invocation of this place.
     generation: u64,
@@ -70,7 +70,7 @@ struct Place {
 /// Invocations at the client, over one session.
 pub struct Local {
     session: Session,
-    places: Vec<Place>,
+    places: Vec<LocalInvocation>,
     free: Vec<usize>,
     runnable: VecDeque<usize>,
     /// Places whose asks found the session's window full.
@@ -149,7 +149,7 @@ impl Local {
 
     fn add_place(&mut self) -> usize {
         let reply_bytes_max = self.session.limits().reply_bytes_max as usize;
-        self.places.push(Place {
+        self.places.push(LocalInvocation {
             task: Rc::new(Task::new(reply_bytes_max)),
             generation: 0,
             id: 0,
@@ -268,12 +268,12 @@ impl Local {
     /// Submits what an invocation asks for.
     fn send_asks(&mut self, index: usize) {
         let Local { session, places, tables, runnable, starved, .. } = self;
-        let Place { task, generation, .. } = &places[index];
+        let LocalInvocation { task, generation, .. } = &places[index];
         let all_sent = task.send_asks(|operation, asked| {
             let request = match asked {
-                Asked::Request(request) => request,
-                Asked::Table(name) => return Sending::Table(find_table(session, tables, name)),
-                Asked::Nothing => return Sending::Nothing,
+                AskedOperation::Request(request) => request,
+                AskedOperation::Table(name) => return Sending::Table(find_table(session, tables, name)),
+                AskedOperation::Nothing => return Sending::Nothing,
             };
             match session.submit(&request, tag_of(index, *generation, operation)) {
                 Ok(()) => Sending::Sent,
@@ -288,7 +288,12 @@ impl Local {
         }
     }
 
-    fn finish(&mut self, index: usize, result: Result<(), Failure>, finished: &mut impl FnMut(Finished<'_>)) {
+    fn finish(
+        &mut self,
+        index: usize,
+        result: Result<(), LocalFailure>,
+        finished: &mut impl FnMut(Finished<'_>),
+    ) {
         let place = &mut self.places[index];
         // The future may hold what the task lent: it goes first.
         place.run = None;

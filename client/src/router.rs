@@ -13,13 +13,13 @@
 
 mod asking;
 mod both;
+mod finalize;
 mod frames;
 mod gather;
 mod maps;
 mod opening;
 mod sending;
 mod server;
-mod settling;
 
 use std::collections::VecDeque;
 
@@ -33,7 +33,7 @@ use self::sending::Latest;
 pub(crate) use self::server::Server;
 use crate::ClientConfig;
 use crate::config::Identity;
-use crate::exchange::Exchange;
+use crate::session_state::SessionState;
 
 /// The server that was named.
 pub(crate) const HOME: usize = 0;
@@ -44,7 +44,7 @@ pub(crate) const ROUTERS_TAGS: u64 = 3 << 62;
 pub(crate) struct Router {
     servers: Vec<Server>,
     /// Sessions that are over, until what they have on the stream is settled.
-    leaving: Vec<Exchange>,
+    leaving: Vec<SessionState>,
     maps: Vec<TableMap>,
     latest: Latest,
     waiting: VecDeque<Waiting>,
@@ -94,7 +94,7 @@ struct Arrived {
 impl Router {
     /// Routes over the session that an exchange has opened.
     pub(crate) fn new(
-        exchange: Exchange,
+        exchange: SessionState,
         identity: Identity,
         frame_bytes_max: usize,
         waker: Waker,
@@ -176,7 +176,7 @@ impl Router {
 
     /// Closes the streams until they are needed again.
     pub(crate) fn rest_streams(&self) {
-        self.servers.iter().filter_map(|server| server.exchange.as_ref()).for_each(Exchange::rest_stream);
+        self.servers.iter().filter_map(|server| server.exchange.as_ref()).for_each(SessionState::rest_stream);
     }
 
     /// Servers, with a session or without.
@@ -186,7 +186,7 @@ impl Router {
     }
 
     /// The exchange with the server that was named, if there is a session.
-    pub(crate) fn home(&self) -> Option<&Exchange> {
+    pub(crate) fn home(&self) -> Option<&SessionState> {
         self.servers[HOME].exchange.as_ref()
     }
 
@@ -199,7 +199,7 @@ impl Router {
     }
 
     pub(crate) fn client_id(&self) -> u64 {
-        self.home().map_or(self.client_id, Exchange::client_id)
+        self.home().map_or(self.client_id, SessionState::client_id)
     }
 
     pub(crate) fn identity(&self) -> &Identity {

@@ -21,10 +21,10 @@ use self::waiting::{CALLERS_TAGS, Parked};
 
 use crate::config::{Identity, resolve};
 use crate::connection::Connection;
-use crate::exchange::{Exchange, open_any};
 use crate::router::{HOME, Router};
+use crate::session_state::{SessionState, open_any};
+use crate::transport::{Channels, insist, patience};
 use crate::watch::Watch;
-use crate::way::{Links, insist, patience};
 
 use crate::{ClientConfig, Error, SessionStatistics};
 
@@ -35,7 +35,7 @@ const OUTBOX_FRAMES: usize = 64;
 pub struct Session {
     router: Router,
     port: Box<dyn Port>,
-    links: Links,
+    links: Channels,
     batch: Batch,
     outbox: Outbox,
     parked: Vec<Parked>,
@@ -88,8 +88,9 @@ impl Session {
         config: ClientConfig,
     ) -> Result<Session, Error> {
         let frame_bytes_max = port.frame_bytes_max();
-        let mut exchange = Exchange::over(opened, identity.clone(), config, frame_bytes_max, port.waker());
-        let mut links = Links::default();
+        let mut exchange =
+            SessionState::over(opened, identity.clone(), config, frame_bytes_max, port.waker());
+        let mut links = Channels::default();
         let found = exchange.find_way(&mut links, &mut *port, (0, patience(exchange.config())));
         insist(found, exchange.config())?;
         let peer = exchange.home();
@@ -207,7 +208,7 @@ impl Session {
     /// Smoothed time from sending to reply; `None` before the first sample.
     #[must_use]
     pub fn round_trip_us(&self) -> Option<u64> {
-        self.router.home().and_then(Exchange::round_trip_us)
+        self.router.home().and_then(SessionState::round_trip_us)
     }
 
     pub(crate) fn identity(&self) -> &Identity {
@@ -311,7 +312,7 @@ impl Session {
 
 #[inline]
 fn fill_outbox(
-    exchange: &mut Exchange,
+    exchange: &mut SessionState,
     now_us: u64,
     outbox: &mut Outbox,
     statistics: &mut SessionStatistics,

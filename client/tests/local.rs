@@ -7,7 +7,7 @@ mod fake {
 
 use std::time::Duration;
 
-use client::local::Failure;
+use client::local::LocalFailure;
 use client::{Client, ClientConfig, Condition, Error, Local, Session};
 use fake::server::{FakeServer, SECRET, TENANT};
 use net::{Faults, LoopbackClock, LoopbackNetwork};
@@ -49,7 +49,7 @@ impl Rig {
 }
 
 /// Id, reply, round trips and reads of an invocation.
-type Ended = (u64, Result<Vec<u8>, Failure>, u32, u32);
+type Ended = (u64, Result<Vec<u8>, LocalFailure>, u32, u32);
 
 /// Runs everything to its end.
 fn finish(local: &mut Local) -> Vec<Ended> {
@@ -64,7 +64,7 @@ fn finish(local: &mut Local) -> Vec<Ended> {
     ended
 }
 
-fn one(local: &mut Local) -> Result<Vec<u8>, Failure> {
+fn one(local: &mut Local) -> Result<Vec<u8>, LocalFailure> {
     let mut ended = finish(local);
     assert_eq!(ended.len(), 1);
     ended.remove(0).1
@@ -144,11 +144,11 @@ fn writes_are_read_back_and_applied_at_the_good_end_alone() {
     }
     local.spawn(transfer, 1, b"from", b"to");
     let failed = one(&mut local).unwrap_err();
-    assert!(matches!(failed, Failure::Function(sandstorm::Error::Application(7))));
+    assert!(matches!(failed, LocalFailure::Function(sandstorm::Error::Application(7))));
     assert_eq!(rig.value(1, b"from").unwrap(), 0i64.to_le_bytes());
     assert_eq!(rig.value(1, b"to").unwrap(), 2i64.to_le_bytes());
     local.spawn_read(transfer, 1, b"from", b"to");
-    assert!(matches!(one(&mut local).unwrap_err(), Failure::Function(sandstorm::Error::ReadOnly)));
+    assert!(matches!(one(&mut local).unwrap_err(), LocalFailure::Function(sandstorm::Error::ReadOnly)));
 }
 
 #[test]
@@ -188,11 +188,11 @@ fn conflict_at_a_later_write_is_reported_as_partly_applied() {
         }
     }
     match ended.remove(0) {
-        Err(Failure::PartlyApplied { applied: 1, of: 2 }) => {
+        Err(LocalFailure::PartlyApplied { applied: 1, of: 2 }) => {
             assert_eq!(rig.value(1, b"second").unwrap(), b"other");
         }
         // The put came before the function looked: then nothing was written.
-        Err(Failure::Function(sandstorm::Error::ConditionFailed)) => {
+        Err(LocalFailure::Function(sandstorm::Error::ConditionFailed)) => {
             assert_eq!(rig.value(1, b"first"), None);
         }
         other => panic!("{other:?}"),
@@ -242,7 +242,7 @@ fn tables_are_found_by_name_and_lines_are_logged() {
     assert_eq!(one(&mut local).unwrap(), id.to_le_bytes());
     assert_eq!(local.take_log(), [(Level::Information, format!("table {id}"))]);
     local.spawn_read(named, 1, b"", b"unknown");
-    assert!(matches!(one(&mut local).unwrap_err(), Failure::Function(sandstorm::Error::UnknownTable)));
+    assert!(matches!(one(&mut local).unwrap_err(), LocalFailure::Function(sandstorm::Error::UnknownTable)));
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn silence_of_the_server_is_told_apart_from_the_functions_own_errors() {
     let rig = Rig::new(Faults { drop_ppm: 1_000_000, ..Faults::default() });
     let mut local = Local::new(rig.session_for(Duration::from_millis(200)));
     local.spawn_read(follow, 1, b"a", b"");
-    assert!(matches!(one(&mut local).unwrap_err(), Failure::Server(Error::TimedOut)));
+    assert!(matches!(one(&mut local).unwrap_err(), LocalFailure::Server(Error::TimedOut)));
 }
 
 #[test]

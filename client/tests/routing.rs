@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use client::local::Failure;
+use client::local::LocalFailure;
 use client::{
     Client, ClientConfig, Completion, CompletionError, Condition, Error, Local, Request, Session,
     SessionGroup, Status,
@@ -243,7 +243,7 @@ fn a_function_at_the_client_writes_to_one_server_alone() {
         local
             .poll_waiting(&mut |finished| {
                 status = finished.result.err().map(|failure| match failure {
-                    Failure::Server(error) => error.status(),
+                    LocalFailure::Server(error) => error.status(),
                     other => panic!("{other}"),
                 });
             })

@@ -19,18 +19,18 @@
 //! The library is unloaded when the last reference goes, which the registry sees to (see [`registry`]).
 
 pub mod access;
+pub mod active_versions;
 pub mod allowance;
 pub mod host;
 pub mod invocation;
-pub mod lineup;
+pub mod invocation_memory;
 pub mod log;
-pub mod measures;
 pub mod native;
+mod preemption_backoff;
 pub mod registry;
-pub mod room;
 pub mod services;
-mod steadiness;
 pub mod trace;
+pub mod version_metrics;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -44,13 +44,13 @@ use crate::limits::STEADY_SLICES;
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use log::ExtensionLog;
-use measures::Measures;
 use native::Library;
-use steadiness::Steadiness;
+use preemption_backoff::PreemptionBackoff;
+use version_metrics::VersionMetrics;
 
 /// What a function may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum CallMode {
     /// Reads alone; is not recorded for exactly-once.
     Read,
     /// Reads and writes; its writes are applied together when it ends well.
@@ -65,7 +65,7 @@ pub struct Function {
     /// [`wire::function_hash`] of the name.
     pub hash: u32,
     /// What it may do.
-    pub mode: Mode,
+    pub mode: CallMode,
     /// Its entry in the library.
     pub(crate) run: native::Run,
 }
@@ -77,9 +77,9 @@ pub struct Extension {
     /// Who pays: the account of the tenant.
     pub account: Arc<Account>,
     /// What its invocations came to.
-    pub measures: Arc<Measures>,
+    pub measures: Arc<VersionMetrics>,
     functions: Arc<[Function]>,
-    steadiness: Steadiness,
+    steadiness: PreemptionBackoff,
     /// Who may invoke it, and whose tables it reaches: the owner, or a tenant to whom it is granted.
     pub tenant: TenantId,
     /// Number of (tenant, name); all versions share it.
@@ -113,8 +113,8 @@ impl Extension {
         library: Arc<Library>,
         log: Arc<ExtensionLog>,
     ) -> Self {
-        let (measures, retired) = (Arc::new(Measures::new()), AtomicBool::new(false));
-        let (tenant, steadiness) = (account.tenant, Steadiness::new());
+        let (measures, retired) = (Arc::new(VersionMetrics::new()), AtomicBool::new(false));
+        let (tenant, steadiness) = (account.tenant, PreemptionBackoff::new());
         let (name, functions) = (name.into(), library.functions());
         Self { account, measures, functions, steadiness, tenant, id, version, retired, log, name, library }
     }

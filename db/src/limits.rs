@@ -9,14 +9,14 @@
 mod cluster;
 mod extension;
 mod migration;
-mod parking;
+mod pending_requests;
 mod remote;
 mod stream;
 
 pub use cluster::*;
 pub use extension::*;
 pub use migration::*;
-pub use parking::*;
+pub use pending_requests::*;
 pub use remote::*;
 pub use stream::*;
 

@@ -8,12 +8,12 @@
 //! [`Origin`] is the way back of a request that is not answered at once.
 
 pub mod origin;
+mod progress_throttle;
 pub mod ring;
-mod told;
 
-pub use origin::{Answer, Origin, Route};
+pub use origin::{Origin, Route, StreamAnswer};
+pub use progress_throttle::ProgressThrottle;
 pub use ring::{Claim, Ring};
-pub use told::Told;
 
 use std::fmt;
 use std::mem::offset_of;
@@ -49,7 +49,7 @@ pub struct Session {
     /// From where it was opened, over a stream: whoever is there has answered.
     opener: Option<IpAddr>,
     /// How far a migration is, as far as it was told.
-    pub told: Told,
+    pub told: ProgressThrottle,
 }
 
 const _: () = assert!(offset_of!(Session, ring) + Ring::READ_BYTES <= 64);
@@ -69,7 +69,7 @@ impl Session {
             streams: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             opener: None,
-            told: Told::default(),
+            told: ProgressThrottle::default(),
         }
     }
 

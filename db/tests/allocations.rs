@@ -8,7 +8,7 @@ mod worker;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use db::extension::invocation::Budget;
+use db::extension::invocation::LimitOverrides;
 use wire::Status;
 use worker::{Worker, install, registry};
 
@@ -133,7 +133,7 @@ fn preempting_and_killing_allocates_nothing() {
     let registry = registry(cache.path());
     let source = include_str!("support/overrun.rs");
     let installed = install(&registry, "overrun", source, 1, 1).unwrap_or_else(|error| panic!("{error}"));
-    let mut worker = Worker::with_budget(Budget { cpu_us: 300, ..Budget::default() });
+    let mut worker = Worker::with_budget(LimitOverrides { cpu_us: 300, ..LimitOverrides::default() });
     let mut before = 0;
     for round in 0..150 {
         if round == 50 {

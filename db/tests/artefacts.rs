@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 
 use db::extension::registry::{Choice, InstallError};
-use db::extension::{Extension, Mode};
+use db::extension::{CallMode, Extension};
 use db::metrics::Counter;
 use db::tenant::TenantId;
 use wire::Status;
@@ -140,8 +140,8 @@ fn a_new_version_takes_over_and_the_old_one_is_unloaded_when_it_has_ended() {
     let registry = registry(cache.path());
     let first = install(&registry, "count", COUNTING, 4, 1).expect("installed");
     assert_eq!(first.functions[0].doc.trim(), "Adds one.");
-    assert_eq!(first.extension.functions()[0].mode, Mode::Write);
-    assert_eq!(first.extension.functions()[1].mode, Mode::Read);
+    assert_eq!(first.extension.functions()[0].mode, CallMode::Write);
+    assert_eq!(first.extension.functions()[1].mode, CallMode::Read);
     assert!(first.artefact_bytes > 0 && first.compile_ms > 0 && first.source_bytes > 100);
     let mut worker = Worker::default();
     assert_eq!(

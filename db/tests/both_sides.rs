@@ -9,7 +9,7 @@ use db::limits::PROGRESS_EVERY_US;
 use db::tablet::{Moving, Parts, PartsChange};
 use one_table::{OneTable, TABLE};
 use store::{Quota, Table, TableOptions};
-use wire::reply::{self, Arrived, Frozen, Left};
+use wire::reply::{self, Arrived, Left, StaleRead};
 use wire::{Condition, Request, Status};
 
 const MIGRATION: u32 = 5;
@@ -86,13 +86,14 @@ fn the_source_tells_what_there_was_to_who_asks_both_and_to_nobody_else() {
     let moving = source.moves(true);
     let (status, body) = source.get_now(b"there");
     assert_eq!(status, Status::Frozen);
-    let Frozen { migration, left: Left::Object(object) } = Frozen::decode(&body).expect("as it left") else {
+    let StaleRead { migration, left: Left::Object(object) } = StaleRead::decode(&body).expect("as it left")
+    else {
         panic!("it was there")
     };
     assert_eq!((migration, object.value, object.ttl_ms), (MIGRATION, &b"value"[..], None));
     let (status, body) = source.get_now(b"absent");
-    let absent = Frozen { migration: MIGRATION, left: Left::Absent };
-    assert_eq!((status, Frozen::decode(&body)), (Status::Frozen, Ok(absent)));
+    let absent = StaleRead { migration: MIGRATION, left: Left::Absent };
+    assert_eq!((status, StaleRead::decode(&body)), (Status::Frozen, Ok(absent)));
     let get = Request::Get { table: TABLE, key: b"there" };
     assert_eq!(source.ask(&get), Some((Status::NotOwned, vec![])));
     let put = Request::Put { table: TABLE, key: b"there", value: b"", condition: Condition::Always };
@@ -115,8 +116,8 @@ fn the_source_spends_no_more_than_it_may() {
         }
         told += 1;
     };
-    let untold = Frozen { migration: MIGRATION, left: Left::Untold };
-    assert_eq!((status, Frozen::decode(&body)), (Status::Frozen, Ok(untold)));
+    let untold = StaleRead { migration: MIGRATION, left: Left::Untold };
+    assert_eq!((status, StaleRead::decode(&body)), (Status::Frozen, Ok(untold)));
     assert_eq!(moving.spent().0, told);
     assert!(told > 2 && moving.spent().1 <= BUDGET_BYTES, "{told} {moving:?}");
 }

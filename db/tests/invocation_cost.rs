@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use db::extension::Extension;
-use db::extension::invocation::Budget;
+use db::extension::invocation::LimitOverrides;
 use wire::Status;
 use worker::{TABLE, Worker, install, registry};
 
@@ -161,7 +161,7 @@ fn what_an_invocation_costs() {
     let registry = registry(cache.path());
     let installed = install(&registry, "cost", SOURCE, 1, 1).unwrap_or_else(|error| panic!("{error}"));
     let extension = &installed.extension;
-    let mut worker = Worker::with_budget(Budget { wall_us: u64::MAX, ..Budget::default() });
+    let mut worker = Worker::with_budget(LimitOverrides { wall_us: u64::MAX, ..LimitOverrides::default() });
     for number in 0..OBJECTS {
         worker.put(&key(number), &[7; 100]);
         while worker.lent.core.step() {}

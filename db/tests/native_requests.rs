@@ -9,14 +9,14 @@ use std::time::Instant;
 use db::extension::invocation::Invocations;
 use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
-use db::server::catalog::Catalog;
+use db::server::batch_admission::BatchAdmission;
+use db::server::catalog::WorkerCatalog;
 use db::server::change::Change;
-use db::server::crowd::Crowd;
 use db::server::dispatch::Dispatch;
 use db::server::outgoing::Outgoing;
-use db::server::parking::Parking;
+use db::server::pending_requests::PendingRequests;
 use db::server::ports::Exits;
-use db::server::refusal::{Rate, RefusalLimit};
+use db::server::response_limiter::{ResponseLimiter, ResponseRate};
 use db::server::view::RoundView;
 use db::session::{Origin, Session};
 use db::tablet::{Parts, TableEntry};
@@ -77,14 +77,14 @@ const TOKEN: u64 = 77;
 /// A dispatcher with all it needs, and frames for it.
 struct Bench {
     core: Core,
-    catalog: Catalog,
+    catalog: WorkerCatalog,
     metrics: WorkerMetrics,
     sink: Sink,
     outgoing: Outgoing,
-    crowd: Crowd,
-    refusals: RefusalLimit,
+    crowd: BatchAdmission,
+    refusals: ResponseLimiter,
     invocations: Invocations<Origin>,
-    parking: Parking,
+    parking: PendingRequests,
     batch: Batch,
     next_sequence: u64,
 }
@@ -93,7 +93,7 @@ impl Bench {
     fn new(memory_bytes: usize) -> Self {
         let config = Config { memory_bytes, segment_bytes: 1 << 20, cores: 1, huge_pages: true };
         let store = Store::new(config).expect("a store");
-        let mut catalog = Catalog::default();
+        let mut catalog = WorkerCatalog::default();
         let entry = TableEntry {
             id: TABLE,
             tenant: TENANT,
@@ -116,10 +116,10 @@ impl Bench {
             metrics: WorkerMetrics::new(),
             sink: Sink { messages: 0, refused: 0 },
             outgoing: Outgoing::new(1472, 1),
-            crowd: Crowd::new(0),
-            refusals: RefusalLimit::new(Rate { burst: 1, per_second: 1 }),
+            crowd: BatchAdmission::new(0),
+            refusals: ResponseLimiter::new(ResponseRate { burst: 1, per_second: 1 }),
             invocations: Invocations::new().expect("stacks"),
-            parking: Parking::default(),
+            parking: PendingRequests::default(),
             batch: Batch::new(),
             next_sequence: 1,
         }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use db::extension::Extension;
-use db::extension::invocation::Budget;
+use db::extension::invocation::LimitOverrides;
 use db::extension::registry::{Installed, Registry};
 use db::metrics::Counter;
 use wire::Status;
@@ -44,7 +44,7 @@ impl Setting {
     }
 }
 
-fn filled(budget: Budget) -> Worker {
+fn filled(budget: LimitOverrides) -> Worker {
     let worker = Worker::with_budget(budget);
     worker.put(b"healthy", b"yes");
     for number in 0..10 {
@@ -81,7 +81,8 @@ fn assert_healthy(worker: &mut Worker, extension: &Arc<Extension>) {
 
 /// What the computations answer when nothing disturbs them, by function and seed.
 fn undisturbed(extension: &Arc<Extension>) -> Vec<Vec<Vec<u8>>> {
-    let mut worker = filled(Budget { slice_us: 60_000_000, cpu_us: u64::MAX, ..Budget::default() });
+    let mut worker =
+        filled(LimitOverrides { slice_us: 60_000_000, cpu_us: u64::MAX, ..LimitOverrides::default() });
     let mut answer = |function, seed: u64| {
         let (status, body) = call(&mut worker, extension, function, &seed.to_le_bytes());
         assert_eq!(status, Status::Ok);
@@ -94,9 +95,12 @@ fn undisturbed(extension: &Arc<Extension>) -> Vec<Vec<Vec<u8>>> {
 fn whoever_never_ends_is_killed_with_the_limit_it_hit_and_the_worker_serves_on() {
     let setting = Setting::new();
     let extension = setting.extension();
-    let cpu = Budget { cpu_us: 2_000, wall_us: 60_000_000, yields: u32::MAX, ..Budget::default() };
-    let wall = Budget { wall_us: 20_000, cpu_us: u64::MAX, yields: u32::MAX, ..Budget::default() };
-    let yields = Budget { wall_us: 60_000_000, cpu_us: u64::MAX, yields: 500, ..Budget::default() };
+    let cpu =
+        LimitOverrides { cpu_us: 2_000, wall_us: 60_000_000, yields: u32::MAX, ..LimitOverrides::default() };
+    let wall =
+        LimitOverrides { wall_us: 20_000, cpu_us: u64::MAX, yields: u32::MAX, ..LimitOverrides::default() };
+    let yields =
+        LimitOverrides { wall_us: 60_000_000, cpu_us: u64::MAX, yields: 500, ..LimitOverrides::default() };
     let on_cpu = "the limit invocation_cpu_us = 2000 was reached";
     let too_old = "the limit invocation_wall_us = 20000 was reached";
     let cases = [
@@ -129,7 +133,8 @@ fn whoever_never_ends_is_killed_with_the_limit_it_hit_and_the_worker_serves_on()
 fn others_are_answered_while_loops_run_and_those_that_overrun_get_their_share() {
     let setting = Setting::new();
     let extension = setting.extension();
-    let mut worker = filled(Budget { cpu_us: u64::MAX, wall_us: 60_000_000, ..Budget::default() });
+    let mut worker =
+        filled(LimitOverrides { cpu_us: u64::MAX, wall_us: 60_000_000, ..LimitOverrides::default() });
     let index = |name| extension.function(wire::function_hash(name)).expect("a function");
     let (spins, healthy, computes) = (index("spins"), index("healthy"), index("computes"));
     let Worker { lent, invocations, .. } = &mut worker;
@@ -167,7 +172,8 @@ fn others_are_answered_while_loops_run_and_those_that_overrun_get_their_share() 
 #[test]
 fn the_newest_of_too_many_overrunners_is_killed() {
     let setting = Setting::new();
-    let budget = Budget { parked: 3, cpu_us: u64::MAX, wall_us: 60_000_000, ..Budget::default() };
+    let budget =
+        LimitOverrides { parked: 3, cpu_us: u64::MAX, wall_us: 60_000_000, ..LimitOverrides::default() };
     let mut worker = filled(budget);
     let spins = setting.extension().function(wire::function_hash("spins")).expect("a function");
     let Worker { lent, invocations, .. } = &mut worker;
@@ -198,7 +204,7 @@ fn the_newest_of_too_many_overrunners_is_killed() {
 fn stack_and_panic_are_caught_after_preemptions() {
     let setting = Setting::new();
     let extension = setting.extension();
-    let mut worker = filled(Budget { slice_us: 20, cpu_us: u64::MAX, ..Budget::default() });
+    let mut worker = filled(LimitOverrides { slice_us: 20, cpu_us: u64::MAX, ..LimitOverrides::default() });
     for seed in 0..100_u64 {
         let arguments = seed.to_le_bytes();
         assert_eq!(call(&mut worker, extension, "recurses", &arguments).0, Status::ExtensionStackOverflow);
@@ -228,7 +234,13 @@ const WANTED: u64 = 100;
 /// that many are killed at their first preemption.
 fn stress(extension: &Arc<Extension>, seed: u64, preemptions: u64) -> (u64, u64, u64) {
     let expected = undisturbed(extension);
-    let budget = Budget { slice_us: 20, parked: 6, cpu_us: 10_000, wall_us: 60_000_000, ..Budget::default() };
+    let budget = LimitOverrides {
+        slice_us: 20,
+        parked: 6,
+        cpu_us: 10_000,
+        wall_us: 60_000_000,
+        ..LimitOverrides::default()
+    };
     let (mut worker, mut random) = (filled(budget), fastrand::Rng::with_seed(seed));
     let functions = ["computes", "allocates", "looks_up", "transfers", "recurses", "panics", "spins"]
         .map(|name| extension.function(wire::function_hash(name)).expect("a function"));

@@ -6,7 +6,7 @@ mod worker;
 
 use std::time::{Duration, Instant};
 
-use db::extension::invocation::Budget;
+use db::extension::invocation::LimitOverrides;
 use db::metrics::Counter;
 use wire::Status;
 use worker::{TABLE, Worker, install, registry};
@@ -29,7 +29,7 @@ fn what_a_preemption_costs() {
     let extension = &installed.extension;
     let index = |name| extension.function(wire::function_hash(name)).expect("a function");
 
-    let mut worker = Worker::with_budget(Budget { cpu_us: 1_000, ..Budget::default() });
+    let mut worker = Worker::with_budget(LimitOverrides { cpu_us: 1_000, ..LimitOverrides::default() });
     worker.put(b"healthy", b"yes");
     for function in ["spins", "spins_with_host_calls", "spins_and_allocates"] {
         let mut times = Vec::new();

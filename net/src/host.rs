@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::port::{FRAME_BYTES_MAX_V4, FRAME_BYTES_MAX_V6, Port, SharedPort};
-use crate::shm::{self, DoorAddress, Entry, KnockError, Knocking, LinkPoint, Links};
+use crate::shm::{self, AttachError, ChannelPoint, Channels, Entry, ListenerAddress, PendingAttach};
 use crate::udp::UdpHandle;
 use crate::{Batch, Outbox, UdpConfig, UdpPort, Waker};
 
@@ -45,7 +45,7 @@ const _: () =
 /// See the file's head.
 pub struct HostPort {
     udp: UdpPort,
-    links: Links,
+    links: Channels,
     /// The only peer, over a link.
     only: Option<SocketAddr>,
     /// Turns until the next look at the socket, in their weight.
@@ -69,7 +69,7 @@ impl HostPort {
     /// When the address cannot be bound.
     pub fn bind(address: SocketAddr, config: UdpConfig) -> io::Result<Self> {
         let udp = UdpPort::bind(address, config)?;
-        let links = Links::new(udp.watcher(), udp.waker());
+        let links = Channels::new(udp.watcher(), udp.waker());
         Ok(Self {
             udp,
             links,
@@ -85,13 +85,13 @@ impl HostPort {
 
     /// What a [`crate::Door`] needs to let clients in here.
     #[must_use]
-    pub fn link_point(&self) -> LinkPoint {
+    pub fn link_point(&self) -> ChannelPoint {
         self.links.point()
     }
 
     /// Adds a link that somebody else has made.
     #[cfg(test)]
-    pub(crate) fn add_link(&mut self, link: shm::Link) -> io::Result<SocketAddr> {
+    pub(crate) fn add_link(&mut self, link: shm::Channel) -> io::Result<SocketAddr> {
         self.links.add(link)
     }
 
@@ -176,11 +176,11 @@ impl Port for HostPort {
         self.udp.forget_peer()
     }
 
-    fn knock(&mut self, door: &DoorAddress, words: &[u8]) -> Result<Knocking, KnockError> {
+    fn knock(&mut self, door: &ListenerAddress, words: &[u8]) -> Result<PendingAttach, AttachError> {
         shm::knock(door, words)
     }
 
-    fn enter(&mut self, knocking: Knocking, patience: Duration) -> Result<Entry, KnockError> {
+    fn enter(&mut self, knocking: PendingAttach, patience: Duration) -> Result<Entry, AttachError> {
         shm::enter(&mut self.links, knocking, patience)
     }
 
@@ -209,7 +209,7 @@ impl Port for HostPort {
 #[derive(Clone, Debug)]
 pub struct HostHandle {
     udp: UdpHandle,
-    links: Links,
+    links: Channels,
 }
 
 impl SharedPort for HostPort {

@@ -1,7 +1,7 @@
 //! Moves frames between machines, and records over streams; knows nothing of what they say.
 //!
 //! A [`Port`] receives a [`Batch`] of datagrams and sends an [`Outbox`] of them: over kernel UDP
-//! ([`UdpPort`]), beside it over memory that is shared with neighbours on one host ([`HostPort`], [`Door`]), or inside one
+//! ([`UdpPort`]), beside it over memory that is shared with neighbours on one host ([`HostPort`], [`ShmListener`]), or inside one
 //! process with faults from a seed ([`LoopbackNetwork`]). A [`Stream`] moves
 //! length-prefixed records over TCP, a [`Duplex`] does for a thread that does not wait for them, a [`Listener`] accepts
 //! streams until it is stopped.
@@ -36,7 +36,9 @@ pub use listener::{Listener, StopHandle};
 pub use loopback::{Faults, LoopbackClock, LoopbackNetwork, LoopbackPort};
 pub use outbox::Outbox;
 pub use port::{Port, SharedPort};
-pub use shm::{Door, DoorAddress, DoorLimits, Entry, KnockError, Knocking, LinkPoint};
+pub use shm::{
+    AttachError, ChannelPoint, Entry, ListenerAddress, ListenerLimits, PendingAttach, ShmListener,
+};
 pub use stream::{Stream, StreamCloser, StreamError};
 pub use udp::{UdpConfig, UdpPort};
 pub use wake::{Sleeper, Waker};

@@ -72,7 +72,7 @@ struct State {
     spare: Vec<Vec<u8>>,
 }
 
-struct Shared {
+struct LoopbackState {
     state: Mutex<State>,
     clock: LoopbackClock,
     started: Instant,
@@ -81,7 +81,7 @@ struct Shared {
 /// The network that its ports speak over. Cheap to clone.
 #[derive(Clone)]
 pub struct LoopbackNetwork {
-    shared: Arc<Shared>,
+    shared: Arc<LoopbackState>,
 }
 
 /// One end of a [`LoopbackNetwork`].
@@ -104,7 +104,7 @@ impl LoopbackNetwork {
             virtual_us: 0,
             spare: Vec::new(),
         };
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), clock, started: Instant::now() }) }
+        Self { shared: Arc::new(LoopbackState { state: Mutex::new(state), clock, started: Instant::now() }) }
     }
 
     /// Adds a port with an address of its own.

@@ -64,7 +64,7 @@ pub enum Packet<'p> {
 
 /// Why a packet says nothing to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum PacketRefusal {
     /// Another protocol, or for somebody else: the noise of a network.
     Foreign,
     /// Its lengths contradict each other, or a field has a value that it cannot have.
@@ -90,7 +90,7 @@ pub struct Offloaded {
 /// # Errors
 /// Why the packet is none for us. Only the checksums are looked at that are not `offloaded`.
 #[inline]
-pub fn read(packet: &[u8], own: Ipv4Addr, offloaded: Offloaded) -> Result<Packet<'_>, Refusal> {
+pub fn read(packet: &[u8], own: Ipv4Addr, offloaded: Offloaded) -> Result<Packet<'_>, PacketRefusal> {
     let (ethernet, body) = ethernet::read(packet)?;
     match ethernet.protocol {
         EtherType::Arp => arp::read(body, own).map(Packet::Arp),
@@ -101,7 +101,7 @@ pub fn read(packet: &[u8], own: Ipv4Addr, offloaded: Offloaded) -> Result<Packet
             let to = Endpoint { mac: ethernet.to, socket: SocketAddrV4::new(ipv4.to, ports.to) };
             Ok(Packet::Datagram(Datagram { from, to, payload }))
         }
-        EtherType::Other => Err(Refusal::Foreign),
+        EtherType::Other => Err(PacketRefusal::Foreign),
     }
 }
 
@@ -127,7 +127,7 @@ impl Datagram<'_> {
         let (ethernet, headers) = headers.split_at_mut(ETHERNET_HEADER_BYTES);
         let (ipv4, udp) = headers.split_at_mut(ipv4::HEADER_BYTES);
         ethernet::write(ethernet, self.from.mac, self.to.mac, EtherType::Ipv4);
-        let header = ipv4::Header { from: *self.from.socket.ip(), to: *self.to.socket.ip() };
+        let header = ipv4::Ipv4Header { from: *self.from.socket.ip(), to: *self.to.socket.ip() };
         ipv4::write(ipv4, &header, ip_bytes, offloaded.ipv4);
         let ports = udp::Ports { from: self.from.socket.port(), to: self.to.socket.port() };
         udp::write(udp, ports, &header, payload, offloaded.udp);

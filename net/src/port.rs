@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::shm::{DoorAddress, Entry, KnockError, Knocking};
+use crate::shm::{AttachError, Entry, ListenerAddress, PendingAttach};
 use crate::{Batch, Outbox, Waker};
 
 /// Bytes of a frame that cross an Ethernet in one piece over IPv4: 1,500 less 20 (IP) and 8 (UDP).
@@ -63,10 +63,10 @@ pub trait Port: Send {
     /// Knocks at the door of a server on the same host and says `words` there. Returns at once: [`Port::enter`] goes on.
     ///
     /// # Errors
-    /// See [`KnockError`].
-    fn knock(&mut self, door: &DoorAddress, words: &[u8]) -> Result<Knocking, KnockError> {
+    /// See [`AttachError`].
+    fn knock(&mut self, door: &ListenerAddress, words: &[u8]) -> Result<PendingAttach, AttachError> {
         let _ = (door, words);
-        Err(KnockError::Unsupported)
+        Err(AttachError::Unsupported)
     }
 
     /// Takes what a door has answered, and gives the address under which the core that lets in is reached over shared memory.
@@ -74,10 +74,10 @@ pub trait Port: Send {
     /// with [`io::ErrorKind::ConnectionReset`]; the port itself goes on.
     ///
     /// # Errors
-    /// See [`KnockError`].
-    fn enter(&mut self, knocking: Knocking, patience: Duration) -> Result<Entry, KnockError> {
+    /// See [`AttachError`].
+    fn enter(&mut self, knocking: PendingAttach, patience: Duration) -> Result<Entry, AttachError> {
         let _ = (knocking, patience);
-        Err(KnockError::Unsupported)
+        Err(AttachError::Unsupported)
     }
 
     /// Whether `peer`, an address that [`Port::enter`] gave, is still reached there.

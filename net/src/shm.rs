@@ -7,36 +7,36 @@
 //!   │ consumer │◀───────────────────────│ producer │
 //!   └──────────┘  replies   256 slots   └──────────┘
 //! ```
-//! The server makes the memory, seals it against changes of its size and hands it over at its [`Door`], a Unix socket.
+//! The server makes the memory, seals it against changes of its size and hands it over at its [`ShmListener`], a Unix socket.
 //! Neither end believes the other: what is read from the memory is checked or copied before it is used, and an end that
 //! finds a lie ([`ring`]) ends the link. [`crate::HostPort`] polls a core's links beside its UDP socket.
 //!
 //! Who sleeps does so in one `epoll` over its UDP socket, its waker and the sockets of its links: a futex in the memory
 //! could not be waited for beside a socket. Between ends that are awake there is no system call.
 
+mod attach;
+mod channel;
+mod channels;
 mod descriptor;
-mod door;
-mod knock;
 mod layout;
-mod link;
-mod links;
+mod listener;
 mod machine;
-mod places;
+mod permits;
 mod region;
 mod ring;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-pub use descriptor::own_user;
-pub use door::{Admission, Door, DoorLimits, Knocker};
-pub use knock::{DoorAddress, Entry, KNOCK_BYTES_MAX, KnockError, Knocking};
-pub(crate) use knock::{enter, knock};
-pub(crate) use layout::SLOT_FRAME_BYTES;
+pub use attach::{AttachError, Entry, KNOCK_BYTES_MAX, ListenerAddress, PendingAttach};
+pub(crate) use attach::{enter, knock};
 #[cfg(test)]
-pub(crate) use link::Link;
-pub use link::LinkCounts;
-pub use links::LinkPoint;
-pub(crate) use links::Links;
+pub(crate) use channel::Channel;
+pub use channel::ChannelCounts;
+pub use channels::ChannelPoint;
+pub(crate) use channels::Channels;
+pub use descriptor::own_user;
+pub(crate) use layout::SLOT_FRAME_BYTES;
+pub use listener::{Admission, Attacher, ListenerLimits, ShmListener};
 pub use machine::machine;
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::sys;
 
 #[derive(Debug)]
-struct Shared {
+struct WakerState {
     event: OwnedFd,
     sleeping: AtomicBool,
     woken: AtomicBool,
@@ -23,7 +23,7 @@ struct Shared {
 /// Wakes the port that it came from. Cheap to clone, usable from every thread.
 #[derive(Clone, Debug)]
 pub struct Waker {
-    shared: Arc<Shared>,
+    shared: Arc<WakerState>,
 }
 
 impl Waker {
@@ -39,7 +39,7 @@ impl Waker {
 
 /// The sleeping side.
 pub struct Sleeper {
-    shared: Arc<Shared>,
+    shared: Arc<WakerState>,
     epoll: Arc<OwnedFd>,
 }
 
@@ -71,7 +71,7 @@ impl Sleeper {
             sys::epoll_add(epoll.as_fd(), socket, 0)?;
         }
         let shared =
-            Arc::new(Shared { event, sleeping: AtomicBool::new(false), woken: AtomicBool::new(false) });
+            Arc::new(WakerState { event, sleeping: AtomicBool::new(false), woken: AtomicBool::new(false) });
         Ok(Self { shared, epoll: Arc::new(epoll) })
     }
 

@@ -12,16 +12,16 @@
 //! other store has their objects. Hashes that somebody waits for are pulled ahead of their partitions.
 
 mod missed;
+mod pull_queue;
 mod pulled;
 mod removed;
-mod wanted;
 
 use once_cell::race::OnceBox;
 
 use self::missed::Missed;
+use self::pull_queue::PullQueue;
 use self::pulled::Pulled;
 use self::removed::Removed;
-use self::wanted::Wanted;
 use crate::hash_range::HashRange;
 use crate::limits::REMOVED_NOTED_MAX;
 use crate::position::Position;
@@ -51,7 +51,7 @@ pub(crate) struct Arrival {
     forgotten: AtomicBool,
     removed: Removed,
     /// Made when the first is wanted: most parts arrive before anybody asks.
-    wanted: OnceBox<Wanted>,
+    wanted: OnceBox<PullQueue>,
     pulled: OnceBox<Pulled>,
     missed: OnceBox<Missed>,
 }
@@ -140,8 +140,8 @@ impl Arrival {
     }
 
     /// Hashes that somebody waits for.
-    pub(crate) fn wanted(&self) -> &Wanted {
-        self.wanted.get_or_init(Box::<Wanted>::default)
+    pub(crate) fn wanted(&self) -> &PullQueue {
+        self.wanted.get_or_init(Box::<PullQueue>::default)
     }
 
     /// Everything of a partition up to `last` is here.

@@ -49,7 +49,7 @@ pub(crate) struct Arrivals {
 /// One core's part. The sum wraps: one core may evict what another wrote.
 #[derive(Default)]
 #[repr(align(64))]
-struct Shard {
+struct CacheShard {
     small_bytes: AtomicU64,
     /// How many have arrived, for who asks without the lock.
     waiting: AtomicU64,
@@ -61,7 +61,7 @@ struct Shard {
 /// See the file's head.
 pub(crate) struct Cache {
     budget_bytes: u64,
-    shards: Box<[Shard]>,
+    shards: Box<[CacheShard]>,
     pub(crate) queues: Exclusive<Queues>,
     /// Room for a large write that was told to come again.
     reserved_bytes: AtomicU64,
@@ -85,7 +85,7 @@ impl Cache {
     pub(crate) fn new(budget_bytes: u64, cores: usize, charge: Arc<AtomicU64>) -> Cache {
         Cache {
             budget_bytes,
-            shards: (0..cores).map(|_| Shard::default()).collect(),
+            shards: (0..cores).map(|_| CacheShard::default()).collect(),
             queues: Exclusive::new(Queues::default()),
             reserved_bytes: AtomicU64::new(0),
             is_evicting: AtomicBool::new(false),

@@ -21,17 +21,20 @@ use crate::sync::{AtomicU64, Ordering, fence, store_fenced};
 
 /// A core's slot, alone on its pair of cache lines. 0 = not pinned.
 #[repr(align(128))]
-struct Slot(AtomicU64);
+struct EpochSlot(AtomicU64);
 
 /// The epochs of one store.
 pub(crate) struct Epochs {
     global: AtomicU64,
-    slots: Box<[Slot]>,
+    slots: Box<[EpochSlot]>,
 }
 
 impl Epochs {
     pub(crate) fn new(cores: usize) -> Epochs {
-        Epochs { global: AtomicU64::new(1), slots: (0..cores).map(|_| Slot(AtomicU64::new(0))).collect() }
+        Epochs {
+            global: AtomicU64::new(1),
+            slots: (0..cores).map(|_| EpochSlot(AtomicU64::new(0))).collect(),
+        }
     }
 
     /// Call after unlinking something: the tag under which it waits.

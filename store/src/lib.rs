@@ -23,6 +23,7 @@ mod cleaner;
 mod commit;
 mod cursor;
 mod directory;
+mod dirty_map;
 mod enumerate;
 mod epoch;
 mod error;
@@ -50,7 +51,6 @@ mod segment;
 mod store;
 mod sync;
 mod table;
-mod touched;
 mod transfer;
 mod write;
 

@@ -14,7 +14,7 @@ use crate::error::WriteError;
 use crate::index::NotLocked;
 use crate::index::locked::NoRoom;
 use crate::limits::{LEAVE_TRIES, RETRY_AFTER_US};
-use crate::ordered::{Entered, Garbage, Leaving, OrderedKeys};
+use crate::ordered::{Entered, Leaving, NodeGarbage, OrderedKeys};
 use crate::pinned::Pinned;
 use crate::store::Store;
 use crate::sync::Busy;
@@ -178,7 +178,7 @@ impl Pinned<'_> {
     fn edit_tree(
         &self,
         table: &Table,
-        edit: impl FnOnce(&mut Garbage) -> Result<u64, Busy>,
+        edit: impl FnOnce(&mut NodeGarbage) -> Result<u64, Busy>,
     ) -> Result<(), Busy> {
         let mut garbage = self.core.garbage.borrow_mut();
         let bytes = edit(&mut garbage)?;

@@ -34,8 +34,8 @@ use std::sync::Arc;
 
 use crate::epoch::EpochPin;
 use crate::limits::ORDERED_KEYS_FEW;
-pub(crate) use crate::ordered::garbage::Garbage;
-use crate::ordered::node::{Node, Slot};
+pub(crate) use crate::ordered::garbage::NodeGarbage;
+use crate::ordered::node::{Node, NodeSlot};
 use crate::ordered::reshape::{empty_root, is_too_full};
 pub(crate) use crate::ordered::walk::Walk;
 use crate::reclaim::Retired;
@@ -80,7 +80,7 @@ impl KeyRange<'_> {
 /// See the file's head.
 pub(crate) struct OrderedKeys {
     /// A branch at all times.
-    root: Slot,
+    root: NodeSlot,
     /// Held by whoever changes the shape of the tree.
     reshaping: Exclusive<()>,
     /// How many keys have left, and one, each counted by the owner of its bucket.
@@ -94,7 +94,7 @@ impl OrderedKeys {
     /// No keys.
     pub(crate) fn new(charge: Arc<AtomicU64>) -> OrderedKeys {
         let (root, bytes) = empty_root();
-        let (root, reshaping) = (Slot::new(root), Exclusive::new(()));
+        let (root, reshaping) = (NodeSlot::new(root), Exclusive::new(()));
         let (departures, bytes_of) = (AtomicU64::new(1), AtomicU64::new(0));
         let keys = OrderedKeys { root, reshaping, departures, bytes: bytes_of, charge };
         keys.count(bytes);
@@ -122,7 +122,12 @@ impl OrderedKeys {
     }
 
     /// Adds a key, if it is not there. Returns the bytes that the tree takes more, as a wrapping difference.
-    pub(crate) fn insert(&self, pin: &EpochPin<'_>, key: &[u8], garbage: &mut Garbage) -> Result<u64, Busy> {
+    pub(crate) fn insert(
+        &self,
+        pin: &EpochPin<'_>,
+        key: &[u8],
+        garbage: &mut NodeGarbage,
+    ) -> Result<u64, Busy> {
         let mut backoff = Backoff::new();
         loop {
             let (slot, leaf, is_frozen) = self.leaf_of(pin, key);
@@ -169,7 +174,7 @@ impl OrderedKeys {
         pin: &EpochPin<'_>,
         key: &[u8],
         Edited { before, leaf_bytes, is_unbalanced, .. }: Edited<'_>,
-        garbage: &mut Garbage,
+        garbage: &mut NodeGarbage,
     ) -> u64 {
         let mut bytes = leaf_bytes.wrapping_sub(before.get().bytes());
         garbage.add(before);
@@ -181,7 +186,7 @@ impl OrderedKeys {
     }
 
     /// The leaf of `key`, the slot that it hangs in, and whether that is frozen.
-    fn leaf_of<'p>(&'p self, pin: &'p EpochPin<'_>, key: &[u8]) -> (&'p Slot, &'p Node, bool) {
+    fn leaf_of<'p>(&'p self, pin: &'p EpochPin<'_>, key: &[u8]) -> (&'p NodeSlot, &'p Node, bool) {
         let mut slot = &self.root;
         loop {
             let (node, is_frozen) = slot.load(pin);
@@ -201,7 +206,7 @@ impl OrderedKeys {
 
     /// Frees a piece of a tree whose table is gone. Returns the bytes that it takes more, as a wrapping difference;
     /// `None` where nothing is left.
-    pub(crate) fn dismantle(&self, pin: &EpochPin<'_>, garbage: &mut Garbage) -> Option<u64> {
+    pub(crate) fn dismantle(&self, pin: &EpochPin<'_>, garbage: &mut NodeGarbage) -> Option<u64> {
         let bytes = self.prune(pin, garbage)?;
         self.count(bytes);
         Some(bytes)
@@ -238,7 +243,7 @@ pub(crate) struct Leaving {
 
 /// A leaf that is about to take the place of another one.
 pub(crate) struct Edit<'p> {
-    slot: &'p Slot,
+    slot: &'p NodeSlot,
     leaf: &'p Node,
     new: Box<Node>,
 }
@@ -270,7 +275,7 @@ impl Drop for OrderedKeys {
         self.count(self.bytes().wrapping_neg());
         let mut nodes = vec![self.root.take()];
         while let Some(mut node) = nodes.pop() {
-            nodes.extend(node.children.iter_mut().map(Slot::take));
+            nodes.extend(node.children.iter_mut().map(NodeSlot::take));
         }
     }
 }

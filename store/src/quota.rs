@@ -16,20 +16,20 @@ const UNLIMITED: u64 = u64::MAX;
 /// One core's part. Sums wrap: one core may delete what another wrote.
 #[derive(Default)]
 #[repr(align(64))]
-struct Shard {
+struct QuotaShard {
     bytes: AtomicU64,
 }
 
 /// See the file's head.
 pub struct Quota {
     limit_bytes: AtomicU64,
-    shards: Box<[Shard]>,
+    shards: Box<[QuotaShard]>,
 }
 
 impl Quota {
     /// A quota for tables of a store of that many cores; [`u64::MAX`] is no limit.
     pub fn new(cores: usize, limit_bytes: u64) -> Quota {
-        let shards = (0..cores).map(|_| Shard::default()).collect();
+        let shards = (0..cores).map(|_| QuotaShard::default()).collect();
         Quota { limit_bytes: AtomicU64::new(limit_bytes), shards }
     }
 

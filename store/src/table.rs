@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::arrival::Arrival;
 use crate::cache::{Cache, Eviction};
+use crate::dirty_map::{self, DirtyMap};
 use crate::hash_range::HashRange;
 use crate::index::Index;
 use crate::limits::CACHE_CHUNKS_PER_STEP;
@@ -17,12 +18,11 @@ use crate::object::NEVER_MS;
 use crate::ordered::OrderedKeys;
 use crate::quota::Quota;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
-use crate::touched::{self, Touched};
 
 /// One core's part of a table's counts. Sums wrap: one core may delete what another wrote.
 #[derive(Default)]
 #[repr(align(64))]
-struct Shard {
+struct CountShard {
     objects: AtomicU64,
     bytes: AtomicU64,
     /// Inserts and removals.
@@ -70,7 +70,7 @@ pub struct Table {
     /// Of a table whose objects arrive from another store, or have arrived.
     pub(crate) arrival: OnceLock<Arrival>,
     /// Of a table that is, or was, copied while in use.
-    pub(crate) touched: OnceLock<Touched>,
+    pub(crate) touched: OnceLock<DirtyMap>,
     retired: AtomicBool,
     version_high_water: AtomicU64,
     /// Whatever is written gets a version above; seldom changes.
@@ -82,7 +82,7 @@ pub struct Table {
     /// Whether the table waits for, or is at, the removal of what has expired.
     expiry_is_due: AtomicBool,
     id: u32,
-    shards: Box<[Shard]>,
+    shards: Box<[CountShard]>,
     quota: Arc<Quota>,
     /// Tables of the store that are retired and not yet taken apart.
     retired_count: Arc<AtomicU64>,
@@ -121,7 +121,7 @@ impl Table {
             expiry_is_due: AtomicBool::new(false),
             id,
             log,
-            shards: (0..quota.cores()).map(|_| Shard::default()).collect(),
+            shards: (0..quota.cores()).map(|_| CountShard::default()).collect(),
             quota,
             retired_count,
         }
@@ -223,7 +223,7 @@ impl Table {
         assert!(self.log == log, "a table is used with cores of its own store");
     }
 
-    fn sum(&self, counter: impl Fn(&Shard) -> &AtomicU64) -> u64 {
+    fn sum(&self, counter: impl Fn(&CountShard) -> &AtomicU64) -> u64 {
         self.shards.iter().fold(0, |sum, shard| sum.wrapping_add(counter(shard).load(Ordering::Relaxed)))
     }
 
@@ -336,7 +336,7 @@ impl Table {
     /// For the owner of the bucket of `hash`, before it lets go of it.
     #[inline]
     pub(crate) fn note_write(&self, hash: u64) {
-        touched::mark(&self.touched, hash);
+        dirty_map::mark(&self.touched, hash);
     }
 
     /// Counts a version that a key got by a write of `core`.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client::{ClientConfig, Session};
-use db::extension::lineup::Lineup;
+use db::extension::active_versions::ActiveVersions;
 use db::server::change::Change;
 use db::server::ports::Exits;
 use db::tablet::Parts;
@@ -261,7 +261,7 @@ fn requests(session: &mut Session, kind: &str, count: u64, outstanding: u64) -> 
 fn install() {
     let extensions = Extensions::new();
     for (name, id) in [("noop", 1), ("get", 2)] {
-        let lineup = Arc::new(Lineup::of(extensions.load(name, id)));
+        let lineup = Arc::new(ActiveVersions::of(extensions.load(name, id)));
         WORKERS.with_borrow_mut(|workers| {
             for worker in workers {
                 worker.catalog.apply(Change::ExtensionSettled(Arc::clone(&lineup)));

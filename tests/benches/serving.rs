@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput};
 use db::extension::Extension;
+use db::extension::active_versions::ActiveVersions;
 use db::extension::invocation::Invocations;
-use db::extension::lineup::Lineup;
 use db::server::change::Change;
 use db::server::ports::Exits;
 use db::tablet::Parts;
@@ -139,8 +139,8 @@ fn key(number: u64) -> [u8; 30] {
 }
 
 fn dispatch(criterion: &mut Criterion, load: &mut Load, noop: &Arc<Extension>, get: &Arc<Extension>) {
-    load.worker.catalog.apply(Change::ExtensionSettled(Arc::new(Lineup::of(Arc::clone(noop)))));
-    load.worker.catalog.apply(Change::ExtensionSettled(Arc::new(Lineup::of(Arc::clone(get)))));
+    load.worker.catalog.apply(Change::ExtensionSettled(Arc::new(ActiveVersions::of(Arc::clone(noop)))));
+    load.worker.catalog.apply(Change::ExtensionSettled(Arc::new(ActiveVersions::of(Arc::clone(get)))));
     let (noop_hash, get_hash) = (function_hash("noop"), function_hash("get"));
     let mut group = criterion.benchmark_group("dispatch");
     group.throughput(Throughput::Elements(BATCH_REQUESTS)).measurement_time(Duration::from_secs(3));

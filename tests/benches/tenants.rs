@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use db::extension::lineup::Lineup;
+use db::extension::active_versions::ActiveVersions;
 use db::server::change::Change;
 use db::server::ports::Exits;
 use db::tablet::Parts;
@@ -81,7 +81,7 @@ impl Load {
             let id = TenantId(tenant as u32 + 1);
             let loaded = extensions.load_copy("get", id, id.0, tenant % artefacts);
             let account = Arc::clone(&loaded.account);
-            worker.catalog.apply(Change::ExtensionSettled(Arc::new(Lineup::of(loaded))));
+            worker.catalog.apply(Change::ExtensionSettled(Arc::new(ActiveVersions::of(loaded))));
             worker.add_table(id.0, &account, Parts::whole(store.table(id.0)), None);
             for session in (tenant..sessions).step_by(tenants as usize) {
                 worker.open_session(session + 1, &account);

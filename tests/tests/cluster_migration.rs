@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use client::{Client, Condition, Error, MigrationEntry, MigrationMode, MigrationStanding, Request, Status};
+use client::{Client, Condition, Error, MigrationEntry, MigrationMode, MigrationPhase, Request, Status};
 use fastrand::Rng;
 use tests::cluster::Cluster;
 use tests::effort::{rng, rounds};
@@ -189,7 +189,7 @@ fn in_the_middle(cluster: &Cluster, caller: &mut Caller, keys: u64) -> (usize, u
     begin(cluster, 1 - from, MigrationMode::Cooperative);
     comes("a migration that moves", || {
         let listed = migrations(&cluster.servers[1 - from]);
-        listed.iter().all(|one| one.standing != MigrationStanding::Preparing).then_some(())
+        listed.iter().all(|one| one.standing != MigrationPhase::Preparing).then_some(())
     });
     (from, 1 - from)
 }
@@ -294,7 +294,7 @@ fn a_server_that_stood_still_while_others_took_what_it_served_answers_nothing_of
         let mut admin = cluster.servers[source].admin();
         let mut is_moving = || {
             let moves = answered("the migrations", || admin.migration_list());
-            moves.iter().all(|it| it.standing == MigrationStanding::Moving) && !moves.is_empty()
+            moves.iter().all(|it| it.standing == MigrationPhase::Moving) && !moves.is_empty()
         };
         comes("a migration that moves", || is_moving().then_some(()));
         let mut sequence = 0;

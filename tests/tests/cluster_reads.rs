@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::{Client, Error, LimitChange, MigrationMode, MigrationStanding, PackageFile, Status};
+use client::{Client, Error, LimitChange, MigrationMode, MigrationPhase, PackageFile, Status};
 use fastrand::Rng;
 use tao::bulk::list_records;
 use tao::entry::Entry;
@@ -75,9 +75,9 @@ impl Halves {
         until("the migration does not end", || {
             let list = admin.migration_list().ok()?;
             match list.iter().find(|entry| entry.id == id).map(|entry| entry.standing) {
-                None | Some(MigrationStanding::Finished) => Some(()),
+                None | Some(MigrationPhase::Finished) => Some(()),
                 Some(standing) => {
-                    assert!(standing != MigrationStanding::Ended, "the migration was undone");
+                    assert!(standing != MigrationPhase::Ended, "the migration was undone");
                     None
                 }
             }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use client::{
-    Client, ClientConfig, Completion, Error, KeyRange, MigrationMode, MigrationStanding, Request, Status,
+    Client, ClientConfig, Completion, Error, KeyRange, MigrationMode, MigrationPhase, Request, Status,
     TableOptions,
 };
 use tests::etcd::Etcd;
@@ -68,9 +68,9 @@ impl Cluster {
         comes("the end of the migration", || {
             let list = admin.migration_list().ok()?;
             match list.iter().find(|entry| entry.id == begun.id).map(|entry| entry.standing) {
-                None | Some(MigrationStanding::Finished) => Some(()),
+                None | Some(MigrationPhase::Finished) => Some(()),
                 Some(standing) => {
-                    assert!(standing != MigrationStanding::Ended, "the migration was undone");
+                    assert!(standing != MigrationPhase::Ended, "the migration was undone");
                     None
                 }
             }

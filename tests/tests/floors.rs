@@ -21,7 +21,7 @@ use floors::manifest::{self, Kind};
 use floors::source::{self, Source};
 use floors::tables::{
     CRATES, DEVELOPMENT, EXTENSION_MAY_USE, FILE_LINES_MAX, FILE_LINES_WARN, FORBIDDEN_NAMES,
-    FUNCTION_LINES_MAX, SERVER_FLOORS, UNSAFE_MAY_STAND_IN,
+    FUNCTION_LINES_MAX, HOMONYMS, SERVER_FLOORS, UNSAFE_MAY_STAND_IN,
 };
 
 fn root() -> PathBuf {
@@ -123,7 +123,7 @@ fn modules_of_the_server_import_downwards() {
 
 /// Whether a file holds tests of a module, which may use what stands above it.
 fn is_test(path: &str) -> bool {
-    path.ends_with("/tests.rs") || path.contains("/tests/")
+    path.ends_with("/tests.rs") || path.ends_with("_tests.rs") || path.contains("/tests/")
 }
 
 fn exports_of(files: &[Source]) -> BTreeMap<String, String> {
@@ -180,6 +180,44 @@ fn cycle_in(mut imports: BTreeMap<&str, BTreeSet<&str>>) -> Option<String> {
             return Some(edges.collect::<Vec<_>>().join(", "));
         }
     }
+}
+
+#[test]
+fn no_two_types_of_a_crate_have_the_same_name() {
+    let mut broken = Vec::new();
+    for one in CRATES {
+        let files = source::read_all(&root(), &format!("{}/src", one.name));
+        broken.extend(homonyms(one.name, &files));
+    }
+    refuse(broken);
+}
+
+fn homonyms(crate_name: &str, files: &[Source]) -> Vec<String> {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in files.iter().filter(|file| !is_test(&file.path)) {
+        for (name, line) in source::types(&file.code) {
+            places.entry(name).or_default().push(format!("{}:{line}", file.path));
+        }
+    }
+    let is_twice = |(name, places): &(String, Vec<String>)| {
+        places.len() > 1 && !HOMONYMS.contains(&(crate_name, name.as_str()))
+    };
+    let text = |(name, places): (String, Vec<String>)| {
+        format!("`{name}` names {} types of `{crate_name}`: {}", places.len(), places.join(", "))
+    };
+    places.into_iter().filter(is_twice).map(text).collect()
+}
+
+#[test]
+fn a_name_of_two_types_is_found() {
+    let file = |path: &str, code: &str| Source { path: path.into(), text: String::new(), code: code.into() };
+    let planted = [
+        file("c/src/a.rs", "pub struct Place;"),
+        file("c/src/b.rs", "enum Place {}"),
+        file("c/src/b/tests.rs", "struct Place;"),
+    ];
+    assert_eq!(homonyms("c", &planted), ["`Place` names 2 types of `c`: c/src/a.rs:1, c/src/b.rs:1"]);
+    assert!(homonyms("c", &planted[1..]).is_empty());
 }
 
 #[test]

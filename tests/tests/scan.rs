@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use client::local::Failure;
+use client::local::LocalFailure;
 use client::{Client, Condition, Cursor, Error, KeyRange, Local, PageSize, Status};
 use sandstorm::{Args, Db, Reply};
 use tests::server::{Server, Tenant};
@@ -180,7 +180,7 @@ async fn all_keys(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<
 }
 
 /// Runs the invocations of a client to their ends; what the last one came to.
-fn end(local: &mut Local) -> Result<Vec<u8>, Failure> {
+fn end(local: &mut Local) -> Result<Vec<u8>, LocalFailure> {
     let mut last = None;
     while local.outstanding() > 0 {
         local.poll_waiting(&mut |ended| last = Some(ended.result.map(<[u8]>::to_vec))).expect("a session");
@@ -230,7 +230,7 @@ fn a_function_at_the_client_scans_and_enumerates_as_at_the_server() {
             (false, cursor) => local.spawn_read(all_keys, table, b"", cursor),
         };
         match end(&mut local) {
-            Err(Failure::Function(error)) => error,
+            Err(LocalFailure::Function(error)) => error,
             other => panic!("{other:?}"),
         }
     };

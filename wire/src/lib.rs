@@ -30,18 +30,18 @@ mod tablets;
 pub use admin::{
     Actor, AdminRequest, Adopted, AuditEntry, ClusterStatus, ExtensionDescription, ExtensionEntry,
     ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry,
-    LogLines, Measured, MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode, MigrationProgress,
-    MigrationStanding, PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry,
-    Standing, Statistic, Subject, TableEntry, TableId, TableOptions, TableStatistics, TabletEntry,
-    TenantCreated, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces,
-    VersionDescription, VersionEntry,
+    LogLines, Measured, MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode, MigrationPhase,
+    MigrationProgress, PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry,
+    Statistic, Subject, TableEntry, TableId, TableOptions, TableStatistics, TabletEntry, TenantCreated,
+    TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces, VersionDescription,
+    VersionEntry, VersionState,
 };
 pub use body::{Body, BodyReader, BodyWriter};
 pub use condition::Condition;
 pub use frame::{FrameError, FrameReader, FrameWriter, Group, Groups, Message, Messages};
 pub use keys::Keys;
 pub use name::{function_hash, name_is_valid, path_is_valid, qualified_name_is_valid};
-pub use open::{HostDoor, Knock, OpenRequest, Opened, SessionLimits, VersionRange};
+pub use open::{Attach, OpenRequest, Opened, SessionLimits, ShmEndpoint, VersionRange};
 pub use request::{KeyRange, Request};
 pub use requester::{
     Accepted, Completion, CompletionError, Journey, Requester, RequesterConfig, SubmitError,

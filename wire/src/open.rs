@@ -192,7 +192,7 @@ impl Body for SessionLimits {
 
 /// Where a server lets clients of its own host in, to speak over shared memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HostDoor {
+pub struct ShmEndpoint {
     /// Of which machine it is, in which start: the same bytes in every process there.
     pub machine: [u8; MACHINE_BYTES],
     /// The user who listens.
@@ -201,32 +201,32 @@ pub struct HostDoor {
     pub path: String,
 }
 
-impl Body for HostDoor {
+impl Body for ShmEndpoint {
     fn write(&self, writer: &mut BodyWriter) {
         self.machine.iter().for_each(|byte| writer.u8(*byte));
         writer.u32(self.user);
         writer.text(&self.path);
     }
 
-    fn read(reader: &mut BodyReader<'_>) -> Result<HostDoor, Status> {
+    fn read(reader: &mut BodyReader<'_>) -> Result<ShmEndpoint, Status> {
         let mut machine = [0; MACHINE_BYTES];
         for byte in &mut machine {
             *byte = reader.u8()?;
         }
-        Ok(HostDoor { machine, user: reader.u32()?, path: reader.text()?.to_owned() })
+        Ok(ShmEndpoint { machine, user: reader.u32()?, path: reader.text()?.to_owned() })
     }
 }
 
 /// What a client says at such a door.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Knock {
+pub struct Attach {
     /// Its session's.
     pub token: u64,
     /// Index of the core that it wants to speak with.
     pub core: u16,
 }
 
-impl Body for Knock {
+impl Body for Attach {
     fn write(&self, writer: &mut BodyWriter) {
         writer.u16(MAGIC);
         writer.u8(PROTOCOL_VERSION);
@@ -234,16 +234,16 @@ impl Body for Knock {
         writer.u16(self.core);
     }
 
-    fn read(reader: &mut BodyReader<'_>) -> Result<Knock, Status> {
+    fn read(reader: &mut BodyReader<'_>) -> Result<Attach, Status> {
         if (reader.u16()?, reader.u8()?) != (MAGIC, PROTOCOL_VERSION) {
             return Err(Status::Malformed);
         }
-        Ok(Knock { token: reader.u64()?, core: reader.u16()? })
+        Ok(Attach { token: reader.u64()?, core: reader.u16()? })
     }
 }
 
 /// The token stays out of logs.
-impl core::fmt::Debug for Knock {
+impl core::fmt::Debug for Attach {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         formatter.debug_struct("Knock").field("core", &self.core).finish_non_exhaustive()
     }
@@ -271,7 +271,7 @@ pub struct Opened {
     /// The first sequence to use: 1 when opened, when attached beyond all that the server has seen.
     pub next_sequence: u64,
     /// Where clients of the server's host get in, if it lets them.
-    pub door: Option<HostDoor>,
+    pub door: Option<ShmEndpoint>,
 }
 
 impl core::fmt::Debug for Opened {
@@ -315,7 +315,7 @@ impl Body for Opened {
         let core_ports = (0..core_count).map(|_| reader.u16()).collect::<Result<Vec<u16>, Status>>()?;
         let limits = SessionLimits::read(reader)?;
         let (credits, view, next_sequence) = (reader.u16()?, reader.u64()?, reader.u64()?);
-        let door = if reader.flag()? { Some(HostDoor::read(reader)?) } else { None };
+        let door = if reader.flag()? { Some(ShmEndpoint::read(reader)?) } else { None };
         if home_core >= core_count || credits == 0 {
             return Err(Status::Malformed);
         }

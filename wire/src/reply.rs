@@ -14,7 +14,7 @@
 //! | `Ok` of multi-get | [`Objects`] |
 //! | `Ok` of invoke | the bytes that the function wrote |
 //! | `Ok`, `NotFound`, `NotArrived` of get-now | [`Arrived`], then as of get, or the migration's number u32 |
-//! | `Frozen` | [`Frozen`] |
+//! | `StaleRead` | [`StaleRead`] |
 //! | `ConditionFailed` | [`decode_version`]: the current version, 0 when absent |
 //! | `Retry` | [`decode_retry`] |
 //! | `Throttled` | [`Throttled`] |
@@ -24,15 +24,15 @@
 //! Decoders answer [`Status::Malformed`] and never panic. Writers take the place that the frame lends.
 
 mod listing;
-mod now;
 mod part;
 mod scanned;
+mod stale_read;
 mod verified;
 
 pub use listing::{Listed, Listing};
-pub use now::{ARRIVED_BYTES_MAX, Arrived, Frozen, Left};
 pub use part::Part;
 pub use scanned::Scanned;
+pub use stale_read::{ARRIVED_BYTES_MAX, Arrived, Left, StaleRead};
 pub use verified::Verified;
 
 use crate::limits::MULTI_GET_KEYS_MAX;

@@ -48,26 +48,26 @@ pub(super) struct Crowd {
 
 /// A request under way.
 #[derive(Clone, Copy)]
-struct Pending {
+struct PendingInvocation {
     sent_ns: u64,
     number: u64,
 }
 
 /// A load of a crowd.
-pub(super) struct Load<'a> {
+pub(super) struct CrowdLoad<'a> {
     crowd: &'a mut Crowd,
     pub(super) measure: Measure,
     popularity: Popularity,
     random: Rng,
     data: Dataset,
     frame_requests: usize,
-    pending: Vec<Pending>,
+    pending: Vec<PendingInvocation>,
     free: Vec<u32>,
     start: Instant,
 }
 
 /// What a load showed.
-pub(super) struct Seen {
+pub(super) struct CrowdSeen {
     pub(super) figures: Figures,
     pub(super) requests_per_frame: f64,
     pub(super) replies_per_frame: f64,
@@ -131,15 +131,15 @@ impl Crowd {
         frame_requests: usize,
         theta: f64,
         seed: u64,
-    ) -> Result<Load<'_>, String> {
+    ) -> Result<CrowdLoad<'_>, String> {
         let keys = self.places.iter().map(|place| place.first + place.objects).max().unwrap_or(1);
-        Ok(Load {
+        Ok(CrowdLoad {
             popularity: Popularity::new(self.places.len() as u64, theta)?,
             measure: Measure::new(),
             random: Rng::with_seed(seed),
             data: Dataset::new(keys, KEY_BYTES_MIN, VALUE_BYTES)?,
             frame_requests,
-            pending: vec![Pending { sent_ns: 0, number: 0 }; outstanding],
+            pending: vec![PendingInvocation { sent_ns: 0, number: 0 }; outstanding],
             free: (0..outstanding as u32).rev().collect(),
             start: Instant::now(),
             crowd: self,
@@ -147,9 +147,9 @@ impl Crowd {
     }
 }
 
-impl Load<'_> {
+impl CrowdLoad<'_> {
     /// Sends and receives for so many seconds from now on; what was seen meanwhile.
-    pub(super) fn until(&mut self, seconds: f64) -> Result<Seen, String> {
+    pub(super) fn until(&mut self, seconds: f64) -> Result<CrowdSeen, String> {
         let (from, before) = (self.now_ns(), self.crowd.group.statistics());
         let end = from + (seconds * 1e9) as u64;
         let (mut now, mut busy, mut patience) = (from, 0, Patience::new());
@@ -168,7 +168,7 @@ impl Load<'_> {
         let (passed, after) = ((now - from) as f64, self.crowd.group.statistics());
         let per = |count: u64, frames: u64| count as f64 / frames.max(1) as f64;
         let figures = self.measure.figures(passed / 1e9);
-        Ok(Seen {
+        Ok(CrowdSeen {
             requests_per_frame: per(after.requests - before.requests, after.frames_sent - before.frames_sent),
             replies_per_frame: per(figures.requests, after.frames_received - before.frames_received),
             figures,
@@ -212,7 +212,7 @@ impl Load<'_> {
                 key: self.data.key(number),
                 arguments: &[],
             };
-            self.pending[tag as usize] = Pending { sent_ns: now_ns, number: number + place.salt };
+            self.pending[tag as usize] = PendingInvocation { sent_ns: now_ns, number: number + place.salt };
             match self.crowd.group.submit(member, &request, u64::from(tag)) {
                 Ok(()) => {}
                 // A popular tenant's window is full: another is drawn.

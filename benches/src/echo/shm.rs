@@ -3,13 +3,15 @@
 use std::net::SocketAddr;
 use std::thread::{self, JoinHandle};
 
-use net::{Batch, Door, DoorAddress, DoorLimits, Entry, HostPort, Outbox, Port, UdpConfig, shm};
+use net::{
+    Batch, Entry, HostPort, ListenerAddress, ListenerLimits, Outbox, Port, ShmListener, UdpConfig, shm,
+};
 
 use super::{Answering, Asking, PATIENCE};
 use crate::process::Folder;
 
 /// A port, and room for what arrives and leaves.
-struct End {
+struct ShmEnd {
     port: HostPort,
     batch: Batch,
     outbox: Outbox,
@@ -17,7 +19,7 @@ struct End {
 
 /// The end at whose door the other has knocked; both end together.
 pub(super) struct Host {
-    end: End,
+    end: ShmEnd,
     stop: net::StopHandle,
     door: Option<JoinHandle<()>>,
     /// Where the door is.
@@ -26,7 +28,7 @@ pub(super) struct Host {
 
 /// The end that has knocked.
 pub(super) struct Guest {
-    end: End,
+    end: ShmEnd,
     host: SocketAddr,
 }
 
@@ -34,7 +36,7 @@ pub(super) struct Guest {
 struct Everybody;
 
 impl shm::Admission for Everybody {
-    fn admit(&mut self, _: shm::Knocker<'_>) -> Result<usize, String> {
+    fn admit(&mut self, _: shm::Attacher<'_>) -> Result<usize, String> {
         Ok(0)
     }
 
@@ -50,14 +52,14 @@ impl shm::Admission for Everybody {
 /// Two ports and a link between them, for frames of up to `largest` bytes.
 pub(super) fn pair(largest: usize) -> Result<(Host, Guest), String> {
     let failed = |error: std::io::Error| format!("cannot open the echo's ports: {error}");
-    let (host, mut guest) = (End::open().map_err(failed)?, End::open().map_err(failed)?);
+    let (host, mut guest) = (ShmEnd::open().map_err(failed)?, ShmEnd::open().map_err(failed)?);
     if largest > host.port.frame_bytes_max() {
         return Err(format!("a frame has at most {} bytes", host.port.frame_bytes_max()));
     }
     let folder = Folder::make("echo")?;
-    let address = DoorAddress { path: folder.join("door"), user: shm::own_user() };
-    let limits = DoorLimits { of_core: 1, of_user: 1 };
-    let door = Door::open(&address.path, vec![host.port.link_point()], limits).map_err(failed)?;
+    let address = ListenerAddress { path: folder.join("door"), user: shm::own_user() };
+    let limits = ListenerLimits { of_core: 1, of_user: 1 };
+    let door = ShmListener::open(&address.path, vec![host.port.link_point()], limits).map_err(failed)?;
     let stop = door.stop_handle();
     // A door that breaks lets nobody in, which the guest notices.
     let door = thread::spawn(move || drop(door.run(&mut Everybody)));
@@ -72,7 +74,7 @@ pub(super) fn pair(largest: usize) -> Result<(Host, Guest), String> {
     Ok((host, Guest { end: guest, host: link }))
 }
 
-impl End {
+impl ShmEnd {
     fn open() -> std::io::Result<Self> {
         let port = HostPort::bind(SocketAddr::from(([127, 0, 0, 1], 0)), UdpConfig::default())?;
         let outbox = Outbox::new(port.frame_bytes_max());

@@ -9,22 +9,22 @@ use super::{Answering, Asking};
 const DATAGRAM_BYTES_MAX: usize = 65_507;
 
 /// A socket, and room for what arrives.
-pub(super) struct End {
+pub(super) struct UdpEnd {
     socket: UdpSocket,
     arrived: Box<[u8]>,
 }
 
 /// Two sockets for datagrams of up to `largest` bytes; the second speaks with the first alone.
-pub(super) fn pair(largest: usize) -> Result<(End, End), String> {
+pub(super) fn pair(largest: usize) -> Result<(UdpEnd, UdpEnd), String> {
     if largest > DATAGRAM_BYTES_MAX {
         return Err(format!("a datagram has at most {DATAGRAM_BYTES_MAX} bytes"));
     }
-    let end = || -> std::io::Result<End> {
+    let end = || -> std::io::Result<UdpEnd> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         socket.set_nonblocking(true)?;
-        Ok(End { socket, arrived: vec![0; largest + 1].into() })
+        Ok(UdpEnd { socket, arrived: vec![0; largest + 1].into() })
     };
-    let both = || -> std::io::Result<(End, End)> {
+    let both = || -> std::io::Result<(UdpEnd, UdpEnd)> {
         let (answering, asking) = (end()?, end()?);
         asking.socket.connect(answering.socket.local_addr()?)?;
         Ok((answering, asking))
@@ -32,7 +32,7 @@ pub(super) fn pair(largest: usize) -> Result<(End, End), String> {
     both().map_err(|error| format!("cannot open the echo's sockets: {error}"))
 }
 
-impl Answering for End {
+impl Answering for UdpEnd {
     fn turn(&mut self, reply: &[u8]) -> Result<(), String> {
         match self.socket.recv_from(&mut self.arrived) {
             Ok((_, peer)) => self.socket.send_to(reply, peer).map(drop).map_err(|error| error.to_string()),
@@ -45,7 +45,7 @@ impl Answering for End {
     }
 }
 
-impl Asking for End {
+impl Asking for UdpEnd {
     fn send(&mut self, request: &[u8]) -> Result<(), String> {
         self.socket.send(request).map(drop).map_err(|error| error.to_string())
     }

@@ -38,7 +38,7 @@ const SEGMENT_BYTES: usize = 1 << 20;
 const HEAP: &str = "heap";
 
 /// A workload: sizes of values before and after, and the share that is deleted between, in percent.
-struct Workload {
+struct ChangingWorkload {
     name: &'static str,
     before: Range<usize>,
     deleted_percent: usize,
@@ -46,8 +46,9 @@ struct Workload {
 }
 
 /// The workloads of the paper.
-fn workloads() -> [Workload; 8] {
-    let workload = |name, before, deleted_percent, after| Workload { name, before, deleted_percent, after };
+fn workloads() -> [ChangingWorkload; 8] {
+    let workload =
+        |name, before, deleted_percent, after| ChangingWorkload { name, before, deleted_percent, after };
     [
         workload("W1", 100..101, 0, 100..101),
         workload("W2", 100..101, 0, 130..131),
@@ -62,7 +63,7 @@ fn workloads() -> [Workload; 8] {
 
 /// What came out.
 #[derive(Debug, Serialize, Deserialize)]
-struct Row {
+struct ChangingRow {
     workload: String,
     side: String,
     live_bytes: u64,
@@ -78,12 +79,13 @@ pub fn run(settings: &StoreSettings, report: &mut Report) -> Result<(), String> 
     for (number, workload) in workloads().iter().enumerate() {
         let mut heights = Vec::new();
         for side in [SPLINTER, HEAP] {
-            let row: Row = child::call(settings, &format!("{:?}:{side}:{number}", Part::Changing), false)?;
+            let row: ChangingRow =
+                child::call(settings, &format!("{:?}:{side}:{number}", Part::Changing), false)?;
             eprintln!("{}, {side}: {:.2} bytes for a live one", workload.name, row.times);
             report.line(Some(0), settings, &row)?;
             heights.push(row.times);
         }
-        let Workload { name, before, deleted_percent, after } = workload;
+        let ChangingWorkload { name, before, deleted_percent, after } = workload;
         let sizes = |range: &Range<usize>| match range.len() {
             1 => range.start.to_string(),
             _ => format!("{}-{}", range.start, range.end - 1),
@@ -121,7 +123,7 @@ pub fn row(settings: &StoreSettings, side: &str, number: u64) -> Result<(), Stri
         play(workload, live_bytes, &mut random, &mut books, &mut Heap::default())?
     };
     let resident_bytes = most.saturating_sub(before);
-    child::answer(&Row {
+    child::answer(&ChangingRow {
         workload: workload.name.into(),
         side: side.into(),
         live_bytes: live_bytes as u64,
@@ -131,7 +133,7 @@ pub fn row(settings: &StoreSettings, side: &str, number: u64) -> Result<(), Stri
 }
 
 /// What keeps values under numbers.
-trait Keeper {
+trait ValueKeeper {
     fn put(&mut self, number: u64, value: &[u8]) -> Result<(), String>;
     fn delete(&mut self, number: u64);
 }
@@ -156,14 +158,14 @@ impl Books {
         Self { live, free, bytes: 0, next: 0 }
     }
 
-    fn delete(&mut self, random: &mut fastrand::Rng, keeper: &mut dyn Keeper) {
+    fn delete(&mut self, random: &mut fastrand::Rng, keeper: &mut dyn ValueKeeper) {
         let (number, length) = self.live.swap_remove(random.usize(0..self.live.len()));
         keeper.delete(u64::from(number));
         self.free.push(number);
         self.bytes -= length as usize + KEY_BYTES;
     }
 
-    fn put(&mut self, value: &[u8], keeper: &mut dyn Keeper) -> Result<(), String> {
+    fn put(&mut self, value: &[u8], keeper: &mut dyn ValueKeeper) -> Result<(), String> {
         let number = self.free.pop().unwrap_or(self.next);
         self.next = self.next.max(number + 1);
         self.live.push((number, value.len() as u32));
@@ -174,11 +176,11 @@ impl Books {
 
 /// Plays a workload; returns the most that was resident.
 fn play(
-    workload: &Workload,
+    workload: &ChangingWorkload,
     live_bytes: usize,
     random: &mut fastrand::Rng,
     books: &mut Books,
-    keeper: &mut dyn Keeper,
+    keeper: &mut dyn ValueKeeper,
 ) -> Result<u64, String> {
     let value = vec![b'v'; workload.before.end.max(workload.after.end)];
     let mut most = 0;
@@ -210,7 +212,7 @@ struct Log {
 }
 
 impl Log {
-    fn new(workload: &Workload, live_bytes: usize) -> Result<Self, String> {
+    fn new(workload: &ChangingWorkload, live_bytes: usize) -> Result<Self, String> {
         // Heads and index count: they are more for smaller objects.
         let smallest = KEY_BYTES + (workload.before.start + workload.before.end - 1) / 2;
         let objects = live_bytes / smallest;
@@ -223,7 +225,7 @@ impl Log {
     }
 }
 
-impl Keeper for Log {
+impl ValueKeeper for Log {
     fn put(&mut self, number: u64, value: &[u8]) -> Result<(), String> {
         let (core, key) = (&self.core, number.to_le_bytes());
         let hash = store::hash(&key);
@@ -246,7 +248,7 @@ struct Heap {
     values: Vec<Option<(u64, Box<[u8]>)>>,
 }
 
-impl Keeper for Heap {
+impl ValueKeeper for Heap {
     fn put(&mut self, number: u64, value: &[u8]) -> Result<(), String> {
         let at = number as usize;
         if at >= self.values.len() {

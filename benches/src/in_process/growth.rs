@@ -44,14 +44,14 @@ struct Waits {
 }
 
 /// Latencies of one kind of request.
-struct Timed {
+struct GrowthLatencies {
     request: &'static str,
     latency_ns: Histogram<u64>,
     disturbed: u64,
     delayed_ns: u64,
 }
 
-impl Timed {
+impl GrowthLatencies {
     fn new(request: &'static str) -> Result<Self, String> {
         let latency_ns =
             Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).map_err(|error| error.to_string())?;
@@ -117,12 +117,12 @@ pub fn run(settings: &StoreSettings, report: &mut Report) -> Result<(), String> 
     Ok(())
 }
 
-fn fill(objects: u64) -> Result<[Timed; 3], String> {
+fn fill(objects: u64) -> Result<[GrowthLatencies; 3], String> {
     let side = Splinter::new(Kind::Objects, objects, 1, 0.9)?;
     touch_all(side.store())?;
     let (core, table) = (side.store().core(0), side.table());
-    let (mut puts, mut gets) = (Timed::new("put")?, Timed::new("get")?);
-    let mut steps = Timed::new("background step")?;
+    let (mut puts, mut gets) = (GrowthLatencies::new("put")?, GrowthLatencies::new("get")?);
+    let mut steps = GrowthLatencies::new("background step")?;
     let mut random = fastrand::Rng::with_seed(1);
     for number in 0..objects {
         let (key, value) = (key_of(number), value_of(number));

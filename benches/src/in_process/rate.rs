@@ -26,7 +26,7 @@ pub enum Work {
 
 /// One measurement.
 #[derive(Clone, Copy, Debug)]
-pub struct Rate<'a> {
+pub struct StoreRate<'a> {
     /// Numbers are drawn from below this.
     pub numbers: u64,
     /// How many are handed over together.
@@ -39,7 +39,7 @@ pub struct Rate<'a> {
     pub seed: u64,
 }
 
-impl Rate<'_> {
+impl StoreRate<'_> {
     /// Operations a second of all threads together.
     pub fn measure(&self, side: &dyn Side, work: Work) -> Result<f64, String> {
         assert!((1..=BATCH_MAX).contains(&self.batch), "a batch has a length");

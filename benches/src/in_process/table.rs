@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::in_process::child;
 use crate::in_process::open;
-use crate::in_process::rate::{self, Rate, Work};
+use crate::in_process::rate::{self, StoreRate, Work};
 use crate::in_process::settings::{Part, StoreSettings};
 use crate::in_process::side::{Kind, SPLINTER};
 use crate::machine;
@@ -14,7 +14,7 @@ use crate::report::{self, Report, Spread};
 
 /// A row: one side with so many numbers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Row {
+struct SideRow {
     side: String,
     numbers: u64,
     /// Operations a second: on one core, on all.
@@ -30,7 +30,7 @@ struct Row {
 
 /// The rows of one side, summed up.
 #[derive(Serialize)]
-struct Summary {
+struct SideSummary {
     part: Part,
     side: String,
     numbers: u64,
@@ -61,17 +61,17 @@ impl Part {
 
 /// Measures one table: every run, every side in turn; prints it.
 pub fn run(settings: &StoreSettings, part: Part, numbers: u64, report: &mut Report) -> Result<(), String> {
-    let mut rows: Vec<Vec<Row>> = vec![Vec::new(); settings.sides.len()];
+    let mut rows: Vec<Vec<SideRow>> = vec![Vec::new(); settings.sides.len()];
     for run in 0..settings.runs {
         for (side, rows) in settings.sides.iter().zip(&mut rows) {
             let huge_heap = side != SPLINTER && !settings.maps_small_pages;
-            let row: Row = child::call(settings, &format!("{part:?}:{side}:{numbers}"), huge_heap)?;
+            let row: SideRow = child::call(settings, &format!("{part:?}:{side}:{numbers}"), huge_heap)?;
             eprintln!("{side}: reads {:.2} M/s, writes {:.2} M/s", row.reads[0] / 1e6, row.writes[0] / 1e6);
             report.line(Some(run), settings, &row)?;
             rows.push(row);
         }
     }
-    let summaries: Vec<Summary> = rows.iter().map(|rows| Summary::of(part, rows)).collect();
+    let summaries: Vec<SideSummary> = rows.iter().map(|rows| SideSummary::of(part, rows)).collect();
     for summary in &summaries {
         report.line(None, settings, summary)?;
     }
@@ -87,7 +87,7 @@ pub fn row(settings: &StoreSettings, part: Part, side_name: &str, numbers: u64) 
     let side = open(side_name, part.kind(), numbers, cores, settings.utilization)?;
     let load = rate::load(&*side, numbers, settings.batch);
     let resident = machine::resident();
-    let rate = |cores| Rate {
+    let rate = |cores| StoreRate {
         numbers,
         batch: settings.batch,
         seconds: settings.seconds,
@@ -102,7 +102,7 @@ pub fn row(settings: &StoreSettings, part: Part, side_name: &str, numbers: u64) 
     // Writes first: the log is then as it is after a while, not in the order of the numbers.
     let writes = both(Work::Write)?;
     let reads = both(Work::Read)?;
-    child::answer(&Row {
+    child::answer(&SideRow {
         side: side_name.to_string(),
         numbers,
         reads,
@@ -113,9 +113,9 @@ pub fn row(settings: &StoreSettings, part: Part, side_name: &str, numbers: u64) 
     })
 }
 
-impl Summary {
-    fn of(part: Part, rows: &[Row]) -> Self {
-        let spread = |figure: &dyn Fn(&Row) -> f64| Spread::of(rows.iter().map(figure));
+impl SideSummary {
+    fn of(part: Part, rows: &[SideRow]) -> Self {
+        let spread = |figure: &dyn Fn(&SideRow) -> f64| Spread::of(rows.iter().map(figure));
         Self {
             part,
             side: rows[0].side.clone(),
@@ -146,7 +146,7 @@ impl Summary {
     }
 }
 
-fn show(part: Part, numbers: u64, summaries: &[Summary]) {
+fn show(part: Part, numbers: u64, summaries: &[SideSummary]) {
     let write = if part == Part::Objects { "put" } else { "increment" };
     let heads = [
         "side",
@@ -158,12 +158,12 @@ fn show(part: Part, numbers: u64, summaries: &[Summary]) {
         "B each",
         "huge",
     ];
-    let mut rows: Vec<Vec<String>> = summaries.iter().map(Summary::cells).collect();
+    let mut rows: Vec<Vec<String>> = summaries.iter().map(SideSummary::cells).collect();
     if let Some((ours, maps)) = summaries.split_first()
         && ours.side == SPLINTER
         && !maps.is_empty()
     {
-        let times = |figure: &dyn Fn(&Summary) -> f64| {
+        let times = |figure: &dyn Fn(&SideSummary) -> f64| {
             let best = maps.iter().map(figure).fold(f64::MIN_POSITIVE, f64::max);
             format!("x {:.2}", figure(ours) / best)
         };

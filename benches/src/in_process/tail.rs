@@ -67,13 +67,13 @@ struct Tail {
 }
 
 /// Latencies of one kind of request.
-struct Timed {
+struct TailLatencies {
     request: &'static str,
     latency_ns: Histogram<u64>,
     disturbed: u64,
 }
 
-impl Timed {
+impl TailLatencies {
     fn new(request: &'static str) -> Result<Self, String> {
         let latency_ns =
             Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).map_err(|error| error.to_string())?;
@@ -104,7 +104,7 @@ impl Timed {
 /// A store with what was measured of it.
 struct Bed {
     side: Splinter,
-    timed: [Timed; 3],
+    timed: [TailLatencies; 3],
     written_bytes: u64,
     copied_bytes: u64,
 }
@@ -113,7 +113,11 @@ impl Bed {
     fn open(setting: &Setting, objects: u64) -> Result<Self, String> {
         let side = Splinter::full(objects, setting.live_percent)?;
         touch_all(side.store())?;
-        let timed = [Timed::new("get")?, Timed::new("32 gets")?, Timed::new("background step")?];
+        let timed = [
+            TailLatencies::new("get")?,
+            TailLatencies::new("32 gets")?,
+            TailLatencies::new("background step")?,
+        ];
         Ok(Self { side, timed, written_bytes: 0, copied_bytes: 0 })
     }
 
@@ -189,7 +193,7 @@ fn show(settings: &StoreSettings, beds: &[Bed], report: &mut Report) -> Result<(
     let mut rows = Vec::new();
     for kind in 0..beds[0].timed.len() {
         for (bed, setting) in beds.iter().zip(&SETTINGS) {
-            let Timed { request, latency_ns, disturbed } = &bed.timed[kind];
+            let TailLatencies { request, latency_ns, disturbed } = &bed.timed[kind];
             if latency_ns.is_empty() {
                 continue;
             }

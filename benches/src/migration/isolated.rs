@@ -29,7 +29,7 @@ const ROOM_BYTES: usize = 256 << 20;
 
 /// How it is measured.
 #[derive(Clone, Debug, Serialize)]
-pub struct Settings {
+pub struct IsolatedRun {
     /// Bytes of keys.
     pub key_bytes: usize,
     /// Megabytes of objects, of each size.
@@ -45,20 +45,20 @@ pub struct Settings {
 
 /// What a side did.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Rate {
+struct SideRate {
     mb_per_second: f64,
     objects_per_second: f64,
 }
 
 /// A size in a run.
 #[derive(Clone, Debug, Serialize)]
-struct Row {
+struct IsolatedRow {
     value_bytes: usize,
     /// As an object travels.
     object_bytes: usize,
     objects: u64,
-    source: Rate,
-    target: Rate,
+    source: SideRate,
+    target: SideRate,
 }
 
 /// A source with its objects.
@@ -68,9 +68,9 @@ struct Loaded {
 }
 
 /// Measures all sizes, prints the table, draws the plot.
-pub fn run(settings: &Settings, report: &mut Report) -> Result<(), String> {
+pub fn run(settings: &IsolatedRun, report: &mut Report) -> Result<(), String> {
     machine::pin(settings.cpu)?;
-    let mut rows: Vec<Vec<Row>> = Vec::new();
+    let mut rows: Vec<Vec<IsolatedRow>> = Vec::new();
     for &value_bytes in &settings.apart.sizes {
         let loaded = load(settings, value_bytes)?;
         let mut runs = Vec::new();
@@ -89,7 +89,7 @@ pub fn run(settings: &Settings, report: &mut Report) -> Result<(), String> {
     draw(&rows, report)
 }
 
-fn object_bytes(settings: &Settings, value_bytes: usize) -> usize {
+fn object_bytes(settings: &IsolatedRun, value_bytes: usize) -> usize {
     (HEADER_BYTES + settings.key_bytes + value_bytes).next_multiple_of(8)
 }
 
@@ -101,11 +101,11 @@ fn store(memory_bytes: usize) -> Result<Arc<Store>, String> {
 }
 
 /// As much as objects of that size need.
-fn memory_bytes(settings: &Settings) -> usize {
+fn memory_bytes(settings: &IsolatedRun) -> usize {
     (settings.megabytes << 20) * 5 / 4 + ROOM_BYTES
 }
 
-fn load(settings: &Settings, value_bytes: usize) -> Result<Loaded, String> {
+fn load(settings: &IsolatedRun, value_bytes: usize) -> Result<Loaded, String> {
     let objects = ((settings.megabytes << 20) / object_bytes(settings, value_bytes)) as u64;
     let mut dataset = Dataset::new(objects, settings.key_bytes, value_bytes)?;
     let store = store(memory_bytes(settings))?;
@@ -129,7 +129,7 @@ struct Pulls<'a> {
 }
 
 impl<'a> Pulls<'a> {
-    fn new(settings: &Settings, loaded: &'a Loaded, partitions: &[HashRange]) -> Self {
+    fn new(settings: &IsolatedRun, loaded: &'a Loaded, partitions: &[HashRange]) -> Self {
         let part = |&hashes: &HashRange| (hashes, Some(Cursor::before(hashes.first())));
         let parts = partitions.iter().map(part).collect();
         Pulls { loaded, bytes_max: settings.apart.pull_bytes, parts, turn: 0 }
@@ -151,7 +151,7 @@ impl<'a> Pulls<'a> {
     }
 }
 
-fn measure(settings: &Settings, value_bytes: usize, loaded: &Loaded) -> Result<Row, String> {
+fn measure(settings: &IsolatedRun, value_bytes: usize, loaded: &Loaded) -> Result<IsolatedRow, String> {
     let objects = loaded.table.objects();
     let store = store(memory_bytes(settings))?;
     let options = TableOptions { objects_expected: objects, ..TableOptions::default() };
@@ -177,10 +177,16 @@ fn measure(settings: &Settings, value_bytes: usize, loaded: &Loaded) -> Result<R
         return Err(format!("{objects} objects left, and {replayed:?} came"));
     }
     let target = rate(bytes, objects, target_ns);
-    Ok(Row { value_bytes, object_bytes: object_bytes(settings, value_bytes), objects, source, target })
+    Ok(IsolatedRow {
+        value_bytes,
+        object_bytes: object_bytes(settings, value_bytes),
+        objects,
+        source,
+        target,
+    })
 }
 
-fn gather_all(settings: &Settings, loaded: &Loaded, partitions: &[HashRange]) -> Result<Rate, String> {
+fn gather_all(settings: &IsolatedRun, loaded: &Loaded, partitions: &[HashRange]) -> Result<SideRate, String> {
     let mut pulls = Pulls::new(settings, loaded, partitions);
     let (mut pull, mut bytes) = (Vec::with_capacity(2 * settings.apart.pull_bytes), 0);
     let start_ns = machine::own_cpu_ns();
@@ -205,17 +211,17 @@ fn replay(
     }
 }
 
-fn rate(bytes: usize, objects: u64, ns: u64) -> Rate {
+fn rate(bytes: usize, objects: u64, ns: u64) -> SideRate {
     let seconds = ns.max(1) as f64 / 1e9;
-    Rate { mb_per_second: bytes as f64 / 1e6 / seconds, objects_per_second: objects as f64 / seconds }
+    SideRate { mb_per_second: bytes as f64 / 1e6 / seconds, objects_per_second: objects as f64 / seconds }
 }
 
-fn median(runs: &[Row], figure: impl Fn(&Row) -> f64) -> f64 {
+fn median(runs: &[IsolatedRow], figure: impl Fn(&IsolatedRow) -> f64) -> f64 {
     Spread::of(runs.iter().map(figure)).median
 }
 
-fn show(settings: &Settings, rows: &[Vec<Row>]) {
-    let line = |runs: &Vec<Row>| {
+fn show(settings: &IsolatedRun, rows: &[Vec<IsolatedRow>]) {
+    let line = |runs: &Vec<IsolatedRow>| {
         let row = &runs[0];
         let is_asked = settings.key_bytes == 30 && row.object_bytes == 128;
         let times =
@@ -240,7 +246,7 @@ fn show(settings: &Settings, rows: &[Vec<Row>]) {
     report::print(title, &heads, &rows);
 }
 
-fn draw(rows: &[Vec<Row>], report: &Report) -> Result<(), String> {
+fn draw(rows: &[Vec<IsolatedRow>], report: &Report) -> Result<(), String> {
     let Some(path) = report.plot("migration-isolated.svg") else { return Ok(()) };
     let groups: Vec<Group> = rows
         .iter()

@@ -16,9 +16,9 @@ mod stage;
 use serde::Serialize;
 
 use self::bins::Bins;
-use self::play::{Row, Scene};
+use self::play::{MoveRow, Scene};
+pub use self::stage::MoveWay;
 use self::stage::Stage;
-pub use self::stage::Way;
 use super::TimelineSettings;
 use crate::machine;
 use crate::plot::series::{Axes, Panel, Scale, Series, panels};
@@ -26,7 +26,7 @@ use crate::report::{Report, Spread, print};
 
 /// How it is made.
 #[derive(Clone, Debug, Serialize)]
-pub struct Settings {
+pub struct TimelineRun {
     /// Bytes of keys.
     pub key_bytes: usize,
     /// Megabytes of keys and values.
@@ -40,7 +40,7 @@ pub struct Settings {
     pub timeline: TimelineSettings,
 }
 
-impl Settings {
+impl TimelineRun {
     /// Objects of the table.
     fn objects(&self) -> u64 {
         (self.megabytes as u64 * 1_000_000) / (self.key_bytes + self.timeline.value_bytes) as u64
@@ -52,7 +52,7 @@ impl Settings {
 struct Named<'a> {
     way: &'static str,
     #[serde(flatten)]
-    row: &'a Row,
+    row: &'a MoveRow,
     timeline: Vec<Moment>,
 }
 
@@ -62,29 +62,29 @@ struct Moment {
     /// Seconds since the beginning of the migration.
     at: f64,
     #[serde(flatten)]
-    seen: bins::Seen,
+    seen: bins::BinSeen,
 }
 
 fn moments(timeline: &Bins, began_ns: u64) -> Vec<Moment> {
     let moment =
-        |(at_ns, seen): (u64, bins::Seen)| Moment { at: (at_ns as f64 - began_ns as f64) / 1e9, seen };
+        |(at_ns, seen): (u64, bins::BinSeen)| Moment { at: (at_ns as f64 - began_ns as f64) / 1e9, seen };
     timeline.each().map(moment).collect()
 }
 
 /// The rows of a way, and the timeline of its latest run.
-struct Played {
-    way: Way,
-    rows: Vec<Row>,
+struct PlayedMove {
+    way: MoveWay,
+    rows: Vec<MoveRow>,
     timeline: Bins,
     began_ns: u64,
 }
 
 /// Plays all ways, prints the table, draws the picture.
-pub fn run(settings: &Settings, report: &mut Report) -> Result<(), String> {
+pub fn run(settings: &TimelineRun, report: &mut Report) -> Result<(), String> {
     settings.cpu.map_or(Ok(()), machine::pin)?;
     let stage = Stage::start(settings)?;
     let mut scene = Scene::open(settings, &stage)?;
-    let mut played: Vec<Played> = Vec::new();
+    let mut played: Vec<PlayedMove> = Vec::new();
     for run in 0..settings.runs {
         for &way in &settings.timeline.ways {
             let (row, timeline, began_ns) = scene.play(&stage, way, run as u64)?;
@@ -96,7 +96,7 @@ pub fn run(settings: &Settings, report: &mut Report) -> Result<(), String> {
                     found.rows.push(row);
                     (found.timeline, found.began_ns) = (timeline, began_ns);
                 }
-                None => played.push(Played { way, rows: vec![row], timeline, began_ns }),
+                None => played.push(PlayedMove { way, rows: vec![row], timeline, began_ns }),
             }
         }
     }
@@ -105,7 +105,7 @@ pub fn run(settings: &Settings, report: &mut Report) -> Result<(), String> {
     draw(&path, settings, &played)
 }
 
-fn show(settings: &Settings, rate: f64, played: &[Played]) {
+fn show(settings: &TimelineRun, rate: f64, played: &[PlayedMove]) {
     let title = format!(
         "Half of {:.1} GB moves under {rate:.0} requests/s (YCSB-B, Zipf {}); medians of {} runs",
         settings.megabytes as f64 / 1000.0,
@@ -129,8 +129,8 @@ fn show(settings: &Settings, rate: f64, played: &[Played]) {
     ];
     let rows: Vec<Vec<String>> = played
         .iter()
-        .map(|Played { way, rows, .. }| {
-            let median = |figure: &dyn Fn(&Row) -> f64| Spread::of(rows.iter().map(figure)).median;
+        .map(|PlayedMove { way, rows, .. }| {
+            let median = |figure: &dyn Fn(&MoveRow) -> f64| Spread::of(rows.iter().map(figure)).median;
             vec![
                 way.name().to_string(),
                 format!("{:.0}", median(&|row| row.megabytes_per_second)),
@@ -152,10 +152,10 @@ fn show(settings: &Settings, rate: f64, played: &[Played]) {
 }
 
 /// Throughput, p50 and p99.9 over time, one above the other, a line for each way.
-fn draw(path: &std::path::Path, settings: &Settings, played: &[Played]) -> Result<(), String> {
+fn draw(path: &std::path::Path, settings: &TimelineRun, played: &[PlayedMove]) -> Result<(), String> {
     let title = format!("Half of {:.1} GB moves, YCSB-B", settings.megabytes as f64 / 1000.0);
-    let series = |scale: Scale, figure: &dyn Fn(&bins::Seen) -> f64| -> Vec<Series> {
-        let line = |played: &Played| Series {
+    let series = |scale: Scale, figure: &dyn Fn(&bins::BinSeen) -> f64| -> Vec<Series> {
+        let line = |played: &PlayedMove| Series {
             name: played.way.name().to_string(),
             points: moments(&played.timeline, played.began_ns)
                 .iter()

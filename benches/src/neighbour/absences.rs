@@ -24,12 +24,12 @@ const OTHERS_NS: u64 = 10_000_000;
 pub(super) struct Absences {
     seen_ns: u64,
     own_cpu_ns: u64,
-    server: Option<Server>,
+    server: Option<WatchedServer>,
     /// From when to when, in the order of their ends.
     spans: Vec<(u64, u64)>,
 }
 
-struct Server {
+struct WatchedServer {
     threads: ServerThreads,
     looked_ns: u64,
     workers: ThreadTime,
@@ -50,7 +50,7 @@ pub(super) struct Undisturbed {
 impl Absences {
     /// Watches from now on: this thread, and the workers of a server where its process is known.
     pub(super) fn new(process: Option<u32>, now_ns: u64) -> Self {
-        let server = process.and_then(ServerThreads::of).map(|threads| Server {
+        let server = process.and_then(ServerThreads::of).map(|threads| WatchedServer {
             looked_ns: now_ns,
             workers: threads.workers(),
             others_ran_ns: threads.others().ran_ns,
@@ -109,7 +109,7 @@ impl Absences {
 /// No span is taken for longer when spans are searched, in nanoseconds.
 const LONGEST_NS: u64 = 1_000_000_000;
 
-impl Server {
+impl WatchedServer {
     /// The time for which its workers were kept from running by others than the server. The kernel tells it when they
     /// run again.
     fn look(&mut self, now_ns: u64) -> Option<(u64, u64)> {

@@ -12,7 +12,7 @@ use client::{Request, Status};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::{NeighbourSettings, Stage, histogram, us_since};
+use super::{NeighbourSettings, NeighbourStage, histogram, us_since};
 use crate::dataset::Dataset;
 use crate::drive::Patience;
 use crate::fleet::Fleet;
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the loops came to.
 #[derive(Serialize)]
-struct Figures {
+struct LoopFigures {
     case: &'static str,
     loops: u64,
     answered_otherwise: u64,
@@ -45,26 +45,30 @@ struct Figures {
 }
 
 /// What the loops showed so far.
-struct Seen {
+struct LoopsSeen {
     error_ns: Histogram<u64>,
     others_ns: Histogram<u64>,
     otherwise: u64,
 }
 
 /// Times loops, and prints the table.
-pub(super) fn run(stage: &Stage, settings: &NeighbourSettings, report: &mut Report) -> Result<(), String> {
+pub(super) fn run(
+    stage: &NeighbourStage,
+    settings: &NeighbourSettings,
+    report: &mut Report,
+) -> Result<(), String> {
     let mut attackers = Fleet::open(&stage.attacker, 1, false)?;
     let mut victims = Fleet::open(&stage.victim, 1, false)?;
     let (key_bytes, value_bytes) = super::OBJECT_BYTES;
     let mut data = Dataset::new(settings.keys, key_bytes, value_bytes)?;
     let call = Call::endless(stage.extension, stage.attackers_table);
-    let mut seen = Seen { error_ns: histogram(), others_ns: histogram(), otherwise: 0 };
+    let mut seen = LoopsSeen { error_ns: histogram(), others_ns: histogram(), otherwise: 0 };
     for number in 0..settings.loops {
         let key = data.key(number as u64 % settings.keys);
         one(&mut attackers, &mut victims, &call, &Request::Get { table: stage.table, key }, &mut seen)?;
     }
     let us = |histogram: &Histogram<u64>, quantile| histogram.value_at_quantile(quantile) as f64 / 1000.0;
-    let figures = Figures {
+    let figures = LoopFigures {
         case: "an infinite loop",
         loops: seen.error_ns.len(),
         answered_otherwise: seen.otherwise,
@@ -94,7 +98,7 @@ fn one(
     victims: &mut Fleet,
     call: &Call,
     question: &Request<'_>,
-    seen: &mut Seen,
+    seen: &mut LoopsSeen,
 ) -> Result<(), String> {
     std::thread::sleep(PAUSE);
     ask(victims, &Request::Ping)?;
@@ -140,7 +144,7 @@ fn ask(fleet: &mut Fleet, request: &Request<'_>) -> Result<(), String> {
 }
 
 /// Objects that a loop has left behind: there must be none.
-fn traces(stage: &Stage) -> Result<u64, String> {
+fn traces(stage: &NeighbourStage) -> Result<u64, String> {
     let (access, failed) =
         (&stage.attacker, |error: client::Error| format!("no trace can be looked for: {error}"));
     let mut client = client::Client::connect(&access.address.to_string(), &access.tenant, &access.secret)
@@ -148,7 +152,7 @@ fn traces(stage: &Stage) -> Result<u64, String> {
     client.table_stat(&access.table).map(|found| found.objects).map_err(failed)
 }
 
-fn show(figures: &Figures, budget_us: u64) {
+fn show(figures: &LoopFigures, budget_us: u64) {
     let row = |name: &str, p50: f64, p99: f64, max: f64| {
         vec![name.to_string(), format!("{p50:.0}"), format!("{p99:.0}"), format!("{max:.0}")]
     };

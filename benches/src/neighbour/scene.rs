@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::absences::{Absences, Undisturbed};
-use super::{NeighbourSettings, Stage, data, us_since};
+use super::{NeighbourSettings, NeighbourStage, data, us_since};
 use crate::dataset::Dataset;
 use crate::drive::{Drive, Patience};
 use crate::fleet::Fleet;
@@ -24,7 +24,7 @@ const DRAIN_SECONDS: f64 = 5.0;
 
 /// What the attacker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Case {
+pub(super) enum AttackCase {
     /// There is none.
     Alone,
     /// Functions of so many microseconds, one after another.
@@ -37,7 +37,7 @@ pub(super) enum Case {
 
 /// What one measurement showed.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct NeighbourRow {
     pub(super) case: &'static str,
     pub(super) victim: Figures,
     pub(super) attacker: Option<Figures>,
@@ -49,32 +49,32 @@ pub(super) struct Row {
     pub(super) undisturbed: Undisturbed,
 }
 
-impl Case {
+impl AttackCase {
     /// All, in the order of the table.
-    pub(super) const ALL: &'static [Case] = &[
-        Case::Alone,
-        Case::Functions(1_000),
-        Case::Functions(10_000),
-        Case::Functions(100_000),
-        Case::Loops,
-        Case::Storm(2),
+    pub(super) const ALL: &'static [AttackCase] = &[
+        AttackCase::Alone,
+        AttackCase::Functions(1_000),
+        AttackCase::Functions(10_000),
+        AttackCase::Functions(100_000),
+        AttackCase::Loops,
+        AttackCase::Storm(2),
     ];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Case::Alone => "none",
-            Case::Functions(1_000) => "1 ms functions",
-            Case::Functions(10_000) => "10 ms functions",
-            Case::Functions(_) => "100 ms functions",
-            Case::Loops => "infinite loops",
-            Case::Storm(_) => "storm of 2 us functions",
+            AttackCase::Alone => "none",
+            AttackCase::Functions(1_000) => "1 ms functions",
+            AttackCase::Functions(10_000) => "10 ms functions",
+            AttackCase::Functions(_) => "100 ms functions",
+            AttackCase::Loops => "infinite loops",
+            AttackCase::Storm(_) => "storm of 2 us functions",
         }
     }
 
     /// What the attacker's functions may use of the processor: the default, and enough for the longest to end well.
     pub(super) const fn budget_us(self) -> u64 {
         match self {
-            Case::Functions(us) if us >= 100_000 => 2 * us,
+            AttackCase::Functions(us) if us >= 100_000 => 2 * us,
             _ => 100_000,
         }
     }
@@ -82,32 +82,32 @@ impl Case {
     /// Sessions and outstanding requests of each.
     fn load(self) -> (usize, usize) {
         match self {
-            Case::Storm(_) => STORM,
+            AttackCase::Storm(_) => STORM,
             _ => (1, 1),
         }
     }
 
-    fn call(self, stage: &Stage) -> Option<Call> {
+    fn call(self, stage: &NeighbourStage) -> Option<Call> {
         let spin = |us: u64| {
             let rounds = (us as f64 * stage.rounds_per_us) as u64;
             Call::spin(stage.extension, stage.attackers_table, rounds)
         };
         match self {
-            Case::Alone => None,
-            Case::Functions(us) | Case::Storm(us) => Some(spin(us)),
-            Case::Loops => Some(Call::endless(stage.extension, stage.attackers_table)),
+            AttackCase::Alone => None,
+            AttackCase::Functions(us) | AttackCase::Storm(us) => Some(spin(us)),
+            AttackCase::Loops => Some(Call::endless(stage.extension, stage.attackers_table)),
         }
     }
 }
 
 /// Measures one case once; the victim's latencies are added to `latency_ns`.
 pub(super) fn play(
-    stage: &Stage,
+    stage: &NeighbourStage,
     settings: &NeighbourSettings,
-    case: Case,
+    case: AttackCase,
     number: usize,
     latency_ns: &mut Histogram<u64>,
-) -> Result<Row, String> {
+) -> Result<NeighbourRow, String> {
     let mut victims = Fleet::open(&stage.victim, settings.sessions, settings.sockets)?;
     let (sessions, outstanding) = case.load();
     let mut attackers = Fleet::open(&stage.attacker, sessions, false)?;
@@ -154,7 +154,7 @@ pub(super) fn play(
     let attackers_figures = attacker.as_ref().map(|attacker| attacker.measure.figures(seconds));
     finish(&mut victim, &mut attacker)?;
     latency_ns.add(victim.measure.latency_ns()).map_err(|error| format!("latencies: {error:?}"))?;
-    Ok(Row {
+    Ok(NeighbourRow {
         case: case.name(),
         victim: victim.measure.figures(seconds),
         attacker: attackers_figures,
@@ -178,8 +178,8 @@ fn finish(victim: &mut Drive<'_, Generator>, attacker: &mut Option<Drive<'_, Cal
 }
 
 /// How the attacker's functions ended, a second: well and by kind of error, of all runs.
-pub(super) fn ends(case: Case, rows: &[Row]) -> String {
-    if case == Case::Alone {
+pub(super) fn ends(case: AttackCase, rows: &[NeighbourRow]) -> String {
+    if case == AttackCase::Alone {
         return "-".into();
     }
     let figures: Vec<&Figures> = rows.iter().filter_map(|row| row.attacker.as_ref()).collect();

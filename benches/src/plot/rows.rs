@@ -39,7 +39,7 @@ pub struct Column<'a> {
 }
 
 /// A row.
-pub struct Row {
+pub struct PlotRow {
     /// Its name.
     pub name: String,
     /// Which colour it has; rows that belong together have the same.
@@ -52,13 +52,13 @@ pub struct Row {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn rows(path: &Path, title: &str, columns: &[Column<'_>], rows: &[Row]) -> Result<(), String> {
+pub fn rows(path: &Path, title: &str, columns: &[Column<'_>], rows: &[PlotRow]) -> Result<(), String> {
     let height = HEAD + ROW * rows.len() as i32 + FOOT;
     let area = SVGBackend::new(path, (SIZE.0, height as u32)).into_drawing_area();
     draw(&area, title, columns, rows).and_then(|()| area.present()).map_err(failed(path))
 }
 
-fn draw<'a>(area: &Area<'a>, title: &str, columns: &[Column<'_>], rows: &[Row]) -> Drawn<'a> {
+fn draw<'a>(area: &Area<'a>, title: &str, columns: &[Column<'_>], rows: &[PlotRow]) -> Drawn<'a> {
     area.fill(&WHITE)?;
     write(area, title, (SIZE.0 as i32 / 2, 26), HPos::Center, 20)?;
     let width = (SIZE.0 as i32 - NAMES) / columns.len().max(1) as i32;
@@ -77,7 +77,7 @@ fn draw<'a>(area: &Area<'a>, title: &str, columns: &[Column<'_>], rows: &[Row]) 
     Ok(())
 }
 
-fn draw_column<'a>(area: &Area<'a>, axis: &Axis, rows: &[Row], index: usize) -> Drawn<'a> {
+fn draw_column<'a>(area: &Area<'a>, axis: &Axis, rows: &[PlotRow], index: usize) -> Drawn<'a> {
     let bottom = HEAD + ROW * rows.len() as i32;
     for (row, figures) in
         rows.iter().enumerate().filter_map(|(at, row)| Some((at, row.figures.as_ref().ok()?)))
@@ -125,7 +125,7 @@ struct Axis {
 }
 
 impl Axis {
-    fn new(scale: Scale, rows: &[Row], index: usize, (left, width): (i32, i32)) -> Self {
+    fn new(scale: Scale, rows: &[PlotRow], index: usize, (left, width): (i32, i32)) -> Self {
         let spreads = || rows.iter().filter_map(|row| row.figures.as_ref().ok()?.get(index));
         let most = spreads().map(|spread| spread.most).fold(f64::MIN_POSITIVE, f64::max);
         let (least, most) = match scale {
@@ -207,13 +207,13 @@ fn figure(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Axis, Column, Row, figure, round_below, rows};
+    use super::{Axis, Column, PlotRow, figure, round_below, rows};
     use crate::plot::series::Scale;
     use crate::report::Spread;
 
-    fn row(name: &str, values: &[f64]) -> Row {
+    fn row(name: &str, values: &[f64]) -> PlotRow {
         let spread = |value: &f64| Spread { median: *value, least: value * 0.9, most: value * 1.2 };
-        Row { name: name.into(), group: 0, figures: Ok(values.iter().map(spread).collect()) }
+        PlotRow { name: name.into(), group: 0, figures: Ok(values.iter().map(spread).collect()) }
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
             Column { name: "p50, us", scale: Scale::Logarithmic },
             Column { name: "M requests/s", scale: Scale::Linear },
         ];
-        let without = Row { name: "memif".into(), group: 1, figures: Err("not here".into()) };
+        let without = PlotRow { name: "memif".into(), group: 1, figures: Err("not here".into()) };
         rows(&path, "Title", &columns, &[row("udp", &[12.0, 0.4]), without]).expect("it is drawn");
         let text = std::fs::read_to_string(&path).expect("there is a plot");
         for word in ["Title", "udp", "memif", "not here", "p50, us", "12.0", "0.40"] {

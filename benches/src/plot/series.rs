@@ -59,7 +59,7 @@ pub struct Group {
     pub heights: Vec<f64>,
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+type SeriesArea<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
 /// Draws lines, from zero upwards.
 pub fn lines(path: &Path, axes: &Axes<'_>, series: &[Series]) -> Result<(), String> {
@@ -99,7 +99,7 @@ fn highest(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(f64::MIN_POSITIVE, f64::max) * 1.15
 }
 
-fn draw_lines<'a>(area: &Area<'a>, axes: &Axes<'_>, series: &[Series]) -> Drawn<'a> {
+fn draw_lines<'a>(area: &SeriesArea<'a>, axes: &Axes<'_>, series: &[Series]) -> Drawn<'a> {
     area.fill(&WHITE)?;
     let points = || series.iter().flat_map(|series| &series.points);
     let left = points().map(|point| point.0).fold(f64::MAX, f64::min);
@@ -132,7 +132,7 @@ fn draw_lines<'a>(area: &Area<'a>, axes: &Axes<'_>, series: &[Series]) -> Drawn<
     legend(&mut chart, SeriesLabelPosition::LowerLeft)
 }
 
-fn draw_panel<'a>(area: &Area<'a>, panel: &Panel<'_>, across: Range<f64>, names: bool) -> Drawn<'a> {
+fn draw_panel<'a>(area: &SeriesArea<'a>, panel: &Panel<'_>, across: Range<f64>, names: bool) -> Drawn<'a> {
     area.fill(&WHITE)?;
     let heights = || panel.series.iter().flat_map(|series| &series.points).map(|point| point.1);
     let mut builder = ChartBuilder::on(area);
@@ -181,7 +181,7 @@ where
     if names { legend(&mut chart, SeriesLabelPosition::LowerLeft) } else { Ok(()) }
 }
 
-fn draw_groups<'a>(area: &Area<'a>, axes: &Axes<'_>, names: &[&str], groups: &[Group]) -> Drawn<'a> {
+fn draw_groups<'a>(area: &SeriesArea<'a>, axes: &Axes<'_>, names: &[&str], groups: &[Group]) -> Drawn<'a> {
     area.fill(&WHITE)?;
     let top = highest(groups.iter().flat_map(|group| group.heights.iter().copied()));
     let mut chart = ChartBuilder::on(area)

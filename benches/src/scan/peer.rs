@@ -21,7 +21,7 @@ const MEMBERS_AT_ONCE: u64 = 256;
 const READ_BYTES: usize = 256 << 10;
 
 /// A scan that is under way.
-struct Pending {
+struct PendingScan {
     sent_ns: u64,
     /// Its first key.
     from: Vec<u8>,
@@ -33,7 +33,7 @@ struct Connection {
     /// What has arrived of answers that are not whole, up to `filled`.
     received: Vec<u8>,
     filled: usize,
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingScan>,
 }
 
 /// Connections with scans under way.
@@ -93,7 +93,7 @@ impl Peer {
             bulk(out, &[SET.as_bytes()]);
             bulk(out, &[b"[", key]);
             [&b"+"[..], b"LIMIT", b"0", records.as_bytes()].iter().for_each(|word| bulk(out, &[word]));
-            connection.pending.push_back(Pending { sent_ns, from });
+            connection.pending.push_back(PendingScan { sent_ns, from });
         }
         connection.send()
     }
@@ -110,7 +110,7 @@ impl Peer {
         while let Some(answer) = answer_in(&connection.received[at..connection.filled])? {
             at += answer.bytes;
             answers += 1;
-            let Some(Pending { sent_ns, from }) = connection.pending.pop_front() else {
+            let Some(PendingScan { sent_ns, from }) = connection.pending.pop_front() else {
                 return Err("Redis answered what nobody had asked".into());
             };
             let right = answer.members == records

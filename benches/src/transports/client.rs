@@ -13,7 +13,7 @@ use net::{HostPort, Port};
 
 use super::device;
 use super::narrow::{Lent, Narrow, frame_bytes_of_one};
-use super::seen::{Load, Moved, Seen};
+use super::seen::{ClientSeen, ClosedLoop, Moved};
 use crate::dataset::Dataset;
 use crate::drive::Drive;
 use crate::extension;
@@ -109,14 +109,14 @@ pub fn run(settings: &ClientSettings) -> Result<(), String> {
         let (busy_us, began) = (settings.busy_us()?, Instant::now());
         let (figures, moved) = measure(&mut fleet, generator()?, each, settings.seconds)?;
         let busy_us = settings.busy_us()?.saturating_sub(busy_us);
-        loads.push(Load {
+        loads.push(ClosedLoop {
             outstanding: each.of(sessions),
             requests_per_second: figures.requests_per_second,
             server_busy: busy_us as f64 / began.elapsed().as_micros().max(1) as f64,
             moved,
         });
     }
-    let seen = Seen {
+    let seen = ClientSeen {
         latency_us_p50: alone.latency_us_p50,
         latency_us_p99: alone.latency_us_p99,
         latency_us_p999: alone.latency_us_p999,

@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use net::shm::{Entry, KnockError, Knocking};
-use net::{Batch, DoorAddress, Outbox, Port, Waker};
+use net::shm::{AttachError, Entry, PendingAttach};
+use net::{Batch, ListenerAddress, Outbox, Port, Waker};
 use wire::FrameWriter;
 use wire::limits::FRAME_BYTES_MAX;
 
@@ -103,11 +103,11 @@ macro_rules! passes_on {
             $port.forget_peer()
         }
 
-        fn knock(&mut $self, door: &DoorAddress, words: &[u8]) -> Result<Knocking, KnockError> {
+        fn knock(&mut $self, door: &ListenerAddress, words: &[u8]) -> Result<PendingAttach, AttachError> {
             $port.knock(door, words)
         }
 
-        fn enter(&mut $self, knocking: Knocking, patience: Duration) -> Result<Entry, KnockError> {
+        fn enter(&mut $self, knocking: PendingAttach, patience: Duration) -> Result<Entry, AttachError> {
             $port.enter(knocking, patience)
         }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::way::Way;
+use super::way::TransportWay;
 use crate::report::Spread;
 
 /// Bytes of the headers of Ethernet, IPv4 and UDP.
@@ -10,7 +10,7 @@ const HEADER_BYTES: f64 = 42.0;
 
 /// What one client saw.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct ClientSeen {
     /// With one request outstanding, in microseconds.
     pub latency_us_p50: f64,
     /// 99 of 100 were faster.
@@ -18,14 +18,14 @@ pub struct Seen {
     /// 999 of 1,000 were faster.
     pub latency_us_p999: f64,
     /// With many outstanding, in the order in which they were asked for.
-    pub loads: Vec<Load>,
+    pub loads: Vec<ClosedLoop>,
     /// Largest frame that the client sent.
     pub frame_bytes_max: usize,
     /// How the server's frames find their worker.
     pub steering: String,
 }
 
-impl Seen {
+impl ClientSeen {
     /// The most requests a second.
     pub fn most(&self) -> f64 {
         self.loads.iter().map(|load| load.requests_per_second).fold(0.0, f64::max)
@@ -34,7 +34,7 @@ impl Seen {
 
 /// A closed loop of many requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Load {
+pub struct ClosedLoop {
     /// Requests outstanding.
     pub outstanding: usize,
     /// Those answered a second.
@@ -67,7 +67,7 @@ impl Moved {
     }
 
     /// The same with the headers that datagrams have on the wire.
-    pub fn wire_bytes_per_request(&self, way: Way) -> f64 {
+    pub fn wire_bytes_per_request(&self, way: TransportWay) -> f64 {
         let headers = if way.medium.has_headers() { HEADER_BYTES } else { 0.0 };
         let frames = (self.frames_sent + self.frames_received) as f64;
         self.bytes_per_request() + headers * frames / self.requests.max(1) as f64
@@ -86,9 +86,9 @@ impl Moved {
 
 /// Medians of the runs of a way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Summary {
+pub struct ClientSummary {
     /// The way.
-    pub way: Way,
+    pub way: TransportWay,
     /// Runs that were measured to their end.
     pub runs: usize,
     /// With one request outstanding.
@@ -115,11 +115,11 @@ pub struct Summary {
     pub steering: String,
 }
 
-impl Summary {
+impl ClientSummary {
     /// Of the runs that were measured; nothing where there are none.
-    pub fn of(way: Way, runs: &[Seen]) -> Option<Self> {
-        let spread = |figure: &dyn Fn(&Seen) -> f64| Spread::of(runs.iter().map(figure));
-        let at = |index: usize, figure: &dyn Fn(&Load) -> f64| {
+    pub fn of(way: TransportWay, runs: &[ClientSeen]) -> Option<Self> {
+        let spread = |figure: &dyn Fn(&ClientSeen) -> f64| Spread::of(runs.iter().map(figure));
+        let at = |index: usize, figure: &dyn Fn(&ClosedLoop) -> f64| {
             Spread::of(runs.iter().filter_map(|seen| seen.loads.get(index)).map(figure))
         };
         let rate = |index: &usize| at(*index, &|load| load.requests_per_second).median;
@@ -145,16 +145,16 @@ impl Summary {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{Load, Moved, Seen, Summary};
+    use super::{ClientSeen, ClientSummary, ClosedLoop, Moved};
     use crate::report::Spread;
-    use crate::transports::way::Way;
+    use crate::transports::way::TransportWay;
 
-    pub fn way(name: &str) -> Way {
+    pub fn way(name: &str) -> TransportWay {
         name.parse().expect("a way")
     }
 
-    pub fn seen(latency_us_p50: f64, requests_per_second: f64) -> Seen {
-        Seen {
+    pub fn seen(latency_us_p50: f64, requests_per_second: f64) -> ClientSeen {
+        ClientSeen {
             latency_us_p50,
             latency_us_p99: 2.0 * latency_us_p50,
             latency_us_p999: 3.0 * latency_us_p50,
@@ -164,7 +164,7 @@ pub(super) mod tests {
         }
     }
 
-    fn load(outstanding: usize, requests_per_second: f64) -> Load {
+    fn load(outstanding: usize, requests_per_second: f64) -> ClosedLoop {
         let moved = Moved {
             requests: 1_000,
             stream_requests: 0,
@@ -172,7 +172,7 @@ pub(super) mod tests {
             frames_received: 100,
             frame_bytes: 200_000,
         };
-        Load { outstanding, requests_per_second, server_busy: 0.5, moved }
+        ClosedLoop { outstanding, requests_per_second, server_busy: 0.5, moved }
     }
 
     #[test]
@@ -180,7 +180,7 @@ pub(super) mod tests {
         let seen = seen(1.5, 4e6);
         let line = serde_json::to_string(&seen).expect("it is written");
         assert!(!line.contains('\n'));
-        assert_eq!(serde_json::from_str::<Seen>(&line).expect("it is read"), seen);
+        assert_eq!(serde_json::from_str::<ClientSeen>(&line).expect("it is read"), seen);
     }
 
     #[test]
@@ -195,11 +195,11 @@ pub(super) mod tests {
 
     #[test]
     fn medians_are_of_the_runs_that_were_measured() {
-        let summary = Summary::of(way("udp"), &[seen(3.0, 1e6), seen(1.0, 3e6), seen(2.0, 2e6)]);
+        let summary = ClientSummary::of(way("udp"), &[seen(3.0, 1e6), seen(1.0, 3e6), seen(2.0, 2e6)]);
         let summary = summary.expect("there are runs");
         assert_eq!(summary.latency_us_p50, Spread { median: 2.0, least: 1.0, most: 3.0 });
         assert_eq!(summary.requests_per_second, Spread { median: 2e6, least: 1e6, most: 3e6 });
         assert_eq!((summary.runs, summary.outstanding), (3, 1_024), "where most were answered");
-        assert_eq!(Summary::of(way("udp"), &[]), None);
+        assert_eq!(ClientSummary::of(way("udp"), &[]), None);
     }
 }

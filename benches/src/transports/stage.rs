@@ -4,9 +4,9 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::process::Command;
 use std::time::Duration;
 
-use super::seen::Seen;
-use super::veth::{self, End, Veth};
-use super::way::{Medium, Way};
+use super::seen::ClientSeen;
+use super::veth::{self, Veth, VethEnd};
+use super::way::{Medium, TransportWay};
 use super::{TransportsSettings, device};
 use crate::process::{Folder, free_address, output_of};
 use crate::server::{Launch, OurServer};
@@ -26,7 +26,7 @@ pub fn obstacle(medium: Medium) -> Option<String> {
 ///
 /// # Errors
 /// What kept it from being measured, in one line.
-pub fn play(way: Way, settings: &TransportsSettings, run: usize) -> Result<Seen, String> {
+pub fn play(way: TransportWay, settings: &TransportsSettings, run: usize) -> Result<ClientSeen, String> {
     let folder = Folder::make("transports")?;
     let veth = match way.medium.needs_namespaces() {
         true => Some(Veth::up(&folder, way.medium == Medium::VethUdp)?),
@@ -37,13 +37,13 @@ pub fn play(way: Way, settings: &TransportsSettings, run: usize) -> Result<Seen,
     let object_bytes = (settings.key_bytes + settings.value_bytes) as u64 + OBJECT_OVERHEAD_BYTES;
     let memory_mib = ((2 * settings.keys * object_bytes) >> 20).max(256);
     let mut launch = Launch {
-        within: within(End::Serve),
+        within: within(VethEnd::Serve),
         cpu: Some(settings.server_cpu),
         listen: &listen,
         keeps_log: true,
         ..Launch::new("server", settings.server.as_deref(), memory_mib)
     };
-    if let Some(device) = device_of(way.medium, End::Serve, &folder) {
+    if let Some(device) = device_of(way.medium, VethEnd::Serve, &folder) {
         let environment = device::environment(&device, &prefix("serve"), settings.server_cpu);
         let address = device::SERVER.to_string();
         launch.arguments = ["--dpdk", &environment, "--dpdk-address", &address].map(String::from).to_vec();
@@ -54,10 +54,10 @@ pub fn play(way: Way, settings: &TransportsSettings, run: usize) -> Result<Seen,
             true if why.contains("built without") => format!("{why}: {}", device::BUILD),
             _ => why,
         })?;
-    let mut command = command(settings, within(End::Ask))?;
+    let mut command = command(settings, within(VethEnd::Ask))?;
     tell(&mut command, way, settings, &server, run);
     command.envs(runtime(&folder));
-    if let Some(device) = device_of(way.medium, End::Ask, &folder) {
+    if let Some(device) = device_of(way.medium, VethEnd::Ask, &folder) {
         command.arg("--dpdk").arg(device::environment(&device, &prefix("ask"), settings.cpu));
         command.arg("--dpdk-server").arg(device::SERVER.to_string());
     }
@@ -71,7 +71,7 @@ pub fn play(way: Way, settings: &TransportsSettings, run: usize) -> Result<Seen,
 }
 
 /// The client's line; what libraries wrote before it is not ours.
-fn read(output: &str) -> Result<Seen, String> {
+fn read(output: &str) -> Result<ClientSeen, String> {
     let line = output.lines().next_back().unwrap_or_default();
     serde_json::from_str(line).map_err(|error| format!("the client said {line:?}: {error}"))
 }
@@ -86,19 +86,19 @@ fn listen(medium: Medium) -> Result<String, String> {
 }
 
 /// The device of one end, as DPDK is told; none where frames go over the kernel or shared memory.
-fn device_of(medium: Medium, end: End, folder: &Folder) -> Option<String> {
+fn device_of(medium: Medium, end: VethEnd, folder: &Folder) -> Option<String> {
     let socket = folder.join("ring").display().to_string();
     Some(match (medium, end) {
-        (Medium::Memif, End::Serve) => {
+        (Medium::Memif, VethEnd::Serve) => {
             format!("net_memif0,role=server,id=0,socket={socket},socket-abstract=no")
         }
-        (Medium::Memif, End::Ask) => {
+        (Medium::Memif, VethEnd::Ask) => {
             format!("net_memif0,role=client,id=0,socket={socket},socket-abstract=no")
         }
-        (Medium::VirtioUser, End::Serve) => format!("net_vhost0,iface={socket},queues=1"),
-        (Medium::VirtioUser, End::Ask) => format!("net_virtio_user0,path={socket},queues=1"),
-        (Medium::AfPacket, End::Serve) => "net_af_packet0,iface=spl-serve0".to_owned(),
-        (Medium::AfXdp, End::Serve) => "net_af_xdp0,iface=spl-serve0".to_owned(),
+        (Medium::VirtioUser, VethEnd::Serve) => format!("net_vhost0,iface={socket},queues=1"),
+        (Medium::VirtioUser, VethEnd::Ask) => format!("net_virtio_user0,path={socket},queues=1"),
+        (Medium::AfPacket, VethEnd::Serve) => "net_af_packet0,iface=spl-serve0".to_owned(),
+        (Medium::AfXdp, VethEnd::Serve) => "net_af_xdp0,iface=spl-serve0".to_owned(),
         _ => return None,
     })
 }
@@ -130,7 +130,13 @@ fn command(settings: &TransportsSettings, within: Vec<String>) -> Result<Command
 }
 
 /// What the client has to know.
-fn tell(command: &mut Command, way: Way, settings: &TransportsSettings, server: &OurServer, run: usize) {
+fn tell(
+    command: &mut Command,
+    way: TransportWay,
+    settings: &TransportsSettings,
+    server: &OurServer,
+    run: usize,
+) {
     use clap::ValueEnum;
 
     let workload = settings.workload.to_possible_value().map(|value| value.get_name().to_owned());

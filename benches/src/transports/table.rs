@@ -1,9 +1,9 @@
 //! The table of all ways, what stands under it, and the plot.
 
-use super::seen::Summary;
-use super::way::{Medium, Way};
+use super::seen::ClientSummary;
+use super::way::{Medium, TransportWay};
 use super::{Played, TransportsSettings};
-use crate::plot::rows::{self, Column, Row};
+use crate::plot::rows::{self, Column, PlotRow};
 use crate::plot::series::Scale;
 use crate::report::{self, Report, Spread};
 use crate::workload::Workload;
@@ -37,30 +37,30 @@ const NOTE: &str = "p50 to p99.9: one request outstanding. M/s: with so many out
                     checksums and sends no packet above the MTU; so does the server's in veth-udp.";
 
 /// What a get over a medium should come to.
-struct Target {
+struct MediumTarget {
     medium: Medium,
     us_p50: f64,
     /// Requests a second: single, packed.
     rates: (f64, f64),
 }
 
-const TARGETS: [Target; 3] = [
-    Target { medium: Medium::Shm, us_p50: 1.0, rates: (4e6, 4e6) },
-    Target { medium: Medium::Memif, us_p50: 2.5, rates: (2e6, 3.5e6) },
-    Target { medium: Medium::VirtioUser, us_p50: 2.5, rates: (2e6, 3.5e6) },
+const TARGETS: [MediumTarget; 3] = [
+    MediumTarget { medium: Medium::Shm, us_p50: 1.0, rates: (4e6, 4e6) },
+    MediumTarget { medium: Medium::Memif, us_p50: 2.5, rates: (2e6, 3.5e6) },
+    MediumTarget { medium: Medium::VirtioUser, us_p50: 2.5, rates: (2e6, 3.5e6) },
 ];
 
 /// A way of which nothing was measured, as it is written.
 #[derive(Serialize)]
 struct Without<'a> {
-    way: Way,
+    way: TransportWay,
     runs: usize,
     failure: &'a str,
 }
 
 /// Prints, writes the medians, draws.
 pub fn show(settings: &TransportsSettings, played: &[Played], report: &mut Report) -> Result<(), String> {
-    let summaries: Vec<Option<Summary>> = played.iter().map(Played::summary).collect();
+    let summaries: Vec<Option<ClientSummary>> = played.iter().map(Played::summary).collect();
     let mut lines = Vec::new();
     for (played, summary) in played.iter().zip(&summaries) {
         match summary {
@@ -77,7 +77,7 @@ pub fn show(settings: &TransportsSettings, played: &[Played], report: &mut Repor
     }
     report::print(&title(settings), &HEADS, &lines);
     println!("{NOTE}");
-    let summaries: Vec<Summary> = summaries.into_iter().flatten().collect();
+    let summaries: Vec<ClientSummary> = summaries.into_iter().flatten().collect();
     for played in played.iter().filter(|played| !played.seen.is_empty() && !played.failures.is_empty()) {
         let (failed, way) = (played.failures.len(), played.way);
         println!("{way}: {failed} of {} runs failed: {}", failed + played.seen.len(), played.reason());
@@ -88,7 +88,7 @@ pub fn show(settings: &TransportsSettings, played: &[Played], report: &mut Repor
         Column { name: "p50 of one outstanding, us (logarithmic)", scale: Scale::Logarithmic },
         Column { name: "M requests/s, many outstanding", scale: Scale::Linear },
     ];
-    let rows: Vec<Row> = played.iter().map(Played::row).collect();
+    let rows: Vec<PlotRow> = played.iter().map(Played::row).collect();
     rows::rows(&path, &title(settings), &columns, &rows)
 }
 
@@ -108,7 +108,7 @@ fn millions(spread: &Spread) -> Spread {
     Spread { median: spread.median / 1e6, least: spread.least / 1e6, most: spread.most / 1e6 }
 }
 
-fn cells(summary: &Summary) -> Vec<String> {
+fn cells(summary: &ClientSummary) -> Vec<String> {
     let rate = millions(&summary.requests_per_second);
     vec![
         summary.way.to_string(),
@@ -130,12 +130,12 @@ fn cells(summary: &Summary) -> Vec<String> {
 }
 
 /// What was asked for, and whether it was reached. Ways that are compared with another one need that too.
-fn verdicts(workload: Workload, summaries: &[Summary]) -> Vec<String> {
+fn verdicts(workload: Workload, summaries: &[ClientSummary]) -> Vec<String> {
     let mut verdicts = Vec::new();
     for summary in summaries {
         let (way, rate) = (summary.way, &summary.requests_per_second);
         let target = TARGETS.iter().find(|target| target.medium == way.medium);
-        if let Some(Target { us_p50, rates, .. }) = target.filter(|_| workload == Workload::Get) {
+        if let Some(MediumTarget { us_p50, rates, .. }) = target.filter(|_| workload == Workload::Get) {
             let least = if way.is_packed { rates.1 } else { rates.0 };
             verdicts.push(format!(
                 "target of {way}: p50 at most {us_p50} us: {}; {:.1} M/s: {}",
@@ -144,7 +144,7 @@ fn verdicts(workload: Workload, summaries: &[Summary]) -> Vec<String> {
                 word(rate.median >= least)
             ));
         }
-        let kernel = way.medium.kernel_alike().map(|medium| Way { medium, ..way });
+        let kernel = way.medium.kernel_alike().map(|medium| TransportWay { medium, ..way });
         if let Some(kernel) = summaries.iter().find(|other| Some(other.way) == kernel) {
             let rate_times = rate.median / kernel.requests_per_second.median;
             let p50_times = summary.latency_us_p50.median / kernel.latency_us_p50.median;
@@ -164,8 +164,8 @@ fn word(is_met: bool) -> &'static str {
 }
 
 impl Played {
-    fn summary(&self) -> Option<Summary> {
-        Summary::of(self.way, &self.seen)
+    fn summary(&self) -> Option<ClientSummary> {
+        ClientSummary::of(self.way, &self.seen)
     }
 
     /// Why a run failed: the latest.
@@ -173,14 +173,14 @@ impl Played {
         self.failures.last().map_or("nobody tried", String::as_str)
     }
 
-    fn row(&self) -> Row {
+    fn row(&self) -> PlotRow {
         let group = Medium::ALL.iter().position(|medium| *medium == self.way.medium).unwrap_or(0);
         let figures = match self.summary() {
             Some(summary) => Ok(vec![summary.latency_us_p50, millions(&summary.requests_per_second)]),
             // What to do about it is in the table.
             None => Err(format!("not measured: {}", shortened(self.reason()))),
         };
-        Row { name: self.way.to_string(), group, figures }
+        PlotRow { name: self.way.to_string(), group, figures }
     }
 }
 

@@ -19,7 +19,7 @@ const CLEAR: &str = "for end in ask serve; do ip netns pids $1-$end 2>/dev/null 
 
 /// Which end of the pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum VethEnd {
     /// Where clients are.
     Ask,
     /// Where the server is.
@@ -62,8 +62,8 @@ impl Veth {
     }
 
     /// Words before a program that is to run at an end.
-    pub fn within(&self, end: End) -> Vec<String> {
-        let end = if end == End::Ask { "ask" } else { "serve" };
+    pub fn within(&self, end: VethEnd) -> Vec<String> {
+        let end = if end == VethEnd::Ask { "ask" } else { "serve" };
         ["ip", "netns", "exec", &format!("{}-{end}", self.prefix)].map(String::from).to_vec()
     }
 }

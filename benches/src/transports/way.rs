@@ -73,7 +73,7 @@ impl Medium {
 
 /// A way: a row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct TransportWay {
     /// What frames travel over.
     pub medium: Medium,
     /// As many requests as fit share a frame; else each has one of its own.
@@ -83,7 +83,7 @@ pub struct Way {
 /// What the name of a packed way ends with.
 const PACKED: &str = "-packed";
 
-impl Way {
+impl TransportWay {
     /// All, in the order of the table.
     pub fn all() -> Vec<Self> {
         let both = |medium| [false, true].map(|is_packed| Self { medium, is_packed });
@@ -91,14 +91,14 @@ impl Way {
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for TransportWay {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ending = if self.is_packed { PACKED } else { "" };
         formatter.pad(&format!("{}{ending}", self.medium.name()))
     }
 }
 
-impl FromStr for Way {
+impl FromStr for TransportWay {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
@@ -111,7 +111,7 @@ impl FromStr for Way {
     }
 }
 
-impl Serialize for Way {
+impl Serialize for TransportWay {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -119,22 +119,25 @@ impl Serialize for Way {
 
 #[cfg(test)]
 mod tests {
-    use super::{Medium, Way};
+    use super::{Medium, TransportWay};
 
     #[test]
     fn every_way_is_read_back_from_its_name() {
-        let all = Way::all();
+        let all = TransportWay::all();
         assert_eq!(all.len(), 2 * Medium::ALL.len());
         for way in all {
             assert_eq!(way.to_string().parse(), Ok(way));
         }
-        assert_eq!("virtio-user-packed".parse(), Ok(Way { medium: Medium::VirtioUser, is_packed: true }));
+        assert_eq!(
+            "virtio-user-packed".parse(),
+            Ok(TransportWay { medium: Medium::VirtioUser, is_packed: true })
+        );
     }
 
     #[test]
     fn what_is_no_way_is_refused_with_those_that_are() {
         for name in ["", "tcp", "-packed", "udp-", "udp-packed-packed"] {
-            let refused = name.parse::<Way>().expect_err("it is none");
+            let refused = name.parse::<TransportWay>().expect_err("it is none");
             assert!(refused.contains("udp, shm, memif") && refused.contains("-packed"), "{refused}");
         }
     }

@@ -14,7 +14,7 @@ const OVER_US: u64 = 100_000;
 
 /// Whom a read asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum ReadSource {
     /// Its owner alone.
     Alone,
     /// Its owner alone, and there is to be a map that does not have this migration any more.
@@ -67,12 +67,12 @@ impl Moving {
     }
 
     /// Whom to ask for a hash which is that server's by the map, in a request that has come round so often.
-    pub fn way(&mut self, now_us: u64, hash: u64, (owner, moves): (usize, u16)) -> Way {
+    pub fn way(&mut self, now_us: u64, hash: u64, (owner, moves): (usize, u16)) -> ReadSource {
         if self.wants_map(now_us) {
-            return Way::AloneAndMap;
+            return ReadSource::AloneAndMap;
         }
         let asks_both = moves < MOVES_MAX && self.source != owner && self.is_open(now_us, hash);
-        if asks_both { Way::Both } else { Way::Alone }
+        if asks_both { ReadSource::Both } else { ReadSource::Alone }
     }
 
     /// Whether both servers are to be asked for a hash.

@@ -20,7 +20,7 @@ pub struct CountedTable {
 }
 
 /// A server that has tablets, and of which tables.
-struct Place {
+struct TabletServer {
     address: String,
     tables: Vec<u32>,
 }
@@ -48,13 +48,13 @@ impl Client {
     }
 
     fn count(&mut self, tables: Vec<TableEntry>) -> Result<Vec<CountedTable>, Error> {
-        let mut places: BTreeMap<u32, Place> = BTreeMap::new();
+        let mut places: BTreeMap<u32, TabletServer> = BTreeMap::new();
         for table in &tables {
             // A table that was dropped meanwhile has no map.
             let Some(map) = self.tablets_of(table.id)? else { continue };
             for tablet in map.tablets() {
                 let server = &map.servers()[usize::from(tablet.server)];
-                let place = Place { address: server.address.clone(), tables: Vec::new() };
+                let place = TabletServer { address: server.address.clone(), tables: Vec::new() };
                 let place = places.entry(server.number).or_insert(place);
                 if place.tables.last() != Some(&table.id) {
                     place.tables.push(table.id);
@@ -74,7 +74,7 @@ impl Client {
     }
 
     /// Adds what a server has, or its number.
-    fn add(&self, counted: &mut [CountedTable], number: u32, place: &Place, own: &[TableEntry]) {
+    fn add(&self, counted: &mut [CountedTable], number: u32, place: &TabletServer, own: &[TableEntry]) {
         let found = if place.address == self.session.identity().address {
             Ok(own.to_vec())
         } else {

@@ -2,7 +2,7 @@
 
 use wire::{
     AdminRequest, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved,
-    FunctionMode, LogLines, PackageFile, Placement, Standing, Status, Traces,
+    FunctionMode, LogLines, PackageFile, Placement, Status, Traces, VersionState,
 };
 
 use super::{Client, Function, administer};
@@ -143,7 +143,7 @@ impl Client {
     ///
     /// # Errors
     /// `UnknownExtension`, `NotFound` when there is nothing to go back to, another refusal, or no answer.
-    pub fn extension_roll_back(&mut self, name: &str, to: Option<u32>) -> Result<Standing, Error> {
+    pub fn extension_roll_back(&mut self, name: &str, to: Option<u32>) -> Result<VersionState, Error> {
         let version = to.unwrap_or(0);
         self.administer_extension(name, &AdminRequest::ExtensionRollback { name, version })
     }
@@ -152,7 +152,7 @@ impl Client {
     ///
     /// # Errors
     /// `UnknownExtension`, another refusal, or no answer.
-    pub fn extension_pin(&mut self, name: &str, version: Option<u32>) -> Result<Standing, Error> {
+    pub fn extension_pin(&mut self, name: &str, version: Option<u32>) -> Result<VersionState, Error> {
         let version = version.unwrap_or(0);
         self.administer_extension(name, &AdminRequest::ExtensionPin { name, version })
     }
@@ -161,7 +161,7 @@ impl Client {
     ///
     /// # Errors
     /// `UnknownExtension`, `NotFound` when there is no canary, another refusal, or no answer.
-    pub fn extension_promote(&mut self, name: &str) -> Result<Standing, Error> {
+    pub fn extension_promote(&mut self, name: &str) -> Result<VersionState, Error> {
         self.administer_extension(name, &AdminRequest::ExtensionPromote { name })
     }
 

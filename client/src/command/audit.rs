@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Reads entries behind a number, so many at most.
-type Ask = Box<dyn FnMut(u64, u32) -> Result<Vec<AuditEntry>, Error>>;
+type ReadEntries = Box<dyn FnMut(u64, u32) -> Result<Vec<AuditEntry>, Error>>;
 
 /// How long to wait before asking again.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Prints the latest acts, and with `follow` those to come.
 pub fn run(settings: &Settings, lines: u32, follow: bool) -> Result<Answer, Failure> {
-    let mut ask: Ask = if settings.is_admin() {
+    let mut ask: ReadEntries = if settings.is_admin() {
         let mut admin = settings.connect_admin()?;
         Box::new(move |after, count| admin.audit(after, count))
     } else {

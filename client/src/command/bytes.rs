@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::str::FromStr;
 
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 
 /// What the user gave, before files are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,12 +23,12 @@ impl Bytes {
     pub fn read(&self) -> Result<Vec<u8>, Failure> {
         if let Some(path) = self.0.strip_prefix('@') {
             return std::fs::read(path)
-                .map_err(|error| Failure::new(Kind::Local, format!("cannot read {path}: {error}")))
+                .map_err(|error| Failure::new(FailureKind::Local, format!("cannot read {path}: {error}")))
                 .map_err(|failure| failure.next("after @ comes the path of a file"));
         }
         match self.0.strip_prefix("0x") {
             Some(digits) => from_hex(digits).ok_or_else(|| {
-                Failure::new(Kind::Local, format!("no hex: {}", self.0))
+                Failure::new(FailureKind::Local, format!("no hex: {}", self.0))
                     .next("after 0x comes an even number of digits 0-9, a-f")
             }),
             None => Ok(self.0.clone().into_bytes()),

@@ -7,13 +7,12 @@ mod status;
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 use super::options::{ClusterCommand, MigrateOptions, MigrationWay};
 use super::output::{Answer, columns, moment};
 use super::settings::Settings;
 use client::{
-    Admin, MigrationEntry, MigrationMode, MigrationProgress, MigrationStanding, ServerEntry, Status,
-    TabletEntry,
+    Admin, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, ServerEntry, Status, TabletEntry,
 };
 use serde_json::{Value, json};
 
@@ -42,14 +41,16 @@ pub fn run(settings: &Settings, command: ClusterCommand) -> Result<Answer, Failu
         ClusterCommand::Servers => Ok(servers(&admin.server_list()?)),
         ClusterCommand::Tablets { table } => tablets(&mut admin, table.as_deref()),
         ClusterCommand::Split { table, at } => {
-            let at =
-                at.get().ok_or_else(|| Failure::new(Kind::Usage, "no tablet begins behind all hashes"))?;
+            let at = at
+                .get()
+                .ok_or_else(|| Failure::new(FailureKind::Usage, "no tablet begins behind all hashes"))?;
             admin.tablet_split(&table, at)?;
             Ok(Answer::new(format!("a tablet of {table} begins at {}", text_of(at)), edge(&table, at)))
         }
         ClusterCommand::Merge { table, at } => {
-            let at =
-                at.get().ok_or_else(|| Failure::new(Kind::Usage, "no tablet begins behind all hashes"))?;
+            let at = at
+                .get()
+                .ok_or_else(|| Failure::new(FailureKind::Usage, "no tablet begins behind all hashes"))?;
             admin.tablet_merge(&table, at)?;
             let text = format!("one tablet of {table} lies on both sides of {}", text_of(at));
             Ok(Answer::new(text, edge(&table, at)))
@@ -59,10 +60,10 @@ pub fn run(settings: &Settings, command: ClusterCommand) -> Result<Answer, Failu
         ClusterCommand::Abort { migration } => {
             let entry = admin.migration_abort(migration)?;
             let text = match entry.standing {
-                MigrationStanding::Finished => {
+                MigrationPhase::Finished => {
                     format!("migration {migration} is over: server {} has it all", entry.target)
                 }
-                MigrationStanding::Ended => {
+                MigrationPhase::Ended => {
                     format!("migration {migration} has ended: server {} has it all", entry.source)
                 }
                 _ => format!("migration {migration} goes back to server {}", entry.source),
@@ -105,7 +106,8 @@ fn tablets(admin: &mut Admin, table: Option<&str>) -> Result<Answer, Failure> {
     if let Some(table) = table {
         tablets.retain(|tablet| tablet.table == table);
         if tablets.is_empty() {
-            let failure = Failure::new(Kind::Missing, format!("no server was given a table `{table}`"));
+            let failure =
+                Failure::new(FailureKind::Missing, format!("no server was given a table `{table}`"));
             return Err(failure.known_as(Status::UnknownTable).next("tables are named OWNER/NAME"));
         }
     }
@@ -140,22 +142,22 @@ fn migrate(admin: &mut Admin, options: &MigrateOptions) -> Result<Answer, Failur
     }
     let standing = wait(admin, &begun)?;
     let over = MigrationEntry { standing, ..begun };
-    if standing == MigrationStanding::Finished {
+    if standing == MigrationPhase::Finished {
         return Ok(Answer::new(format!("migration {id} has moved {what}"), value_of(&over)));
     }
     let failure =
-        Failure::new(Kind::Refused, format!("migration {id} was undone: server {source} has it all"));
+        Failure::new(FailureKind::Refused, format!("migration {id} was undone: server {source} has it all"));
     Err(failure.known_as(Status::Conflict).next("the log of both servers says why"))
 }
 
 /// Waits until a migration is over and both servers are done with it, and says how it ended.
-fn wait(admin: &mut Admin, begun: &MigrationEntry) -> Result<MigrationStanding, Failure> {
+fn wait(admin: &mut Admin, begun: &MigrationEntry) -> Result<MigrationPhase, Failure> {
     let mut seen = begun.standing;
     while let Some(entry) = admin.migration_list()?.iter().find(|entry| entry.id == begun.id) {
         seen = entry.standing;
         sleep(LOOK_EVERY);
     }
-    if matches!(seen, MigrationStanding::Finished | MigrationStanding::Ended) {
+    if matches!(seen, MigrationPhase::Finished | MigrationPhase::Ended) {
         return Ok(seen);
     }
     // It was over and cleared away between two looks: whoever owns the hashes tells how.
@@ -164,9 +166,12 @@ fn wait(admin: &mut Admin, begun: &MigrationEntry) -> Result<MigrationStanding, 
         .iter()
         .find(|tablet| tablet.table == begun.table && (tablet.first..=tablet.last).contains(&begun.first));
     match owner {
-        Some(tablet) if tablet.server == begun.target => Ok(MigrationStanding::Finished),
-        Some(tablet) if tablet.server == begun.source => Ok(MigrationStanding::Ended),
-        _ => Err(Failure::new(Kind::Missing, format!("migration {} is over, and others followed", begun.id))),
+        Some(tablet) if tablet.server == begun.target => Ok(MigrationPhase::Finished),
+        Some(tablet) if tablet.server == begun.source => Ok(MigrationPhase::Ended),
+        _ => Err(Failure::new(
+            FailureKind::Missing,
+            format!("migration {} is over, and others followed", begun.id),
+        )),
     }
 }
 

@@ -16,7 +16,7 @@ mod question;
 mod remote;
 mod ways;
 
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 use super::graph::{Graph, Shape};
 use super::output::{Answer, Output, thousands};
 use super::settings::Settings;
@@ -159,12 +159,12 @@ fn finish(report: &Report, path: Option<&Path>) -> Result<Answer, Failure> {
     let json = serde_json::to_value(report).unwrap_or_default();
     if let Some(path) = path {
         std::fs::write(path, format!("{json:#}\n")).map_err(|error| {
-            Failure::new(Kind::Local, format!("cannot write {}: {error}", path.display()))
+            Failure::new(FailureKind::Local, format!("cannot write {}: {error}", path.display()))
         })?;
     }
     if report.answers_equal {
         return Ok(Answer::new("all answers are equal, whichever way they were found", json));
     }
-    Err(Failure::new(Kind::Different, "the ways gave different answers")
+    Err(Failure::new(FailureKind::Different, "the ways gave different answers")
         .next("the tables above say for which questions; nothing else may write to the demo's tables"))
 }

@@ -5,7 +5,7 @@ mod logs;
 mod versions;
 
 use super::bytes::Bytes;
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 use super::object;
 use super::options::ExtensionCommand;
 use super::output::Answer;
@@ -106,8 +106,9 @@ fn install(
 
 fn create(name: &str) -> Result<Answer, Failure> {
     let directory = Path::new(name);
-    builder::template::write(directory, name)
-        .map_err(|error| Failure::new(Kind::Local, format!("cannot write a new extension: {error}")))?;
+    builder::template::write(directory, name).map_err(|error| {
+        Failure::new(FailureKind::Local, format!("cannot write a new extension: {error}"))
+    })?;
     let text = format!(
         "wrote {name}/: an extension with a unit test, and the SDK that it is tested with\n\
          test it:    cd {name} && cargo test\n\
@@ -155,10 +156,12 @@ fn compile(directory: &Path, package: &Package) -> Result<(String, Option<String
             Ok((String::new(), Some(error.to_string())))
         }
         BuildError::Refused(refusals) => Err(refused(directory, &refusals)),
-        BuildError::DiskFull | BuildError::Io { .. } => Err(Failure::new(Kind::Local, error.to_string())),
+        BuildError::DiskFull | BuildError::Io { .. } => {
+            Err(Failure::new(FailureKind::Local, error.to_string()))
+        }
         _ => {
             let what = format!("{} passes the check, but {error}", directory.display());
-            Err(Failure::new(Kind::Extension, what)
+            Err(Failure::new(FailureKind::Extension, what)
                 .known_as(Status::CompileFailed)
                 .next("mend what it names"))
         }
@@ -168,14 +171,14 @@ fn compile(directory: &Path, package: &Package) -> Result<(String, Option<String
 fn pack(directory: &Path) -> Result<Package, Failure> {
     Package::from_directory(directory).map_err(|error| match error {
         DirectoryError::Refused(refusals) => refused(directory, &refusals),
-        error @ DirectoryError::Io { .. } => Failure::new(Kind::Local, error.to_string())
+        error @ DirectoryError::Io { .. } => Failure::new(FailureKind::Local, error.to_string())
             .next("give the folder of an extension; `splinter ext new NAME` writes one"),
     })
 }
 
 fn refused(directory: &Path, refusals: &[Refusal]) -> Failure {
     let listing = builder::refusal::listing(refusals);
-    Failure::new(Kind::Extension, format!("{} is refused:\n{listing}", directory.display()))
+    Failure::new(FailureKind::Extension, format!("{} is refused:\n{listing}", directory.display()))
         .known_as(Status::SourceRefused)
         .next("write what each line says instead, then check again; docs/extensions.md has the rules")
 }

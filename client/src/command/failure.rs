@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 /// What kind of failure, as the exit code tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FailureKind {
     /// On this side.
     Local = 1,
     /// The command line contradicts itself in a way that clap does not see.
@@ -41,7 +41,7 @@ pub enum Kind {
 /// A failed command.
 #[derive(Debug)]
 pub struct Failure {
-    kind: Kind,
+    kind: FailureKind,
     what: String,
     next: Option<String>,
     /// The server's answer, or what it would be called where an answer was `Ok` and empty.
@@ -50,7 +50,7 @@ pub struct Failure {
 
 impl Failure {
     /// A failure of a kind; `what` says what went wrong, in a sentence without a full stop.
-    pub fn new(kind: Kind, what: impl Into<String>) -> Failure {
+    pub fn new(kind: FailureKind, what: impl Into<String>) -> Failure {
         Failure { kind, what: what.into(), next: None, status: None }
     }
 
@@ -88,8 +88,8 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let kind = match &error {
             Error::Refused { status, .. } => kind_of(*status),
-            Error::ConditionFailed { .. } => Kind::Condition,
-            Error::ExtensionFailed { .. } => Kind::Extension,
+            Error::ConditionFailed { .. } => FailureKind::Condition,
+            Error::ExtensionFailed { .. } => FailureKind::Extension,
             Error::Unreachable { .. }
             | Error::ServerAway { .. }
             | Error::NoSharedMemory { .. }
@@ -98,8 +98,8 @@ impl From<Error> for Failure {
             | Error::Overloaded
             | Error::Throttled { .. }
             | Error::SessionLost
-            | Error::StreamBroken { .. } => Kind::Unreachable,
-            _ => Kind::Local,
+            | Error::StreamBroken { .. } => FailureKind::Unreachable,
+            _ => FailureKind::Local,
         };
         // The library's text ends with what to do next; here that gets a line of its own.
         let text = error.to_string();
@@ -112,15 +112,15 @@ impl From<Error> for Failure {
 }
 
 /// The kind of failure that a refusal of the server is.
-fn kind_of(status: Status) -> Kind {
+fn kind_of(status: Status) -> FailureKind {
     match status {
         Status::NotFound
         | Status::UnknownTenant
         | Status::UnknownTable
         | Status::UnknownExtension
         | Status::UnknownFunction
-        | Status::UnknownLimit => Kind::Missing,
-        Status::ConditionFailed | Status::AlreadyExists => Kind::Condition,
+        | Status::UnknownLimit => FailureKind::Missing,
+        Status::ConditionFailed | Status::AlreadyExists => FailureKind::Condition,
         Status::SourceRefused
         | Status::CompileFailed
         | Status::ExtensionError
@@ -130,8 +130,8 @@ fn kind_of(status: Status) -> Kind {
         | Status::ExtensionKilled
         | Status::ReadOnly
         | Status::NotSerializable
-        | Status::Conflict => Kind::Extension,
-        _ => Kind::Refused,
+        | Status::Conflict => FailureKind::Extension,
+        _ => FailureKind::Refused,
     }
 }
 
@@ -147,13 +147,13 @@ impl fmt::Display for Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{Failure, Kind, kind_of};
+    use super::{Failure, FailureKind, kind_of};
     use client::{Error, Status};
 
     #[test]
     fn what_to_do_next_gets_a_line_of_its_own() {
         let failure = Failure::from(Error::TimedOut);
-        assert_eq!(failure.kind, Kind::Unreachable);
+        assert_eq!(failure.kind, FailureKind::Unreachable);
         assert!(failure.to_string().contains("\nnext:  "), "{failure}");
     }
 
@@ -168,9 +168,9 @@ mod tests {
 
     #[test]
     fn refusals_have_the_exit_code_of_their_kind() {
-        assert_eq!(kind_of(Status::UnknownTable), Kind::Missing);
-        assert_eq!(kind_of(Status::BadSecret), Kind::Refused);
-        assert_eq!(kind_of(Status::CompileFailed), Kind::Extension);
-        assert_eq!(kind_of(Status::AlreadyExists), Kind::Condition);
+        assert_eq!(kind_of(Status::UnknownTable), FailureKind::Missing);
+        assert_eq!(kind_of(Status::BadSecret), FailureKind::Refused);
+        assert_eq!(kind_of(Status::CompileFailed), FailureKind::Extension);
+        assert_eq!(kind_of(Status::AlreadyExists), FailureKind::Condition);
     }
 }

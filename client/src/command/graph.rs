@@ -7,7 +7,7 @@ mod generate;
 
 pub use generate::Shape;
 
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -44,7 +44,7 @@ impl Graph {
     /// Reads an edge list.
     pub fn read(path: &Path) -> Result<Graph, Failure> {
         let cannot = |error: std::io::Error| {
-            Failure::new(Kind::Local, format!("cannot read {}: {error}", path.display()))
+            Failure::new(FailureKind::Local, format!("cannot read {}: {error}", path.display()))
                 .next("give a text file with two node numbers a line, as the SNAP collection has them")
         };
         let mut edges = Vec::new();
@@ -56,14 +56,17 @@ impl Graph {
             }
             let edge = parse_line(line).ok_or_else(|| {
                 let shown: String = line.chars().take(40).collect();
-                Failure::new(Kind::Local, format!("{}:{}: no edge: \"{shown}\"", path.display(), number + 1))
-                    .next("a line is two node numbers below 2^63, parted by blanks; comments start with #")
+                Failure::new(
+                    FailureKind::Local,
+                    format!("{}:{}: no edge: \"{shown}\"", path.display(), number + 1),
+                )
+                .next("a line is two node numbers below 2^63, parted by blanks; comments start with #")
             })?;
             edges.push(edge);
         }
         let graph = Graph::new(edges);
         if graph.edges.is_empty() {
-            return Err(Failure::new(Kind::Local, format!("{} has no edges", path.display())));
+            return Err(Failure::new(FailureKind::Local, format!("{} has no edges", path.display())));
         }
         Ok(graph)
     }

@@ -5,7 +5,7 @@ mod many;
 
 use self::many::Work;
 use super::bytes::{Bytes, to_hex};
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 use super::options::{DeleteOptions, GetOptions, PutOptions, WriteCondition};
 use super::output::Answer;
 use super::settings::Settings;
@@ -22,7 +22,7 @@ pub fn get(settings: &Settings, options: &GetOptions) -> Result<Answer, Failure>
     let [key] = &keys[..] else { return many::get(settings, table, &keys) };
     let (mut client, id) = open(settings, table)?;
     let Some(object) = client.get(id, key)? else {
-        let failure = Failure::new(Kind::Missing, format!("table {table} has no such object"));
+        let failure = Failure::new(FailureKind::Missing, format!("table {table} has no such object"));
         return Err(failure.known_as(Status::NotFound));
     };
     let mut json = json!({ "version": object.version, "ttl_ms": object.ttl_ms });

@@ -1,7 +1,7 @@
 //! Answers on the screen: text for people, one JSON value for programs.
 
 use super::bytes::shown;
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 use clap::ValueEnum;
 use serde_json::Value;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -59,7 +59,7 @@ impl Answer {
         };
         match written.and_then(|()| out.flush()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                Err(Failure::new(Kind::Local, format!("cannot write the answer: {error}")))
+                Err(Failure::new(FailureKind::Local, format!("cannot write the answer: {error}")))
             }
             _ => Ok(()),
         }

@@ -1,7 +1,7 @@
 //! `splinter scan`: objects of an ordered table in the order of their keys.
 
 use super::bytes::{Bytes, from_hex, shown, to_hex};
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 use super::object::listed_value;
 use super::options::ScanOptions;
 use super::output::{Answer, columns};
@@ -21,7 +21,8 @@ pub fn run(settings: &Settings, options: &ScanOptions) -> Result<Answer, Failure
         hashes: None,
     };
     let cursor = from_hex(&options.cursor).ok_or_else(|| {
-        Failure::new(Kind::Local, "no cursor: it is not hex").next("give --cursor what a scan has printed")
+        Failure::new(FailureKind::Local, "no cursor: it is not hex")
+            .next("give --cursor what a scan has printed")
     })?;
     let mut client = settings.connect()?;
     let table = client.table_open(&options.table)?;

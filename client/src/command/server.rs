@@ -1,6 +1,6 @@
 //! `splinter ping | stats`: is the server there, and what does it count.
 
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 use super::output::{Answer, columns, thousands};
 use super::settings::Settings;
 use serde_json::{Map, Value, json};
@@ -37,7 +37,7 @@ pub fn stats(settings: &Settings, filter: Option<&str>) -> Result<Answer, Failur
     if let Some(filter) = filter
         && statistics.is_empty()
     {
-        let failure = Failure::new(Kind::Missing, format!("no counter's name contains `{filter}`"));
+        let failure = Failure::new(FailureKind::Missing, format!("no counter's name contains `{filter}`"));
         return Err(failure.next(match settings.is_admin() && settings.given_tenant().is_none() {
             true => "list them with `splinter stats`",
             false => "list them with `splinter stats`; those of the server are for the administrator, who names no tenant",

@@ -4,7 +4,7 @@
 //! file of a few strings. A secret may be `@FILE`, so that it stands neither in the process list nor in
 //! the profile.
 
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 use super::output::Output;
 use clap::{Args, ValueEnum};
 use client::{Admin, Client, ClientConfig, Transport};
@@ -78,7 +78,7 @@ impl Settings {
             }
             Err(error) => {
                 let what = format!("cannot read the profile {}: {error}", path.display());
-                return Err(Failure::new(Kind::Local, what));
+                return Err(Failure::new(FailureKind::Local, what));
             }
         };
         Ok(Settings { given: given.clone(), profile, profile_path: path })
@@ -130,7 +130,7 @@ impl Settings {
                 option.to_uppercase(),
                 self.profile_path.display()
             );
-            Failure::new(Kind::Local, format!("{what} is not known")).next(next)
+            Failure::new(FailureKind::Local, format!("{what} is not known")).next(next)
         };
         let tenant = self.given.tenant.clone().or_else(|| self.profile.tenant.clone());
         let tenant = tenant.ok_or_else(|| missing("the tenant", "tenant"))?;
@@ -143,7 +143,7 @@ impl Settings {
     pub fn admin_secret(&self) -> Result<String, Failure> {
         let secret = self.given.admin_secret.clone().or_else(|| self.profile.admin_secret.clone());
         let secret = secret.ok_or_else(|| {
-            Failure::new(Kind::Local, "the administrator's secret is not known").next(
+            Failure::new(FailureKind::Local, "the administrator's secret is not known").next(
                 "the server wrote it to the file admin.secret in its data directory at its first start: \
                  give --admin-secret @FILE or set SPLINTER_ADMIN_SECRET",
             )
@@ -155,15 +155,16 @@ impl Settings {
 /// The secret itself, or the first line of the file after `@`.
 fn secret_of(text: &str) -> Result<String, Failure> {
     let Some(path) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
-    let content = std::fs::read_to_string(path)
-        .map_err(|error| Failure::new(Kind::Local, format!("cannot read the secret in {path}: {error}")))?;
+    let content = std::fs::read_to_string(path).map_err(|error| {
+        Failure::new(FailureKind::Local, format!("cannot read the secret in {path}: {error}"))
+    })?;
     Ok(content.lines().next().unwrap_or("").trim().to_owned())
 }
 
 fn parse(path: &Path, text: &str) -> Result<Profile, Failure> {
     toml::from_str(text).map_err(|error| {
         Failure::new(
-            Kind::Local,
+            FailureKind::Local,
             format!("the profile {} cannot be read: {}", path.display(), error.message()),
         )
         .next("it takes address, tenant, secret and admin_secret, each as name = \"value\"")

@@ -1,7 +1,7 @@
 //! `splinter table`: the tenant's tables.
 
 use super::bytes::{from_hex, shown, to_hex};
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 use super::object::listed_value;
 use super::options::TableCommand;
 use super::output::{Answer, columns, moment, thousands};
@@ -103,7 +103,7 @@ fn enumerate(
 ) -> Result<Answer, Failure> {
     let table = client.table_open(name)?;
     let cursor = from_hex(cursor).ok_or_else(|| {
-        Failure::new(Kind::Local, "no cursor: it is not hex")
+        Failure::new(FailureKind::Local, "no cursor: it is not hex")
             .next("give --cursor what an enumeration has printed")
     })?;
     let (mut next, mut objects, mut corrupted) = (Some(Cursor::from_bytes(&cursor)), Vec::new(), Vec::new());
@@ -155,6 +155,6 @@ fn verify(client: &mut Client, name: &str) -> Result<Answer, Failure> {
         thousands(found.objects),
         hashes.join(" ")
     );
-    Err(Failure::new(Kind::Different, what)
+    Err(Failure::new(FailureKind::Different, what)
         .next("have the server's memory checked, and write these objects anew"))
 }

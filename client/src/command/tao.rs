@@ -6,7 +6,7 @@
 pub mod load;
 
 use super::bytes::shown;
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 use super::graph::{Graph, Shape};
 use super::object;
 use super::output::{Answer, columns, thousands};
@@ -33,7 +33,7 @@ pub enum TaoCommand {
         /// The file.
         file: PathBuf,
         #[command(flatten)]
-        place: Place,
+        place: GraphTable,
         /// Which way to load.
         #[arg(long, value_enum, default_value = "extension")]
         through: Through,
@@ -76,7 +76,7 @@ pub enum TaoCommand {
         /// Its id.
         id: u64,
         #[command(flatten)]
-        place: Place,
+        place: GraphTable,
     },
     /// Friends of friends, those on most paths first.
     FriendsOfFriends {
@@ -90,7 +90,7 @@ pub enum TaoCommand {
 
 /// Where a graph is.
 #[derive(Args, Clone, Debug)]
-pub struct Place {
+pub struct GraphTable {
     /// Table of the graph.
     #[arg(long, default_value = "graph")]
     pub table: String,
@@ -108,7 +108,7 @@ pub struct List {
     #[arg(long = "type", default_value_t = FRIEND.0)]
     atype: u32,
     #[command(flatten)]
-    place: Place,
+    place: GraphTable,
 }
 
 impl List {
@@ -123,7 +123,7 @@ pub fn run(settings: &Settings, command: TaoCommand) -> Result<Answer, Failure> 
         TaoCommand::Load { file, place, through, outstanding } => {
             let graph = Graph::read(&file)?;
             let mut client = settings.connect()?;
-            let Place { table, extension } = place;
+            let GraphTable { table, extension } = place;
             let load = Load { table, extension, through, outstanding: outstanding.max(1) };
             let (loaded, _) = load.run(&mut client, &graph)?;
             Ok(Answer::new(loaded.to_string(), json!(loaded)))
@@ -143,7 +143,7 @@ pub fn run(settings: &Settings, command: TaoCommand) -> Result<Answer, Failure> 
         TaoCommand::ObjGet { id, place } => {
             let reply = call(settings, &place, &Call::ObjGet(ObjectId(id)))?;
             let Some(object) = Object::parse(&reply) else {
-                let failure = Failure::new(Kind::Missing, format!("there is no object {id}"));
+                let failure = Failure::new(FailureKind::Missing, format!("there is no object {id}"));
                 return Err(failure.known_as(client::Status::NotFound));
             };
             let text = format!("type {}: {}", object.otype.0, shown(object.data));
@@ -160,7 +160,7 @@ pub fn run(settings: &Settings, command: TaoCommand) -> Result<Answer, Failure> 
 }
 
 /// Asks the extension.
-fn call(settings: &Settings, place: &Place, call: &Call<'_>) -> Result<Vec<u8>, Failure> {
+fn call(settings: &Settings, place: &GraphTable, call: &Call<'_>) -> Result<Vec<u8>, Failure> {
     let (mut client, table) = object::open(settings, &place.table)?;
     let (mut key, mut arguments) = (Vec::new(), Vec::new());
     call.encode(&mut key, &mut arguments);
@@ -175,7 +175,9 @@ pub fn failure_of(error: client::Error) -> Failure {
         _ => None,
     };
     match meaning {
-        Some(meaning) => Failure::new(Kind::Extension, meaning).known_as(client::Status::ExtensionError),
+        Some(meaning) => {
+            Failure::new(FailureKind::Extension, meaning).known_as(client::Status::ExtensionError)
+        }
         None if error.status() == Some(client::Status::UnknownExtension) => {
             Failure::from(error).next("install it from the sources of Splinter: splinter ext install ext/tao")
         }
@@ -185,7 +187,7 @@ pub fn failure_of(error: client::Error) -> Failure {
 
 /// The failure of a reply that is none of the graph's.
 pub fn unintelligible() -> Failure {
-    Failure::new(Kind::Local, "the reply is none of the graph's")
+    Failure::new(FailureKind::Local, "the reply is none of the graph's")
         .next("install ext/tao of this release with `splinter ext install`")
 }
 
@@ -199,8 +201,9 @@ fn generate(file: Option<PathBuf>, shape: Shape) -> Result<Answer, Failure> {
         return Ok(Answer::new("", json!({ "nodes": nodes, "edges": edges })));
     };
     let write = || graph.write(&mut BufWriter::new(File::create(&path)?), &comment);
-    write()
-        .map_err(|error| Failure::new(Kind::Local, format!("cannot write {}: {error}", path.display())))?;
+    write().map_err(|error| {
+        Failure::new(FailureKind::Local, format!("cannot write {}: {error}", path.display()))
+    })?;
     let (shown_nodes, shown_edges) = (thousands(nodes as u64), thousands(edges as u64));
     let text = format!("wrote {}: {shown_nodes} nodes, {shown_edges} edges", path.display());
     Ok(Answer::new(text, json!({ "file": path, "nodes": nodes, "edges": edges })))

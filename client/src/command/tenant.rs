@@ -1,6 +1,6 @@
 //! `splinter tenant`: the administrator's commands about tenants, and a tenant's look at its own limits.
 
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 use super::limits;
 use super::options::TenantCommand;
 use super::output::{Answer, columns, thousands};
@@ -54,7 +54,8 @@ fn hand_over(done: &str, name: &str, secret: &str, file: Option<&Path>) -> Resul
     };
     write_secret(path, secret).map_err(|error| {
         let what = format!("{done} {name}, but {} cannot be written: {error}", path.display());
-        Failure::new(Kind::Local, what).next(format!("`splinter tenant rotate {name}` makes another one"))
+        Failure::new(FailureKind::Local, what)
+            .next(format!("`splinter tenant rotate {name}` makes another one"))
     })?;
     let text = format!("{done} {name}; the secret is in {}", path.display());
     Ok(Answer::new(text, json!({ "tenant": name, "secret_file": path })))

@@ -1,6 +1,6 @@
 //! Command lines that cannot be read: said in the form that the answer would have had.
 
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, FailureKind};
 use super::options::Options;
 use super::output::{Output, print_failure};
 use clap::CommandFactory;
@@ -49,7 +49,8 @@ fn asks_for_json(line: &[OsString]) -> bool {
 /// The text of clap in parts: what is wrong, then how it is written.
 fn failure_of(error: &Error) -> Failure {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Failure::new(Kind::Usage, "a command is missing").next("list them with `splinter --help`");
+        return Failure::new(FailureKind::Usage, "a command is missing")
+            .next("list them with `splinter --help`");
     }
     let text = error.render().to_string();
     let (what, behind) = text.split_once("\n\nUsage: ").unwrap_or((text.as_str(), ""));
@@ -59,7 +60,7 @@ fn failure_of(error: &Error) -> Failure {
         Some(usage) => format!("write {usage}; --help says more"),
         None => "see what there is with `splinter --help`".to_owned(),
     };
-    Failure::new(Kind::Usage, what).next(next)
+    Failure::new(FailureKind::Usage, what).next(next)
 }
 
 #[cfg(test)]

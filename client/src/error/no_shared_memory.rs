@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use net::KnockError;
+use net::AttachError;
 
 /// Why there is no shared memory between a client and a server.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub enum NoSharedMemory {
     /// The addresses of the server's cores are given ([`crate::ClientConfig::core_addresses`]).
     AddressesGiven,
     /// The way there ends at the door.
-    AtTheDoor(KnockError),
+    AtTheDoor(AttachError),
 }
 
 impl fmt::Display for NoSharedMemory {

@@ -7,8 +7,8 @@
 use wire::{Completion, Request, Status};
 
 use super::task::Task;
-use super::write_set::Write;
-use super::{APPLYING, Failure, Finished, GENERATION_BITS, Local, tag_of};
+use super::write_set::PendingWrite;
+use super::{APPLYING, Finished, GENERATION_BITS, Local, LocalFailure, tag_of};
 use crate::{Error, Session};
 
 /// Runs of one invocation whose first write keeps finding a conflict.
@@ -20,11 +20,11 @@ impl Local {
         let place = &places[index];
         if place.applying == 0 && place.task.write_count() > 1 && !is_local(&place.task, session) {
             let refused = Error::Refused { status: Status::NotLocal, text: String::new() };
-            return self.finish(index, Err(Failure::Server(refused)), finished);
+            return self.finish(index, Err(LocalFailure::Server(refused)), finished);
         }
         let tag = tag_of(index, place.generation, APPLYING);
         let submitted = place.task.with_write(place.applying, |write| {
-            let Write { table, key, value, ttl_ms, condition } = write;
+            let PendingWrite { table, key, value, ttl_ms, condition } = write;
             let (table, condition) = (*table, *condition);
             let request = match (value, *ttl_ms) {
                 (Some(value), None) => Request::Put { table, key, value, condition },
@@ -38,7 +38,7 @@ impl Local {
             Some(Ok(())) => {}
             // Tried again at the next poll.
             Some(Err(Error::Full)) => self.blocked.push_back(index),
-            Some(Err(error)) => self.finish(index, Err(Failure::Server(error)), finished),
+            Some(Err(error)) => self.finish(index, Err(LocalFailure::Server(error)), finished),
         }
     }
 
@@ -60,13 +60,13 @@ impl Local {
             }
             Err(None) if place.applying == 0 && place.runs < RUNS_MAX => self.run_again(index),
             Err(None) if place.applying == 0 => {
-                self.finish(index, Err(Failure::Function(sandstorm::Error::Conflict)), finished);
+                self.finish(index, Err(LocalFailure::Function(sandstorm::Error::Conflict)), finished);
             }
             Err(None) => {
                 let applied = place.applying;
-                self.finish(index, Err(Failure::PartlyApplied { applied, of }), finished);
+                self.finish(index, Err(LocalFailure::PartlyApplied { applied, of }), finished);
             }
-            Err(Some(error)) => self.finish(index, Err(Failure::Server(error)), finished),
+            Err(Some(error)) => self.finish(index, Err(LocalFailure::Server(error)), finished),
         }
     }
 

@@ -8,7 +8,7 @@ pub struct Finished<'a> {
     /// The id that [`crate::Local::spawn`] gave.
     pub id: u64,
     /// The reply, or why there is none.
-    pub result: Result<&'a [u8], Failure>,
+    pub result: Result<&'a [u8], LocalFailure>,
     /// How often it waited for records.
     pub round_trips: u32,
     /// Records that it asked the server for.
@@ -17,7 +17,7 @@ pub struct Finished<'a> {
 
 /// Why an invocation failed.
 #[derive(Debug)]
-pub enum Failure {
+pub enum LocalFailure {
     /// The function ended with an error; nothing was written.
     Function(sandstorm::Error),
     /// The server did not answer, or refused.
@@ -31,12 +31,12 @@ pub enum Failure {
     },
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for LocalFailure {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Failure::Function(error) => write!(to, "The function ended with an error: {error}."),
-            Failure::Server(error) => error.fmt(to),
-            Failure::PartlyApplied { applied, of } => {
+            LocalFailure::Function(error) => write!(to, "The function ended with an error: {error}."),
+            LocalFailure::Server(error) => error.fmt(to),
+            LocalFailure::PartlyApplied { applied, of } => {
                 write!(
                     to,
                     "Others changed what the function read; {applied} of its {of} writes were applied."
@@ -46,4 +46,4 @@ impl std::fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for LocalFailure {}

@@ -14,8 +14,8 @@ use sandstorm::abi::{RawRecord, VERSION_UNAPPLIED};
 use sandstorm::{Condition, Level};
 use wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-pub(super) use self::answers::{Asked, Sending};
-use self::pages::Page;
+pub(super) use self::answers::{AskedOperation, Sending};
+use self::pages::AskedPage;
 pub(super) use self::pages::PageOf;
 use super::arena::Arena;
 use super::border::Border;
@@ -29,7 +29,7 @@ const LOG_LINES_MAX: usize = 100;
 
 /// What the executor has to find out.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(super) enum Lookup {
     /// The object of table and key.
     Object,
     /// The id of the table whose name is the key.
@@ -61,14 +61,14 @@ enum State {
 
 /// One read. Its buffer is used again by later invocations.
 struct Operation {
-    ask: Ask,
+    ask: Lookup,
     table: u32,
     key: Vec<u8>,
     state: State,
     /// How long an object that was read is there yet.
     ttl_ms: Option<u64>,
-    /// Of [`Ask::Page`].
-    page: Option<Box<Page>>,
+    /// Of [`Lookup::Page`].
+    page: Option<Box<AskedPage>>,
 }
 
 /// The operations of one invocation, those before `count`.
@@ -156,7 +156,7 @@ impl Task {
         if *ticket == 0 {
             let first = self.operations.borrow().count;
             for key in keys {
-                self.ask(Ask::Object, table, key)?;
+                self.ask(Lookup::Object, table, key)?;
             }
             *ticket = first as u64 + 1;
         }
@@ -170,7 +170,7 @@ impl Task {
     /// Finds a table for a host call.
     pub(super) fn find_table(&self, ticket: &mut u64, name: &[u8]) -> Result<u32, Stop> {
         if *ticket == 0 {
-            *ticket = self.ask(Ask::Table, 0, name)? as u64 + 1;
+            *ticket = self.ask(Lookup::Table, 0, name)? as u64 + 1;
         }
         self.result(*ticket as usize - 1).map(|record| record.version as u32)
     }
@@ -249,11 +249,11 @@ impl Task {
     }
 
     /// Adds an operation; it is done at once when the invocation itself wrote the object.
-    fn ask(&self, ask: Ask, table: u32, key: &[u8]) -> Result<usize, sandstorm::Error> {
+    fn ask(&self, ask: Lookup, table: u32, key: &[u8]) -> Result<usize, sandstorm::Error> {
         if key.len() > KEY_BYTES_MAX {
             return Err(sandstorm::Error::KeyTooLarge);
         }
-        let own = if ask == Ask::Object { self.own_write(table, key) } else { None };
+        let own = if ask == Lookup::Object { self.own_write(table, key) } else { None };
         let mut operations = self.operations.borrow_mut();
         let index = operations.count;
         if index == OPERATIONS_MAX {
@@ -298,7 +298,7 @@ impl Task {
     /// Reads an object that has to be known before it is written.
     fn look(&self, ticket: &mut u64, table: u32, key: &[u8]) -> Result<Seen, Stop> {
         if *ticket == 0 {
-            *ticket = self.ask(Ask::Object, table, key)? as u64 + 1;
+            *ticket = self.ask(Lookup::Object, table, key)? as u64 + 1;
         }
         let index = *ticket as usize - 1;
         let record = self.result(index)?;
@@ -311,7 +311,7 @@ impl Task {
         let operations = self.operations.borrow();
         let read = operations.list[..operations.count].iter().find_map(|operation| match operation.state {
             State::Done(record)
-                if operation.ask == Ask::Object
+                if operation.ask == Lookup::Object
                     && record.version != VERSION_UNAPPLIED
                     && operation.table == table
                     && operation.key == key =>

@@ -9,7 +9,7 @@ use wire::Condition;
 const WRITES_MAX: usize = 1024;
 
 /// One write; no value is a deletion.
-pub(super) struct Write {
+pub(super) struct PendingWrite {
     pub(super) table: u32,
     pub(super) key: Vec<u8>,
     pub(super) value: Option<Vec<u8>>,
@@ -21,7 +21,7 @@ pub(super) struct Write {
 /// The writes of one invocation, in order of their first mention.
 #[derive(Default)]
 pub(super) struct WriteSet {
-    writes: Vec<Write>,
+    writes: Vec<PendingWrite>,
 }
 
 impl WriteSet {
@@ -29,12 +29,12 @@ impl WriteSet {
         self.writes.len()
     }
 
-    pub(super) fn get(&self, index: usize) -> Option<&Write> {
+    pub(super) fn get(&self, index: usize) -> Option<&PendingWrite> {
         self.writes.get(index)
     }
 
     /// The latest write of an object.
-    pub(super) fn find(&self, table: u32, key: &[u8]) -> Option<&Write> {
+    pub(super) fn find(&self, table: u32, key: &[u8]) -> Option<&PendingWrite> {
         self.writes.iter().find(|write| write.table == table && write.key == key)
     }
 
@@ -60,7 +60,7 @@ impl WriteSet {
             Some(0) => Condition::Absent,
             Some(version) => Condition::Version(version),
         };
-        self.writes.push(Write { table, key: key.to_vec(), value, ttl_ms, condition });
+        self.writes.push(PendingWrite { table, key: key.to_vec(), value, ttl_ms, condition });
         Ok(())
     }
 

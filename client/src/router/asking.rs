@@ -15,8 +15,8 @@ use super::server::{Reach, Server};
 use super::{HOME, ROUTERS_TAGS, Router};
 use crate::SessionStatistics;
 use crate::both_sides::Moving;
-use crate::exchange::Exchange;
 use crate::limits::NEXT_MAP_AFTER_US;
+use crate::session_state::SessionState;
 
 /// Below this bit of a tag stands the table, above the server that was asked.
 pub(super) const TABLE_BITS: u32 = 32;
@@ -49,7 +49,7 @@ impl Router {
     pub(super) fn see_views(&mut self, now_us: u64) {
         let mut is_news = false;
         for server in &mut self.servers {
-            let view = server.exchange.as_ref().map_or(server.view, Exchange::view);
+            let view = server.exchange.as_ref().map_or(server.view, SessionState::view);
             is_news |= std::mem::replace(&mut server.view, view) != view;
         }
         for index in 0..self.maps.len() * usize::from(is_news) {
@@ -153,7 +153,7 @@ impl Router {
             self.servers
                 .iter_mut()
                 .filter_map(|server| server.exchange.as_mut())
-                .for_each(Exchange::lose_patience);
+                .for_each(SessionState::lose_patience);
         }
     }
 

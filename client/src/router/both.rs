@@ -9,7 +9,7 @@ use super::gather::Outcome;
 use super::server::Reach;
 use super::{ROUTERS_TAGS, Router, Waiting};
 use crate::SessionStatistics;
-use crate::both_sides::{MOVES_MAX, Read, Side, Verdict, Way};
+use crate::both_sides::{MOVES_MAX, Read, ReadSource, Side, Verdict};
 
 /// Set in tags of such reads, not in those of maps or parts; below stands the read, and which side in the lowest bit.
 pub(super) const BOTH: u64 = 1 << 60;
@@ -56,9 +56,9 @@ impl Router {
         let Some(moving) = map.moving.iter_mut().find(|moving| moving.has(hash)) else { return false };
         let (source, migration) = (moving.source, moving.migration);
         match moving.way(now_us, hash, (target, journey.moves)) {
-            Way::Both => {}
-            Way::Alone => return false,
-            Way::AloneAndMap => {
+            ReadSource::Both => {}
+            ReadSource::Alone => return false,
+            ReadSource::AloneAndMap => {
                 self.want(now_us, index, None);
                 return false;
             }

@@ -4,7 +4,7 @@ use wire::{Completion, FrameError, FrameReader, Group};
 
 use super::server::Server;
 use super::{Arrived, ROUTERS_TAGS, Router};
-use crate::exchange::Exchange;
+use crate::session_state::SessionState;
 
 impl Router {
     /// Takes a received frame.
@@ -56,7 +56,7 @@ impl Router {
     #[inline]
     pub(crate) fn is_troubled(&self, server: usize) -> bool {
         let exchange = self.servers[server].exchange.as_ref();
-        !self.inbox.is_empty() || exchange.is_some_and(Exchange::is_troubled)
+        !self.inbox.is_empty() || exchange.is_some_and(SessionState::is_troubled)
     }
 }
 

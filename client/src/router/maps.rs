@@ -42,7 +42,7 @@ pub(super) struct TableMap {
 
 /// Where a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Route {
     /// To one server.
     Server(usize),
     /// To several, in parts.
@@ -81,26 +81,26 @@ impl TableMap {
     }
 
     /// Where a request for the table goes. `is_first`: nobody has refused it.
-    pub(super) fn way(&self, request: &Request<'_>, is_first: bool) -> Way {
+    pub(super) fn way(&self, request: &Request<'_>, is_first: bool) -> Route {
         if let Some(server) = self.whole() {
-            return Way::Server(server);
+            return Route::Server(server);
         }
         match *request {
             Request::MultiGet { keys, .. } => {
                 let mut servers = keys.map(|key| self.server_of(xxh3_64(key)));
                 let first = servers.next().unwrap_or(HOME);
-                if servers.all(|server| server == first) { Way::Server(first) } else { Way::Parts }
+                if servers.all(|server| server == first) { Route::Server(first) } else { Route::Parts }
             }
             Request::Scan { range: KeyRange { hashes: Some((first, last)), .. }, .. } => {
                 match self.pieces(first, last).as_slice() {
-                    [(_, server)] => Way::Server(*server),
-                    _ => Way::Parts,
+                    [(_, server)] => Route::Server(*server),
+                    _ => Route::Parts,
                 }
             }
-            Request::Scan { .. } => Way::Parts,
+            Request::Scan { .. } => Route::Parts,
             // A function without a key works where it was asked for.
-            Request::Invoke { key: [], .. } if is_first => Way::Server(HOME),
-            _ => Way::Server(request.hash(xxh3_64).map_or(HOME, |hash| self.server_of(hash))),
+            Request::Invoke { key: [], .. } if is_first => Route::Server(HOME),
+            _ => Route::Server(request.hash(xxh3_64).map_or(HOME, |hash| self.server_of(hash))),
         }
     }
 
@@ -159,7 +159,7 @@ mod tests {
 
     use wire::{KeyRange, Request};
 
-    use super::{TableMap, Tablet, Way};
+    use super::{Route, TableMap, Tablet};
 
     fn map(tablets: &[(u64, usize)]) -> TableMap {
         let mut map = TableMap::new(1);
@@ -187,13 +187,13 @@ mod tests {
     fn an_enumeration_goes_to_the_server_of_where_its_cursor_stands() {
         let map = map(&[(9, 0), (u64::MAX, 1)]);
         let way = |cursor: &[u8]| map.way(&Request::Verify { table: 1, cursor }, true);
-        assert_eq!(way(&[]), Way::Server(0));
-        assert_eq!(way(&[9, 0, 0, 0, 0, 0, 0, 0, 7]), Way::Server(0));
+        assert_eq!(way(&[]), Route::Server(0));
+        assert_eq!(way(&[9, 0, 0, 0, 0, 0, 0, 0, 7]), Route::Server(0));
         let mut behind = [0xff; 16];
         behind[..8].copy_from_slice(&9_u64.to_le_bytes());
-        assert_eq!(way(&behind), Way::Server(1));
-        assert_eq!(way(&[0xff; 16]), Way::Server(1));
-        assert_eq!(way(&[1]), Way::Server(0));
+        assert_eq!(way(&behind), Route::Server(1));
+        assert_eq!(way(&[0xff; 16]), Route::Server(1));
+        assert_eq!(way(&[1]), Route::Server(0));
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
                 true,
             )
         };
-        assert_eq!((way(None), way(Some((5, 10)))), (Way::Parts, Way::Parts));
-        assert_eq!((way(Some((5, 9))), way(Some((10, 11)))), (Way::Server(0), Way::Server(1)));
+        assert_eq!((way(None), way(Some((5, 10)))), (Route::Parts, Route::Parts));
+        assert_eq!((way(Some((5, 9))), way(Some((10, 11)))), (Route::Server(0), Route::Server(1)));
     }
 }

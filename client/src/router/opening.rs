@@ -11,7 +11,7 @@ use std::time::Duration;
 use net::{Stream, Waker};
 
 use crate::config::{Identity, resolve};
-use crate::exchange::Exchange;
+use crate::session_state::SessionState;
 use crate::{ClientConfig, Error};
 
 /// Time that a begun record of a stream may take, which nobody reads here.
@@ -49,10 +49,10 @@ pub(super) fn open(
     (tenant, secret): (String, String),
     config: ClientConfig,
     (frame_bytes_max, waker): (usize, Waker),
-) -> Awaited<Exchange> {
+) -> Awaited<SessionState> {
     Awaited::begin(waker.clone(), move || {
         let identity = Identity { server: resolve(&address)?, address, tenant, secret };
-        Exchange::open(identity, config, frame_bytes_max, waker)
+        SessionState::open(identity, config, frame_bytes_max, waker)
     })
 }
 

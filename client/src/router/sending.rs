@@ -8,7 +8,7 @@ use wire::{Journey, Request};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::gather::Gather;
-use super::maps::Way;
+use super::maps::Route;
 use super::server::Reach;
 use super::{HOME, Router, Waiting};
 use crate::{Error, SessionStatistics};
@@ -149,8 +149,8 @@ impl Router {
                     self.latest = Latest { table: table.into(), holder };
                 }
                 match map.way(request, journey.moves == 0) {
-                    Way::Server(server) => server,
-                    Way::Parts => {
+                    Route::Server(server) => server,
+                    Route::Parts => {
                         let (gather, parts) = Gather::begin((tag, journey), request, map);
                         self.send_parts(gather, parts);
                         return Ok(Sent::InParts);

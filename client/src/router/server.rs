@@ -5,7 +5,7 @@ use net::Waker;
 use super::opening::{self, Awaited};
 use crate::ClientConfig;
 use crate::config::Identity;
-use crate::exchange::Exchange;
+use crate::session_state::SessionState;
 
 /// A server that owes answers and says nothing for so long is asked over a stream whether it is there.
 const SILENCE_US: u64 = 500_000;
@@ -21,10 +21,10 @@ pub(crate) struct Server {
     pub(super) number: Option<u32>,
     /// Host and port of its streams.
     pub(super) address: String,
-    pub(crate) exchange: Option<Exchange>,
+    pub(crate) exchange: Option<SessionState>,
     /// Its view when the maps were asked for last.
     pub(super) view: u64,
-    opening: Option<Awaited<Exchange>>,
+    opening: Option<Awaited<SessionState>>,
     probe: Option<Awaited<()>>,
     /// When it last said something, or owed nothing.
     pub(super) heard_us: u64,
@@ -59,7 +59,7 @@ pub(super) enum News {
 
 impl Server {
     /// The one that was named.
-    pub(super) fn home(exchange: Exchange, address: String) -> Server {
+    pub(super) fn home(exchange: SessionState, address: String) -> Server {
         Server { address, view: exchange.view(), exchange: Some(exchange), ..Server::default() }
     }
 

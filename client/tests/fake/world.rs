@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::{
-    AdminRequest, Body, Condition, ExtensionResolved, FunctionEntry, FunctionMode, HostDoor, Request,
-    ServerPlace, SessionEntry, Statistic, Status, TableEntry, TableId, TableStatistics, TabletMap,
+    AdminRequest, Body, Condition, ExtensionResolved, FunctionEntry, FunctionMode, Request, ServerPlace,
+    SessionEntry, ShmEndpoint, Statistic, Status, TableEntry, TableId, TableStatistics, TabletMap,
     TenantCreated, TenantEntry, function_hash, reply,
 };
 use xxhash_rust::xxh3::xxh3_64;
@@ -24,7 +24,7 @@ pub struct World {
     /// The core that sessions are told to send to.
     pub home: u16,
     /// Where clients of its host are let in, as new sessions are told.
-    pub door: Option<HostDoor>,
+    pub door: Option<ShmEndpoint>,
     /// Frames that came to each core.
     pub frames: BTreeMap<u16, u64>,
     /// What its answers name, and requests have to be sent under.

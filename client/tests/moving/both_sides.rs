@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use client::{ClientConfig, Completion, Request, Session, SessionGroup, Status};
-use wire::reply::{ARRIVED_BYTES_MAX, Arrived, Frozen, Left, Object};
+use wire::reply::{ARRIVED_BYTES_MAX, Arrived, Left, Object, StaleRead};
 use wire::{Body, Moving, ServerPlace, Tablet, TabletMap};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -29,7 +29,7 @@ fn object(value: &[u8]) -> Vec<u8> {
 }
 
 fn frozen(migration: u32, left: Left<'_>) -> (Status, Vec<u8>) {
-    let frozen = Frozen { migration, left };
+    let frozen = StaleRead { migration, left };
     let mut body = vec![0; frozen.body_bytes()];
     frozen.encode(&mut body);
     (Status::Frozen, body)

@@ -10,9 +10,9 @@ use crate::fake::server::{FakeServer, SECRET, TENANT};
 use client::{
     Client, ClientConfig, Condition, Error, NoSharedMemory, Request, Session, SessionGroup, Status, Transport,
 };
-use net::shm::{self, Admission, Knocker};
-use net::{Door, DoorLimits, HostPort, KnockError, LinkPoint, StopHandle, UdpConfig};
-use wire::{Body, HostDoor, Knock};
+use net::shm::{self, Admission, Attacher};
+use net::{AttachError, ChannelPoint, HostPort, ListenerLimits, ShmListener, StopHandle, UdpConfig};
+use wire::{Attach, Body, ShmEndpoint};
 
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,9 +28,9 @@ struct Porter {
 }
 
 impl Admission for Porter {
-    fn admit(&mut self, knocker: Knocker<'_>) -> Result<usize, String> {
+    fn admit(&mut self, knocker: Attacher<'_>) -> Result<usize, String> {
         drop(self.may.lock().unwrap());
-        Ok(usize::from(Knock::decode(knocker.words).unwrap().core))
+        Ok(usize::from(Attach::decode(knocker.words).unwrap().core))
     }
 
     fn is_over(&mut self, _: &[u8]) -> bool {
@@ -43,7 +43,7 @@ impl Admission for Porter {
 /// A server of two cores, and its door.
 struct House {
     server: FakeServer,
-    points: Vec<LinkPoint>,
+    points: Vec<ChannelPoint>,
     may: Arc<Mutex<()>>,
     stop: StopHandle,
     door: Option<JoinHandle<()>>,
@@ -53,14 +53,15 @@ impl House {
     fn new(name: &str) -> House {
         let port = || HostPort::bind(([127, 0, 0, 1], 0).into(), UdpConfig::default()).unwrap();
         let ports = vec![port(), port()];
-        let points: Vec<LinkPoint> = ports.iter().map(HostPort::link_point).collect();
+        let points: Vec<ChannelPoint> = ports.iter().map(HostPort::link_point).collect();
         let path: PathBuf = std::env::temp_dir().join(format!("splinter-{}-{name}", std::process::id()));
-        let door = Door::open(&path, points.clone(), DoorLimits { of_core: 64, of_user: 64 }).unwrap();
+        let door =
+            ShmListener::open(&path, points.clone(), ListenerLimits { of_core: 64, of_user: 64 }).unwrap();
         let (stop, may) = (door.stop_handle(), Arc::default());
         let mut porter = Porter { may: Arc::clone(&may) };
         let server = FakeServer::start_cores(ports);
         let (machine, user) = (shm::machine().unwrap(), shm::own_user());
-        server.world().door = Some(HostDoor { machine, user, path: path.to_str().unwrap().to_owned() });
+        server.world().door = Some(ShmEndpoint { machine, user, path: path.to_str().unwrap().to_owned() });
         let door = Some(thread::spawn(move || door.run(&mut porter).unwrap()));
         House { server, points, may, stop, door }
     }
@@ -151,7 +152,7 @@ fn who_insists_on_shared_memory_hears_that_the_door_says_nothing() {
     let silence = house.falls_silent();
     let config = ClientConfig { connect_timeout: Duration::from_millis(300), ..config(Transport::Shm) };
     let opened = Session::open(&house.server.address, TENANT, SECRET, config);
-    let Err(Error::NoSharedMemory { reason: NoSharedMemory::AtTheDoor(KnockError::Unreachable(error)) }) =
+    let Err(Error::NoSharedMemory { reason: NoSharedMemory::AtTheDoor(AttachError::Unreachable(error)) }) =
         opened
     else {
         panic!("nobody has answered")

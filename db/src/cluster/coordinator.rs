@@ -2,7 +2,7 @@
 //!
 //! No I/O, no clock, no memory of its own: so a coordinator that dies in the middle is replaced by any other server, which goes
 //! on from the same records, and one seed replays a cluster. A plan is carried out move by move, each noted before it is begun; a
-//! step that was thought of twice is made once ([`Step`]). What a dead server leaves behind is the business of the server
+//! step that was thought of twice is made once ([`CoordinatorStep`]). What a dead server leaves behind is the business of the server
 //! at the other end, and of the coordinator only where both are gone.
 
 mod planning;
@@ -11,27 +11,27 @@ use std::collections::BTreeSet;
 
 use self::planning::{moves_of, takers};
 use crate::cluster::metadata::{
-    Goal, MigrationRow, PlanRow, PlanStanding, PlannedMove, ServerRun, Side, Snapshot, Step,
+    CoordinatorStep, Goal, MigrationRow, PlanRow, PlanState, PlannedMove, ServerRun, Side, Snapshot,
 };
-use crate::cluster::migration::Standing;
+use crate::cluster::migration::Phase;
 use crate::limits::PLAN_MOVES_AT_ONCE;
 
 /// The steps that are due, in their order.
 #[must_use]
-pub fn steps(snapshot: &Snapshot) -> Vec<Step> {
+pub fn steps(snapshot: &Snapshot) -> Vec<CoordinatorStep> {
     let there: BTreeSet<ServerRun> = snapshot.there.iter().copied().collect();
-    let mut steps: Vec<Step> = Vec::new();
+    let mut steps: Vec<CoordinatorStep> = Vec::new();
     for row in &snapshot.migrations {
         clear(row, &there, &mut steps);
     }
-    for plan in snapshot.plans.iter().filter(|plan| plan.standing == PlanStanding::Running) {
+    for plan in snapshot.plans.iter().filter(|plan| plan.standing == PlanState::Running) {
         carry_out(snapshot, plan, &mut steps);
     }
     steps
 }
 
 /// Does what servers that are gone cannot.
-fn clear(row: &MigrationRow, there: &BTreeSet<ServerRun>, steps: &mut Vec<Step>) {
+fn clear(row: &MigrationRow, there: &BTreeSet<ServerRun>, steps: &mut Vec<CoordinatorStep>) {
     let gone = [(row.source, Side::Source), (row.target, Side::Target)].map(|(run, side)| {
         let is_done = if side == Side::Source { row.is_source_done } else { row.is_target_done };
         (!there.contains(&run), is_done, side)
@@ -39,13 +39,13 @@ fn clear(row: &MigrationRow, there: &BTreeSet<ServerRun>, steps: &mut Vec<Step>)
     let migration = row.id;
     if row.is_over() {
         let left = gone.into_iter().filter(|(is_gone, is_done, _)| *is_gone && !is_done);
-        steps.extend(left.map(|(_, _, side)| Step::Leave { migration, side }));
+        steps.extend(left.map(|(_, _, side)| CoordinatorStep::Leave { migration, side }));
     } else if gone.iter().all(|(is_gone, _, _)| *is_gone) {
         let to = match row.standing {
-            Standing::Moving => Standing::Finished,
-            _ => Standing::Ended,
+            Phase::Moving => Phase::Finished,
+            _ => Phase::Ended,
         };
-        steps.push(Step::Settle { migration, from: row.standing, to });
+        steps.push(CoordinatorStep::Settle { migration, from: row.standing, to });
     }
 }
 
@@ -54,13 +54,13 @@ fn is_on_the_way(planned: &PlannedMove) -> bool {
 }
 
 /// Goes on with a plan.
-fn carry_out(snapshot: &Snapshot, plan: &PlanRow, steps: &mut Vec<Step>) {
+fn carry_out(snapshot: &Snapshot, plan: &PlanRow, steps: &mut Vec<CoordinatorStep>) {
     let known = plan.moves.len();
     let mut on_the_way = 0;
     for (index, planned) in plan.moves.iter().enumerate().filter(|(_, planned)| is_on_the_way(planned)) {
         let row = snapshot.migrations.iter().find(|row| Some(row.id) == planned.migration);
         if row.is_none_or(MigrationRow::is_over) {
-            steps.push(Step::Conclude { plan: plan.id, index });
+            steps.push(CoordinatorStep::Conclude { plan: plan.id, index });
         }
         on_the_way += 1;
     }
@@ -71,7 +71,7 @@ fn carry_out(snapshot: &Snapshot, plan: &PlanRow, steps: &mut Vec<Step>) {
     };
     if is_vain || plan.moves.iter().any(|planned| planned.is_done == Some(false)) {
         if on_the_way == 0 {
-            steps.push(Step::End { plan: plan.id, known, standing: PlanStanding::Stopped });
+            steps.push(CoordinatorStep::End { plan: plan.id, known, standing: PlanState::Stopped });
         }
         return;
     }
@@ -83,15 +83,15 @@ fn carry_out(snapshot: &Snapshot, plan: &PlanRow, steps: &mut Vec<Step>) {
         let least =
             takers.iter().min_by_key(|(server, share)| (**share, **server)).map(|(server, _)| *server);
         let to = takers.contains_key(&planned.to).then_some(planned.to).or(least);
-        steps.extend(to.map(|to| Step::Begin { plan: plan.id, index, to }));
+        steps.extend(to.map(|to| CoordinatorStep::Begin { plan: plan.id, index, to }));
     }
     if plan.moves.iter().all(|planned| planned.is_done == Some(true)) {
         let more = moves_of(plan.goal, snapshot);
         let is_reached = more.is_empty() && !snapshot.has_left(plan.goal);
         if !more.is_empty() {
-            steps.push(Step::Plan { plan: plan.id, known, moves: more });
+            steps.push(CoordinatorStep::Plan { plan: plan.id, known, moves: more });
         } else if is_reached {
-            steps.push(Step::End { plan: plan.id, known, standing: PlanStanding::Done });
+            steps.push(CoordinatorStep::End { plan: plan.id, known, standing: PlanState::Done });
         }
     }
 }

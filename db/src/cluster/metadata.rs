@@ -23,16 +23,16 @@ mod placement;
 mod plans;
 mod removal;
 mod servers;
-mod standing;
 mod tables;
 mod tablets;
 mod tenants;
 mod transaction;
 mod turn;
 mod upgrade;
+mod version_state;
 
 pub use catalog::{Catalog, is_followed_by_its_author, tenants_of};
-pub use coordination::{Coordinator, Snapshot, Step};
+pub use coordination::{Coordinator, CoordinatorStep, Snapshot};
 pub use error::{MetadataError, TabletError};
 pub use extensions::{ExtensionRow, StoredVersion};
 pub use grants::GrantRow;
@@ -40,12 +40,12 @@ pub use limits::LimitRow;
 pub use members::MemberRow;
 pub use migrations::{MigrationRow, ServerRun, Side};
 pub use moving::MigrationView;
-pub use plans::{Goal, PlanRow, PlanStanding, PlannedMove, drained};
+pub use plans::{Goal, PlanRow, PlanState, PlannedMove, drained};
 pub use servers::ServerRow;
-pub use standing::{Standing, StandingError};
 pub use tables::TableRow;
 pub use tablets::{Tablet, TabletsRow};
 pub use tenants::TenantRow;
+pub use version_state::{VersionState, VersionStateError};
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -57,8 +57,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::transaction::Transaction;
-use self::turn::Turn;
+use self::transaction::MetadataTransaction;
+use self::turn::WriteTurn;
 use super::records::{Committed, Embedded, Opener, Records, RecordsError, Revision};
 use crate::limits::{
     CHANGE_ATTEMPTS_MAX, CHANGE_BACKOFF_US, CHANGE_BACKOFF_US_MAX, CHANGE_TURN_MS, CLIENT_IDS_RESERVED,
@@ -88,7 +88,7 @@ struct Counter {
 /// The metadata of this server or of its cluster.
 pub struct Metadata {
     records: Box<dyn Records>,
-    turn: Turn,
+    turn: WriteTurn,
     /// Commits of this server, the last ones.
     own: Mutex<VecDeque<Revision>>,
 }
@@ -115,7 +115,7 @@ impl Metadata {
     /// # Errors
     /// When they are not of this format, or do not answer.
     pub fn over(records: Box<dyn Records>) -> Result<Self, MetadataError> {
-        let metadata = Self { records, turn: Turn::default(), own: Mutex::default() };
+        let metadata = Self { records, turn: WriteTurn::default(), own: Mutex::default() };
         metadata.write(|transaction| match transaction.get::<Format>(FORMAT)? {
             Some(Format { version: FORMAT_VERSION }) => Ok(()),
             Some(Format { version }) => Err(RecordsError::UnknownFormat(version).into()),
@@ -191,10 +191,10 @@ impl Metadata {
     /// Looks as of one commit.
     fn read<T>(
         &self,
-        look: impl Fn(&mut Transaction<'_>) -> Result<T, MetadataError>,
+        look: impl Fn(&mut MetadataTransaction<'_>) -> Result<T, MetadataError>,
     ) -> Result<T, MetadataError> {
         for attempt in 0..CHANGE_ATTEMPTS_MAX {
-            match look(&mut Transaction::new(self.records())) {
+            match look(&mut MetadataTransaction::new(self.records())) {
                 Err(MetadataError::Records(RecordsError::Overtaken)) => back_off(attempt),
                 other => return other,
             }
@@ -205,11 +205,11 @@ impl Metadata {
     /// Makes a change. What `change` refuses it refuses as of one commit.
     fn write<T>(
         &self,
-        change: impl Fn(&mut Transaction<'_>) -> Result<T, MetadataError>,
+        change: impl Fn(&mut MetadataTransaction<'_>) -> Result<T, MetadataError>,
     ) -> Result<T, MetadataError> {
         let _mine = self.turn.take(Duration::from_millis(CHANGE_TURN_MS))?;
         for attempt in 0..CHANGE_ATTEMPTS_MAX {
-            let mut transaction = Transaction::new(self.records());
+            let mut transaction = MetadataTransaction::new(self.records());
             let changed = match change(&mut transaction) {
                 Err(MetadataError::Records(RecordsError::Overtaken)) => {
                     back_off(attempt);
@@ -243,7 +243,7 @@ fn back_off(attempt: u32) {
 }
 
 /// Takes `count` numbers from a counter and gives the first; numbers begin at 1.
-fn next(transaction: &mut Transaction<'_>, counter: &str, count: u64) -> Result<u64, MetadataError> {
+fn next(transaction: &mut MetadataTransaction<'_>, counter: &str, count: u64) -> Result<u64, MetadataError> {
     let key = format!("counters/{counter}");
     let first = transaction.get::<Counter>(&key)?.map_or(1, |counter| counter.next);
     transaction.put(&key, &Counter { next: first + count })?;
@@ -257,7 +257,7 @@ fn below_reservation(number: u64) -> u64 {
 }
 
 /// Takes one number that has to fit 32 bits.
-fn next_u32(transaction: &mut Transaction<'_>, counter: &str) -> Result<u32, MetadataError> {
+fn next_u32(transaction: &mut MetadataTransaction<'_>, counter: &str) -> Result<u32, MetadataError> {
     u32::try_from(next(transaction, counter, 1)?).map_err(|_| MetadataError::LimitExceeded)
 }
 

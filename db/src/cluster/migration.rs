@@ -22,22 +22,22 @@
 //!   abort:  preparing ──► ended       or  moving ──► returning: target cuts, gives back what it has written
 //!                                         since, source serves, returning ──► ended
 //! ```
-//! [`Target`] and [`Source`] are state machines without I/O: messages, ticks, ends of actions and the [`Standing`] in the
+//! [`Target`] and [`Source`] are state machines without I/O: messages, ticks, ends of actions and the [`Phase`] in the
 //! records go in, messages and actions come out. Messages may be lost, come twice, and in any order. No message moves
 //! ownership: a side stops or begins to serve by the standing alone, which changes by compare-and-swap. What is local (a part,
 //! workers, the store) is an action of who drives the machine.
 //!
-//! How many move at a time is bounded by slots ([`Admission`]). A side without one hears all the same, and can end.
+//! How many move at a time is bounded by slots ([`SlotAdmission`]). A side without one hears all the same, and can end.
 //!
 //! While the standing is `preparing`, `moving` or `returning` the death of one side makes the other one the owner. So who is
 //! not registered serves none of the hashes meanwhile, and that somebody is gone is said by a commit which finds it
 //! unregistered: see "Leases" in docs/notes.md.
 
 mod admission;
-mod belief;
 mod copies;
 mod copying;
 mod lease;
+mod local_view;
 mod message;
 mod priority;
 mod pulls;
@@ -47,11 +47,11 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub use admission::Admission;
-pub use belief::Awaited;
+pub use admission::SlotAdmission;
 pub use copying::Gathered;
 pub use lease::Tenure;
-pub use message::{BadMessage, Copied, Left, Message, Place, Span};
+pub use local_view::MigrationWait;
+pub use message::{BadMessage, Copied, Left, Message, PullCursor, PullSpan};
 pub use source::{Source, SourceAction, SourceEnd, SourceInput, SourceOutput};
 pub use target::{Target, TargetAction, TargetEnd, TargetInput, TargetOutput};
 
@@ -76,7 +76,7 @@ pub enum Mode {
 /// What the records say of a migration; the only way is down, but for a return that a dead source cannot take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Standing {
+pub enum Phase {
     /// The source owns the tablet.
     Preparing,
     /// The target owns it, the source has what has not arrived.

@@ -17,4 +17,4 @@ mod opening;
 mod proof;
 
 pub use opening::{Challenge, PeerError, Purpose, open};
-pub use proof::{ClusterSecret, Side};
+pub use proof::{ClusterSecret, Prover};

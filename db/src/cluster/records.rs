@@ -44,14 +44,14 @@ pub struct Record {
 
 /// The keys from `from` on that are below `to`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span {
+pub struct KeySpan {
     /// The first key.
     pub from: String,
     /// The key behind the last one.
     pub to: String,
 }
 
-impl Span {
+impl KeySpan {
     /// One key alone.
     #[must_use]
     pub fn one(key: &str) -> Self {
@@ -84,7 +84,7 @@ impl Span {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
     /// Of these keys.
-    pub span: Span,
+    pub span: KeySpan,
     /// So many at most.
     pub limit: usize,
     /// From the last key down; otherwise from the first key up.
@@ -94,7 +94,7 @@ pub struct Query {
 impl Query {
     /// All records of a span, in the order of their keys.
     #[must_use]
-    pub fn all(span: Span) -> Self {
+    pub fn all(span: KeySpan) -> Self {
         Self { span, limit: usize::MAX, from_last: false }
     }
 }
@@ -116,12 +116,12 @@ pub enum Condition {
     /// The record is as this commit wrote it.
     Is(String, Revision),
     /// No record of the span was written after this commit. It says nothing of records that were deleted.
-    NoneNewer(Span, Revision),
+    NoneNewer(KeySpan, Revision),
 }
 
 /// A part of a commit. No key is changed twice in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum RecordChange {
     /// The record has this value from now on.
     Put {
         /// Its key. A value above [`crate::limits::RECORD_STAGED_BYTES`] goes to a key that was never written before.
@@ -137,7 +137,7 @@ pub enum Change {
     DeletePrefix(String),
 }
 
-impl Change {
+impl RecordChange {
     /// A record that stays.
     #[must_use]
     pub fn put(key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
@@ -156,7 +156,7 @@ pub enum Committed {
 
 /// A lease that was given or kept: by this server's clock it is held until then, whatever happens to the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldLease {
     /// Its number.
     pub lease: LeaseId,
     /// From then on its records may be gone.
@@ -191,7 +191,7 @@ pub trait Records: Send + Sync {
     ///
     /// # Errors
     /// `Uncertain` when nobody can say whether it happened; with all other errors nothing was changed.
-    fn commit(&self, conditions: &[Condition], changes: &[Change]) -> Result<Committed, RecordsError>;
+    fn commit(&self, conditions: &[Condition], changes: &[RecordChange]) -> Result<Committed, RecordsError>;
 
     /// Follows the records with such keys: all commits after `after` that changed one, in order, none left out.
     ///
@@ -203,13 +203,13 @@ pub trait Records: Send + Sync {
     ///
     /// # Errors
     /// That there is none.
-    fn lease_grant(&self, ttl: Duration) -> Result<Held, RecordsError>;
+    fn lease_grant(&self, ttl: Duration) -> Result<HeldLease, RecordsError>;
 
     /// Keeps a lease for another while.
     ///
     /// # Errors
     /// `LeaseGone` when it is over; that nobody can say.
-    fn lease_keep(&self, lease: LeaseId) -> Result<Held, RecordsError>;
+    fn lease_keep(&self, lease: LeaseId) -> Result<HeldLease, RecordsError>;
 
     /// Ends a lease and deletes its records.
     ///
@@ -237,7 +237,7 @@ impl<R: Records + ?Sized> Records for Arc<R> {
         (**self).read_within(queries, at, patience)
     }
 
-    fn commit(&self, conditions: &[Condition], changes: &[Change]) -> Result<Committed, RecordsError> {
+    fn commit(&self, conditions: &[Condition], changes: &[RecordChange]) -> Result<Committed, RecordsError> {
         (**self).commit(conditions, changes)
     }
 
@@ -245,11 +245,11 @@ impl<R: Records + ?Sized> Records for Arc<R> {
         (**self).watch(prefix, after)
     }
 
-    fn lease_grant(&self, ttl: Duration) -> Result<Held, RecordsError> {
+    fn lease_grant(&self, ttl: Duration) -> Result<HeldLease, RecordsError> {
         (**self).lease_grant(ttl)
     }
 
-    fn lease_keep(&self, lease: LeaseId) -> Result<Held, RecordsError> {
+    fn lease_keep(&self, lease: LeaseId) -> Result<HeldLease, RecordsError> {
         (**self).lease_keep(lease)
     }
 
@@ -260,15 +260,15 @@ impl<R: Records + ?Sized> Records for Arc<R> {
 
 #[cfg(test)]
 mod tests {
-    use super::Span;
+    use super::KeySpan;
 
     #[test]
     fn spans_hold_what_begins_with_their_prefix() {
-        let span = Span::prefix("tables/7/");
+        let span = KeySpan::prefix("tables/7/");
         assert!(span.holds("tables/7/a") && span.holds("tables/7/") && span.holds("tables/7/~"));
         assert!(!span.holds("tables/7") && !span.holds("tables/70/a") && !span.holds("tables/8/a"));
         assert!(!span.is_one());
-        let one = Span::one("tables/7");
+        let one = KeySpan::one("tables/7");
         assert!(one.is_one() && one.holds("tables/7") && !one.holds("tables/7/"));
     }
 }

@@ -6,14 +6,14 @@
 use std::time::Duration;
 
 use super::metadata::{Metadata, MetadataError, ServerRow};
-use super::records::{Held, RecordsError};
+use super::records::{HeldLease, RecordsError};
 use crate::limits::REGISTRATION_TTL_MS;
 
 /// See the file's head.
 #[derive(Debug)]
 pub struct Registration {
     row: ServerRow,
-    held: Option<Held>,
+    held: Option<HeldLease>,
 }
 
 /// What keeping a registration came to.
@@ -66,7 +66,7 @@ impl Registration {
 
     /// The lease, and until when nobody can believe that this server is gone.
     #[must_use]
-    pub fn held(&self) -> Option<Held> {
+    pub fn held(&self) -> Option<HeldLease> {
         self.held
     }
 
@@ -83,6 +83,6 @@ impl Registration {
 }
 
 /// Ends a lease of which nothing is wanted; what cannot be ended ends by itself.
-fn end(metadata: &Metadata, held: Held) {
+fn end(metadata: &Metadata, held: HeldLease) {
     let _ = metadata.records().lease_revoke(held.lease);
 }

@@ -15,9 +15,9 @@ use sandstorm::abi::{Code, OK, PENDING, RawSlice};
 use wire::limits::REPLY_BYTES_MAX;
 
 use super::allowance::{Allowance, Spending};
-use super::measures::Spent;
 use super::trace::{CallKind, Recorder};
-use super::{Extension, Mode};
+use super::version_metrics::Spent;
+use super::{CallMode, Extension};
 use crate::limits::{EXTENSION_LOG_LINES_MAX, LAST_WORDS_BYTES_MAX};
 use crate::ops::WorkerEnvironment;
 use crate::ops::transaction::{Transaction, Writing};
@@ -35,7 +35,7 @@ pub enum Awaited {
 
 /// What an invocation lacks, since it is not here, or not yet.
 #[derive(Clone, Copy, Debug, Default)]
-struct Lacking {
+struct MissingObjects {
     /// The answer of this host call is that it is to be made again.
     is_pending: bool,
     /// What the next poll waits for.
@@ -56,13 +56,13 @@ pub struct Access {
     table: Option<(u32, NonNull<TableEntry>)>,
     /// Whether that one may be written.
     table_writable: bool,
-    mode: Mode,
+    mode: CallMode,
     transaction: Transaction,
     spending: Spending,
     log_lines_left: u32,
     panics: u32,
     version_found: u64,
-    lacking: Lacking,
+    lacking: MissingObjects,
     /// What it reads at other servers, from the first such read on.
     remote: Option<Box<remote::Reads>>,
     last_words: *mut u8,
@@ -80,13 +80,13 @@ impl Access {
             extension: ptr::null(),
             table: None,
             table_writable: false,
-            mode: Mode::Read,
+            mode: CallMode::Read,
             transaction: Transaction::default(),
             spending: Spending::new(),
             log_lines_left: 0,
             panics: 0,
             version_found: 0,
-            lacking: Lacking::default(),
+            lacking: MissingObjects::default(),
             remote: None,
             last_words: ptr::null_mut(),
             last_words_bytes: 0,
@@ -112,17 +112,17 @@ impl Access {
     /// Begins an invocation with what its spending was [allowed](Access::allow). `memory` is for its write
     /// set; `last_words`, where the text of a panic goes, has room for [`LAST_WORDS_BYTES_MAX`] bytes.
     #[inline]
-    pub fn begin(&mut self, extension: &Extension, mode: Mode, memory: Arena, last_words: *mut u8) {
+    pub fn begin(&mut self, extension: &Extension, mode: CallMode, memory: Arena, last_words: *mut u8) {
         self.extension = extension;
         self.mode = mode;
         self.spending.rewind();
         let (writes, write_bytes) = (self.spending.allowance().writes, self.spending.allowance().write_bytes);
-        let writing = (mode == Mode::Write).then_some(Writing { memory, writes, write_bytes });
+        let writing = (mode == CallMode::Write).then_some(Writing { memory, writes, write_bytes });
         self.transaction.begin(writing);
         self.log_lines_left = EXTENSION_LOG_LINES_MAX;
         self.panics = 0;
         self.version_found = 0;
-        self.lacking = Lacking::default();
+        self.lacking = MissingObjects::default();
         if let Some(remote) = &mut self.remote {
             remote.clear();
         }
@@ -172,8 +172,8 @@ impl Access {
     pub fn spent(&self) -> Spent {
         let (reads, read_bytes) = self.spending.read();
         let (writes, write_bytes) = match self.mode {
-            Mode::Read => (0, 0),
-            Mode::Write => self.transaction.written(),
+            CallMode::Read => (0, 0),
+            CallMode::Write => self.transaction.written(),
         };
         Spent { reads, read_bytes, writes, write_bytes, ..Spent::default() }
     }

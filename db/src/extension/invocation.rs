@@ -26,12 +26,12 @@ mod lacking;
 mod offer;
 mod overrun;
 mod plain;
-mod slot;
-mod slots;
+mod state;
+mod table;
 mod tracing;
 mod turns;
 
-pub use budget::Budget;
+pub use budget::LimitOverrides;
 pub use offer::Offer;
 
 use std::collections::{HashMap, VecDeque};
@@ -44,8 +44,8 @@ use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX};
 
 use super::Extension;
 use super::allowance::Limit;
-use super::measures::Gauge;
 use super::trace::Recorder;
+use super::version_metrics::Gauge;
 use crate::limits::{INVOCATIONS_PER_WORKER_MAX, UNCOUNTED_INPUT_BYTES};
 use crate::ops::WorkerEnvironment;
 use crate::sched::cycles;
@@ -58,13 +58,13 @@ use crate::tenant::limit::TenantLimit;
 use fair::{Fair, PlaceId};
 use holding::Holding;
 use lacking::Awaiting;
-use slot::Slot;
-use slots::Slots;
-use turns::Pace;
+use state::InvocationState;
+use table::InvocationTable;
+use turns::ClockPace;
 
 /// An invocation that was not started, with what was to find its way back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused<O> {
+pub struct RefusedInvocation<O> {
     /// Why.
     pub status: Status,
     /// The limit that holds it off, if the status is `Throttled`.
@@ -75,24 +75,24 @@ pub struct Refused<O> {
 
 /// The invocations of one worker. `O` says where the answer of one goes.
 pub struct Invocations<O> {
-    queue: Fair<NonNull<Slot<O>>>,
+    queue: Fair<NonNull<InvocationState<O>>>,
     /// Those that wait for objects.
     awaiting: Vec<Awaiting<O>>,
     /// Those that have asked other servers, by the numbers that answers name.
-    asking: HashMap<u64, NonNull<Slot<O>>, NumberHash>,
-    slots: Slots<O>,
+    asking: HashMap<u64, NonNull<InvocationState<O>>, NumberHash>,
+    slots: InvocationTable<O>,
     holding: Holding,
     stacks: StackPool,
     gauge: Gauge,
     /// Those of a worker without isolation, which uses no other queue.
-    plain: Option<VecDeque<NonNull<Slot<O>>>>,
+    plain: Option<VecDeque<NonNull<InvocationState<O>>>>,
     /// In place of what accounts allow.
-    budget: Option<Budget>,
+    budget: Option<LimitOverrides>,
     parked_max: usize,
     preemption: Preemption,
     /// When the deadlines of the parked ones are looked at next, in microseconds.
     parked_look_us: u64,
-    pace: Pace,
+    pace: ClockPace,
     /// The last turn was long for the few polls that it had.
     long_polls: bool,
     ended_last: bool,
@@ -108,23 +108,23 @@ impl<O> Invocations<O> {
     /// # Errors
     /// What the kernel says when there is no memory for stacks.
     pub fn new() -> io::Result<Self> {
-        Self::paced(None, Budget::default())
+        Self::paced(None, LimitOverrides::default())
     }
 
     /// As [`Invocations::new`], with limits that hold for each invocation whatever its tenant's account says.
     ///
     /// # Errors
     /// As [`Invocations::new`].
-    pub fn with_budget(budget: Budget) -> io::Result<Self> {
+    pub fn with_budget(budget: LimitOverrides) -> io::Result<Self> {
         Self::paced(Some(budget), budget)
     }
 
-    fn paced(budget: Option<Budget>, pace: Budget) -> io::Result<Self> {
+    fn paced(budget: Option<LimitOverrides>, pace: LimitOverrides) -> io::Result<Self> {
         Ok(Self {
             queue: Fair::new(cycles::of_us(pace.slice_us)),
             awaiting: Vec::new(),
             asking: HashMap::default(),
-            slots: Slots::new(pace.warm_bytes),
+            slots: InvocationTable::new(pace.warm_bytes),
             holding: Holding::new(pace.held_bytes),
             stacks: StackPool::new()?,
             gauge: Gauge::new(),
@@ -133,7 +133,7 @@ impl<O> Invocations<O> {
             parked_max: pace.parked,
             preemption: Preemption::new(cycles::of_us(pace.slice_us))?,
             parked_look_us: 0,
-            pace: Pace::new(),
+            pace: ClockPace::new(),
             long_polls: false,
             ended_last: false,
             recorder: Some(Box::default()),
@@ -192,8 +192,8 @@ impl<O> Invocations<O> {
         key: &[u8],
         arguments: &[u8],
         origin: O,
-    ) -> Result<(), Refused<O>> {
-        let refuse = |status, origin| Err(Refused { status, limit: None, origin });
+    ) -> Result<(), RefusedInvocation<O>> {
+        let refuse = |status, origin| Err(RefusedInvocation { status, limit: None, origin });
         let live = self.live();
         if live >= INVOCATIONS_PER_WORKER_MAX {
             return refuse(Status::Retry, origin);
@@ -214,7 +214,7 @@ impl<O> Invocations<O> {
         let input_bytes = key.len() + arguments.len();
         if let Some(limit) = self.limit_met(place, extension, input_bytes, live) {
             self.queue.leave(place);
-            return Err(Refused { status: Status::Throttled, limit: Some(limit), origin });
+            return Err(RefusedInvocation { status: Status::Throttled, limit: Some(limit), origin });
         }
         let Ok(mut slot) = self.slots.take() else {
             self.queue.leave(place);

@@ -34,7 +34,7 @@ pub struct LogLine {
 }
 
 #[derive(Debug)]
-struct Ring {
+struct LogRing {
     bytes: VecDeque<u8>,
     /// Number of the oldest line that is kept.
     first: u64,
@@ -45,7 +45,7 @@ struct Ring {
 /// The lines of one tenant.
 #[derive(Debug)]
 pub struct ExtensionLog {
-    ring: Mutex<Ring>,
+    ring: Mutex<LogRing>,
     dropped: AtomicU64,
     /// Traces of single invocations.
     pub traces: Traces,
@@ -55,7 +55,7 @@ impl ExtensionLog {
     /// An empty log; takes its memory with the first line.
     #[must_use]
     pub const fn new() -> Self {
-        let ring = Ring { bytes: VecDeque::new(), first: 1, next: 1 };
+        let ring = LogRing { bytes: VecDeque::new(), first: 1, next: 1 };
         Self { ring: Mutex::new(ring), dropped: AtomicU64::new(0), traces: Traces::new() }
     }
 
@@ -141,7 +141,7 @@ impl Default for ExtensionLog {
     }
 }
 
-impl Ring {
+impl LogRing {
     fn drop_oldest(&mut self) {
         let bytes = u16::from_le_bytes([self.bytes[0], self.bytes[1]]) as usize;
         self.bytes.drain(..HEAD_BYTES + bytes);

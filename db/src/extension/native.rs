@@ -15,7 +15,7 @@ use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
 use sandstorm::abi::{ABI_VERSION, Artefact, Call, Code};
 
 use super::services::SERVICES;
-use super::{Function, Mode};
+use super::{CallMode, Function};
 use crate::limits::ARGUMENTS_LINE_BYTES_MAX;
 
 /// The entry of a function: polls an invocation once.
@@ -152,8 +152,8 @@ unsafe fn functions_of(artefact: &Artefact) -> Result<Vec<Function>, LoadError> 
             let name = unsafe { function.name.as_slice() };
             let name = str::from_utf8(name).map_err(|_| LoadError::Malformed)?;
             let mode = match function.mode {
-                0 => Mode::Read,
-                1 => Mode::Write,
+                0 => CallMode::Read,
+                1 => CallMode::Write,
                 _ => return Err(LoadError::Malformed),
             };
             let hash = wire::function_hash(name);

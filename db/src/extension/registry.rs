@@ -10,11 +10,11 @@
 //! that code is unmapped by a control thread and never by a worker. [`Registry::collect`] does that.
 
 mod canary;
-mod customer;
 mod error;
 mod granted;
-mod lineage;
+mod install_hooks;
 mod turns;
+mod version_history;
 mod workshop;
 
 use std::collections::{BTreeMap, HashMap};
@@ -28,25 +28,25 @@ use std::thread;
 use builder::{Artefact, BuildError, Package, Toolchain};
 
 use super::Extension;
-use super::lineup::Lineup;
+use super::active_versions::ActiveVersions;
 use super::log::ExtensionLog;
-use super::measures::Measures;
 use super::native::{Library, LoadError};
+use super::version_metrics::VersionMetrics;
 use crate::tenant::TenantId;
 use crate::tenant::account::Accounts;
 pub use canary::{Errors, Failing};
-pub use customer::Customer;
-use customer::Unlimited;
 pub use error::InstallError;
 use granted::Granted;
-pub use lineage::{Choice, Installed, Lineage};
+pub use install_hooks::InstallHooks;
+use install_hooks::Unlimited;
 use turns::Turns;
+pub use version_history::{Choice, Installed, VersionHistory};
 pub use workshop::Prepare;
 use workshop::Workshop;
 
 #[derive(Debug, Default)]
 struct Live {
-    extensions: BTreeMap<(TenantId, String), Lineage>,
+    extensions: BTreeMap<(TenantId, String), VersionHistory>,
     libraries: HashMap<String, Weak<Library>>,
     logs: HashMap<TenantId, Arc<ExtensionLog>>,
     /// By the number of the grant.
@@ -113,7 +113,7 @@ impl Registry {
     ///
     /// # Errors
     /// See [`InstallError`].
-    pub fn install_for<C: Customer>(
+    pub fn install_for<C: InstallHooks>(
         &self,
         tenant: TenantId,
         name: &str,
@@ -147,7 +147,7 @@ impl Registry {
             warnings: artefact.warnings,
         });
         let mut live = self.live();
-        let lineage = live.extensions.entry((tenant, name.to_owned())).or_insert_with(|| Lineage {
+        let lineage = live.extensions.entry((tenant, name.to_owned())).or_insert_with(|| VersionHistory {
             versions: BTreeMap::new(),
             choice: Choice { current: version, canary: None, kept: vec![version] },
             baseline: None,
@@ -160,7 +160,7 @@ impl Registry {
     /// Says which versions are kept and which of them invocations get. What is kept no longer is retired:
     /// invocations that run end on its code. Gives what workers are to know; `None` when there is no such
     /// extension or its current version is not loaded.
-    pub fn settle(&self, tenant: TenantId, name: &str, choice: Choice) -> Option<Lineup> {
+    pub fn settle(&self, tenant: TenantId, name: &str, choice: Choice) -> Option<ActiveVersions> {
         let mut live = self.live();
         let lineage = live.extensions.get_mut(&(tenant, name.to_owned()))?;
         let gone: Vec<_> =
@@ -201,7 +201,7 @@ impl Registry {
 
     /// An extension in all its versions.
     #[must_use]
-    pub fn lineage(&self, tenant: TenantId, name: &str) -> Option<Lineage> {
+    pub fn lineage(&self, tenant: TenantId, name: &str) -> Option<VersionHistory> {
         self.live().extensions.get(&(tenant, name.to_owned())).cloned()
     }
 
@@ -217,7 +217,7 @@ impl Registry {
 
     /// What the invocations of all versions came to, by owner and name and version.
     #[must_use]
-    pub fn measures(&self) -> Vec<(TenantId, String, u32, Arc<Measures>)> {
+    pub fn measures(&self) -> Vec<(TenantId, String, u32, Arc<VersionMetrics>)> {
         let live = self.live();
         let versions = live.extensions.iter().flat_map(|((tenant, name), lineage)| {
             let measures = |installed: &Installed| Arc::clone(&installed.extension.measures);

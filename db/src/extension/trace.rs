@@ -22,7 +22,7 @@ use crate::tenant::account::Account;
 
 /// Which invocations are traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct TraceFilter {
     /// Number of the extension.
     pub extension: u32,
     /// [`wire::function_hash`] of the function; `None` for all.
@@ -32,8 +32,8 @@ pub struct Wanted {
 }
 
 #[derive(Debug)]
-struct Ring {
-    wanted: Option<Wanted>,
+struct TraceRing {
+    wanted: Option<TraceFilter>,
     traces: VecDeque<Recording>,
     /// Number of the next trace.
     next: u64,
@@ -44,30 +44,30 @@ struct Ring {
 pub struct Traces {
     /// When the lease ends, in microseconds of the server's clock.
     until_us: AtomicU64,
-    ring: Mutex<Ring>,
+    ring: Mutex<TraceRing>,
 }
 
 /// Somebody of the tenant traces something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy;
+pub struct TracedAlready;
 
 impl Traces {
     /// Nobody reads.
     #[must_use]
     pub const fn new() -> Self {
-        let ring = Ring { wanted: None, traces: VecDeque::new(), next: 1 };
+        let ring = TraceRing { wanted: None, traces: VecDeque::new(), next: 1 };
         Self { until_us: AtomicU64::new(0), ring: Mutex::new(ring) }
     }
 
     /// A reader wants these for a while, from now on. Called again and again while it reads.
     ///
     /// # Errors
-    /// [`Busy`].
-    pub fn lease(&self, account: &Account, wanted: Wanted, now_us: u64) -> Result<(), Busy> {
+    /// [`TracedAlready`].
+    pub fn lease(&self, account: &Account, wanted: TraceFilter, now_us: u64) -> Result<(), TracedAlready> {
         let mut ring = self.ring();
         if ring.wanted != Some(wanted) {
             if self.is_leased(now_us) {
-                return Err(Busy);
+                return Err(TracedAlready);
             }
             ring.wanted = Some(wanted);
             ring.traces.clear();
@@ -103,7 +103,7 @@ impl Traces {
             return false;
         }
         let Ok(ring) = self.ring.try_lock() else { return false };
-        let wants = |wanted: Wanted| {
+        let wants = |wanted: TraceFilter| {
             wanted.extension == extension && wanted.function.is_none_or(|hash| hash == function)
         };
         ring.wanted.is_some_and(wants)
@@ -113,7 +113,7 @@ impl Traces {
     /// nothing.
     pub fn publish(&self, recording: &Recording) -> bool {
         let Ok(mut ring) = self.ring.try_lock() else { return false };
-        let slow = |wanted: Wanted| cycles::to_us(recording.cycles) >= wanted.slower_than_us;
+        let slow = |wanted: TraceFilter| cycles::to_us(recording.cycles) >= wanted.slower_than_us;
         if ring.traces.capacity() == 0 || !ring.wanted.is_some_and(slow) {
             return false;
         }
@@ -148,7 +148,7 @@ impl Traces {
         true
     }
 
-    fn ring(&self) -> MutexGuard<'_, Ring> {
+    fn ring(&self) -> MutexGuard<'_, TraceRing> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -163,23 +163,23 @@ impl Default for Traces {
 mod tests {
     use wire::Status;
 
-    use super::{Busy, Recorder, Traces, Wanted};
+    use super::{Recorder, TraceFilter, TracedAlready, Traces};
     use crate::limits::{TRACE_LEASE_US, TRACES_KEPT};
     use crate::tenant::TenantId;
     use crate::tenant::account::Account;
 
-    const ALL: Wanted = Wanted { extension: 7, function: None, slower_than_us: 0 };
+    const ALL: TraceFilter = TraceFilter { extension: 7, function: None, slower_than_us: 0 };
 
     #[test]
     fn a_lease_holds_for_what_it_names_and_ends_by_itself() {
         let (traces, account) = (Traces::new(), Account::new(TenantId(1)));
         assert!(!account.is_traced() && !traces.wants(&account, 7, 1, 0));
-        let one = Wanted { function: Some(1), ..ALL };
+        let one = TraceFilter { function: Some(1), ..ALL };
         assert_eq!(traces.lease(&account, one, 0), Ok(()));
         assert!(account.is_traced());
         assert!(traces.wants(&account, 7, 1, 10));
         assert!(!traces.wants(&account, 7, 2, 10) && !traces.wants(&account, 8, 1, 10));
-        assert_eq!(traces.lease(&account, ALL, 10), Err(Busy));
+        assert_eq!(traces.lease(&account, ALL, 10), Err(TracedAlready));
         assert!(!traces.forget(10));
         assert!(!traces.wants(&account, 7, 1, TRACE_LEASE_US) && !account.is_traced());
         assert_eq!(traces.lease(&account, ALL, TRACE_LEASE_US), Ok(()));
@@ -194,7 +194,7 @@ mod tests {
         assert!(account.is_traced() && !traces.forget(1), "that is another extension");
         traces.end(&account, 7);
         assert!(!account.is_traced() && !traces.wants(&account, 7, 1, 1) && traces.forget(1));
-        assert_eq!(traces.lease(&account, Wanted { extension: 8, ..ALL }, 1), Ok(()));
+        assert_eq!(traces.lease(&account, TraceFilter { extension: 8, ..ALL }, 1), Ok(()));
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
         let (found, last, missed) = traces.after(2, 1_000);
         assert_eq!((found.len(), last, missed), (TRACES_KEPT, TRACES_KEPT as u64 + 3, 1));
         assert_eq!(found[0].status, Status::Conflict);
-        let slow = Wanted { slower_than_us: 1_000_000, ..ALL };
+        let slow = TraceFilter { slower_than_us: 1_000_000, ..ALL };
         assert_eq!(traces.lease(&account, slow, TRACE_LEASE_US), Ok(()));
         assert!(!publish(Status::Ok), "too fast");
     }

@@ -16,7 +16,7 @@ use crate::tablet::TableEntry;
 pub const CURSOR_BYTES: usize = 24;
 
 /// Room for the objects of a step.
-pub type Found<'p> = [Option<Listed<'p>>; ENUMERATE_OBJECTS_MAX];
+pub type StepObjects<'p> = [Option<Listed<'p>>; ENUMERATE_OBJECTS_MAX];
 
 /// A cursor as it travels; empty at the end.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,7 +86,7 @@ pub fn enumerate<'p>(
     entry: &TableEntry,
     cursor: &[u8],
     limits: PageLimits,
-    found: &mut Found<'p>,
+    found: &mut StepObjects<'p>,
 ) -> Result<(Page, CursorBytes), Status> {
     let (part, from, last) = piece(entry, cursor)?;
     let page = pin.enumerate(part, from, limits, found).map_err(|_| Status::UnknownTable)?;

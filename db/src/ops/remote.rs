@@ -49,7 +49,7 @@ pub struct Want {
 
 /// What became of a read.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub enum RemoteOutcome {
     /// The object, and its version.
     Found(u64, Arc<RemoteValue>),
     /// There is none.
@@ -64,11 +64,11 @@ pub enum Outcome {
 
 /// The answer to a [`Want`].
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct RemoteAnswer {
     /// To whom.
     pub asker: Asker,
     /// What.
-    pub outcome: Outcome,
+    pub outcome: RemoteOutcome,
 }
 
 /// The queue; see the file's head.

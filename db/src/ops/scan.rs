@@ -18,7 +18,7 @@ use crate::tablet::TableEntry;
 
 /// How far a step came.
 #[derive(Clone, Copy, Debug)]
-pub struct Step<'p> {
+pub struct ScanStep<'p> {
     /// Objects found.
     pub count: usize,
     /// Bytes of their keys and of what is wanted of their values.
@@ -35,7 +35,7 @@ pub fn seal(entry: &TableEntry, range: &wire::KeyRange<'_>) -> [u8; SCAN_SEAL_BY
 
 /// Why there is no step.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Refused {
+pub enum ScanRefusal {
     /// For this reason.
     For(Status),
     /// The hashes lie in several parts, the first of which ends with this one.
@@ -54,16 +54,16 @@ pub fn scan<'p>(
     cursor: &[u8],
     limits: PageLimits,
     found: &mut [Option<Object<'p>>],
-) -> Result<Step<'p>, Refused> {
+) -> Result<ScanStep<'p>, ScanRefusal> {
     let (part, hashes) = part_of(entry, range)?;
     let wire::KeyRange { from, to, prefix, reverse, .. } = *range;
     let whole = KeyRange { from, to, prefix, after: None, reverse };
     let after = match cursor.split_first_chunk::<SCAN_SEAL_BYTES>() {
         None if cursor.is_empty() => None,
         Some((sealed, key)) if *sealed == seal(entry, range) && whole.contains(key) => Some(key),
-        _ => return Err(Refused::For(Status::CursorInvalid)),
+        _ => return Err(ScanRefusal::For(Status::CursorInvalid)),
     };
-    let (mut step, mut last, mut examined) = (Step { count: 0, bytes: 0, last: None }, None, 0);
+    let (mut step, mut last, mut examined) = (ScanStep { count: 0, bytes: 0, last: None }, None, 0);
     let visit = |key: &'p [u8], hash, object: Option<Object<'p>>| {
         let is_full = step.count == limits.objects || step.bytes >= limits.bytes;
         if is_full || examined == SCAN_KEYS_EXAMINED_MAX {
@@ -80,7 +80,7 @@ pub fn scan<'p>(
         ControlFlow::Continue(())
     };
     let range = KeyRange { after, ..whole };
-    pin.scan(part, range, limits.objects, visit).map_err(|_| Refused::For(Status::NotOrdered))?;
+    pin.scan(part, range, limits.objects, visit).map_err(|_| ScanRefusal::For(Status::NotOrdered))?;
     Ok(step)
 }
 
@@ -88,15 +88,15 @@ pub fn scan<'p>(
 fn part_of<'e>(
     entry: &'e TableEntry,
     range: &wire::KeyRange<'_>,
-) -> Result<(&'e Table, RangeInclusive<u64>), Refused> {
+) -> Result<(&'e Table, RangeInclusive<u64>), ScanRefusal> {
     let (first, last) = range.hashes.unwrap_or((0, u64::MAX));
     match entry.parts.piece(first) {
         Some((part, end)) if end >= last => match part.arrived_from(first) {
             Some(arrived) if arrived >= last => Ok((part, first..=last)),
-            _ => Err(Refused::For(Status::Retry)),
+            _ => Err(ScanRefusal::For(Status::Retry)),
         },
-        Some((_, end)) if range.hashes.is_some() => Err(Refused::SeveralParts(end)),
-        None if range.hashes.is_some() => Err(Refused::For(Status::NotOwned)),
-        _ => Err(Refused::For(Status::SeveralTablets)),
+        Some((_, end)) if range.hashes.is_some() => Err(ScanRefusal::SeveralParts(end)),
+        None if range.hashes.is_some() => Err(ScanRefusal::For(Status::NotOwned)),
+        _ => Err(ScanRefusal::For(Status::SeveralTablets)),
     }
 }

@@ -76,7 +76,7 @@ pub struct Writing {
 
 /// An object as the transaction sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct FoundObject {
     /// The value, lent until the transaction begins anew.
     pub value: Lent,
     /// The version; [`VERSION_UNAPPLIED`] for a write of this transaction.
@@ -85,7 +85,7 @@ pub struct Found {
     pub expires_ms: u64,
 }
 
-impl Found {
+impl FoundObject {
     /// An object of the store.
     #[inline]
     #[must_use]
@@ -97,7 +97,7 @@ impl Found {
 
 /// The object that an operation is about.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'p> {
+pub struct ObjectPlace<'p> {
     /// The table's number.
     pub id: u32,
     /// The table.
@@ -110,7 +110,7 @@ pub struct Place<'p> {
 
 /// An object that was read, and the version found; 0 when there was none.
 #[derive(Clone, Copy, Debug)]
-struct Read {
+struct ReadVersion {
     hash: u64,
     version: u64,
     table: u32,
@@ -121,7 +121,7 @@ struct Read {
 #[derive(Debug, Default)]
 pub struct Transaction {
     writes: WriteSet,
-    reads: Vec<Read>,
+    reads: Vec<ReadVersion>,
     scans: Vec<ScanNote>,
     /// Numbers of writes, for scans; kept for its room.
     own: Vec<u32>,
@@ -174,7 +174,7 @@ impl Transaction {
     #[must_use]
     pub fn list_bytes(&self) -> usize {
         self.writes.list_bytes()
-            + self.reads.capacity() * size_of::<Read>()
+            + self.reads.capacity() * size_of::<ReadVersion>()
             + self.checks.capacity() * size_of::<ReadCheck<'_>>()
             + self.scans.capacity() * size_of::<ScanNote>()
             + self.own.capacity() * size_of::<u32>()
@@ -207,16 +207,24 @@ impl Transaction {
     /// # Errors
     /// `TooManyReads`, `Full` when one more read cannot be noted; `NotArrived`, with nothing noted.
     #[inline(always)]
-    pub fn get(&mut self, pin: &Pinned<'_>, place: Place<'_>) -> Result<Option<Found>, TransactionError> {
+    pub fn get(
+        &mut self,
+        pin: &Pinned<'_>,
+        place: ObjectPlace<'_>,
+    ) -> Result<Option<FoundObject>, TransactionError> {
         if let Some(write) = self.writes.find(place.id, place.hash, place.key) {
             let expires_ms = write.expires_ms;
-            return Ok(write.value.map(|value| Found { value, version: VERSION_UNAPPLIED, expires_ms }));
+            return Ok(write.value.map(|value| FoundObject {
+                value,
+                version: VERSION_UNAPPLIED,
+                expires_ms,
+            }));
         }
         let object = pin.get(place.table, place.hash, place.key);
         if object.is_none() && place.table.is_arrival() {
             return self.get_arriving(pin, place);
         }
-        let found = object.as_ref().map(Found::of);
+        let found = object.as_ref().map(FoundObject::of);
         if self.notes_reads {
             self.note(place, object)?;
         }
@@ -228,11 +236,11 @@ impl Transaction {
     fn get_arriving(
         &mut self,
         pin: &Pinned<'_>,
-        place: Place<'_>,
-    ) -> Result<Option<Found>, TransactionError> {
+        place: ObjectPlace<'_>,
+    ) -> Result<Option<FoundObject>, TransactionError> {
         let object = read::get_arriving(pin, place.table, place.hash, place.key);
         let object = object.ok_or(TransactionError::NotArrived)?;
-        let found = object.as_ref().map(Found::of);
+        let found = object.as_ref().map(FoundObject::of);
         if self.notes_reads {
             self.note(place, object)?;
         }
@@ -247,10 +255,10 @@ impl Transaction {
 
     /// What it would write of an object, `None` within for a deletion; nothing where it would not.
     #[must_use]
-    pub fn own_write(&self, id: u32, hash: u64, key: &[u8]) -> Option<Option<Found>> {
+    pub fn own_write(&self, id: u32, hash: u64, key: &[u8]) -> Option<Option<FoundObject>> {
         let write = self.writes.find(id, hash, key)?;
         let expires_ms = write.expires_ms;
-        Some(write.value.map(|value| Found { value, version: VERSION_UNAPPLIED, expires_ms }))
+        Some(write.value.map(|value| FoundObject { value, version: VERSION_UNAPPLIED, expires_ms }))
     }
 
     /// Takes a write of `value` that expires at `expires_ms`, or a deletion, if `condition` holds now.
@@ -260,7 +268,7 @@ impl Transaction {
     pub fn write(
         &mut self,
         pin: &Pinned<'_>,
-        place: Place<'_>,
+        place: ObjectPlace<'_>,
         value: Option<&[u8]>,
         expires_ms: u64,
         condition: Condition,
@@ -282,7 +290,7 @@ impl Transaction {
     pub fn increment(
         &mut self,
         pin: &Pinned<'_>,
-        place: Place<'_>,
+        place: ObjectPlace<'_>,
         delta: i64,
     ) -> Result<i64, TransactionError> {
         let sum = |before| i64::from_le_bytes(before).checked_add(delta).map(i64::to_le_bytes);
@@ -296,7 +304,7 @@ impl Transaction {
     pub fn increment_float(
         &mut self,
         pin: &Pinned<'_>,
-        place: Place<'_>,
+        place: ObjectPlace<'_>,
         delta: f64,
     ) -> Result<f64, TransactionError> {
         let sum = |before| Some(f64::from_le_bytes(before) + delta).filter(|sum| sum.is_finite());
@@ -308,7 +316,7 @@ impl Transaction {
     fn add(
         &mut self,
         pin: &Pinned<'_>,
-        place: Place<'_>,
+        place: ObjectPlace<'_>,
         sum: impl FnOnce([u8; 8]) -> Option<[u8; 8]>,
     ) -> Result<[u8; 8], TransactionError> {
         let found = self.get(pin, place)?;
@@ -385,7 +393,7 @@ impl Transaction {
     fn check(
         &mut self,
         pin: &Pinned<'_>,
-        place: Place<'_>,
+        place: ObjectPlace<'_>,
         condition: Condition,
     ) -> Result<(), TransactionError> {
         let version = self.get(pin, place)?.map_or(0, |found| found.version);
@@ -393,16 +401,16 @@ impl Transaction {
     }
 
     /// Notes a key that a scan met: it lies in the tree under the pin.
-    fn note_met(&mut self, place: Place<'_>, version: u64) -> Result<(), TransactionError> {
+    fn note_met(&mut self, place: ObjectPlace<'_>, version: u64) -> Result<(), TransactionError> {
         if self.reads.len() == TRANSACTION_READS_MAX {
             return Err(TransactionError::TooManyReads);
         }
-        self.reads.push(Read { hash: place.hash, version, table: place.id, key: Lent::of(place.key) });
+        self.reads.push(ReadVersion { hash: place.hash, version, table: place.id, key: Lent::of(place.key) });
         Ok(())
     }
 
     #[inline(never)]
-    fn note(&mut self, place: Place<'_>, object: Option<Object<'_>>) -> Result<(), TransactionError> {
+    fn note(&mut self, place: ObjectPlace<'_>, object: Option<Object<'_>>) -> Result<(), TransactionError> {
         if self.reads.len() == TRANSACTION_READS_MAX {
             return Err(TransactionError::TooManyReads);
         }
@@ -410,7 +418,7 @@ impl Transaction {
             Some(object) => (object.version(), Lent::of(object.key())),
             None => (0, self.writes.copy(place.key)?),
         };
-        self.reads.push(Read { hash: place.hash, version, table: place.id, key });
+        self.reads.push(ReadVersion { hash: place.hash, version, table: place.id, key });
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Operations on one object that change it: put, delete, increment.
 //!
-//! Each ends in an [`Outcome`]: a status with a reply of at most two words, small enough to be kept in the
+//! Each ends in an [`WriteOutcome`]: a status with a reply of at most two words, small enough to be kept in the
 //! exactly-once ring as it is. The store does each in one atomic step.
 
 use store::{Pinned, Table, WriteError};
@@ -11,7 +11,7 @@ use crate::tenant::limit::TenantLimit;
 
 /// Where a write goes: to the part of a table in which the key is.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'w> {
+pub struct WriteTarget<'w> {
     /// Whether the tenant may write there.
     pub writable: bool,
     /// The part.
@@ -22,7 +22,7 @@ pub struct Target<'w> {
 
 /// How a write ended, with the body of its reply: `bytes` of the little-endian words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct WriteOutcome {
     /// How it ended.
     pub status: Status,
     /// Bytes of the body, at most 16.
@@ -31,7 +31,7 @@ pub struct Outcome {
     pub words: [u64; 2],
 }
 
-impl Outcome {
+impl WriteOutcome {
     /// A status without a body.
     #[must_use]
     pub const fn bare(status: Status) -> Self {
@@ -53,7 +53,7 @@ impl Outcome {
     /// It depends on an object that has still to arrive: a retry that does not say when.
     pub const LACKS: Self = Self::bare(Status::Retry);
 
-    /// Whether it is [`Outcome::LACKS`].
+    /// Whether it is [`WriteOutcome::LACKS`].
     #[must_use]
     pub const fn lacks(&self) -> bool {
         self.status as u8 == Status::Retry as u8 && self.bytes == 0
@@ -73,7 +73,7 @@ impl Outcome {
         Self { status: Status::OverQuota, bytes: name.len(), words }
     }
 
-    /// Writes the body: exactly [`Outcome::bytes`].
+    /// Writes the body: exactly [`WriteOutcome::bytes`].
     #[inline]
     pub fn write_body(&self, body: &mut [u8]) {
         match body.len() {
@@ -97,12 +97,18 @@ pub fn prefetch_replaced(pin: &Pinned<'_>, part: &Table, hash: u64, key_bytes: u
 /// Writes an object.
 #[inline]
 #[must_use]
-pub fn put(pin: &Pinned<'_>, target: Target<'_>, key: &[u8], value: &[u8], condition: Condition) -> Outcome {
+pub fn put(
+    pin: &Pinned<'_>,
+    target: WriteTarget<'_>,
+    key: &[u8],
+    value: &[u8],
+    condition: Condition,
+) -> WriteOutcome {
     if !target.writable {
-        return Outcome::bare(Status::NotPermitted);
+        return WriteOutcome::bare(Status::NotPermitted);
     }
     match pin.put(target.part, target.hash, key, value, to_store(condition)) {
-        Ok(version) => Outcome::version(Status::Ok, version),
+        Ok(version) => WriteOutcome::version(Status::Ok, version),
         Err(error) => refused(error),
     }
 }
@@ -111,18 +117,18 @@ pub fn put(pin: &Pinned<'_>, target: Target<'_>, key: &[u8], value: &[u8], condi
 #[must_use]
 pub fn put_for(
     environment: &WorkerEnvironment<'_>,
-    target: Target<'_>,
+    target: WriteTarget<'_>,
     (key, value): (&[u8], &[u8]),
     condition: Condition,
     ttl_ms: u64,
-) -> Outcome {
+) -> WriteOutcome {
     if !target.writable {
-        return Outcome::bare(Status::NotPermitted);
+        return WriteOutcome::bare(Status::NotPermitted);
     }
     // The sum fits: the edge has refused times beyond `TTL_MS_MAX`.
     let expires_ms = environment.core.store().now_ms().saturating_add(ttl_ms);
     match environment.pin.put_until(target.part, target.hash, key, value, expires_ms, to_store(condition)) {
-        Ok(version) => Outcome::version(Status::Ok, version),
+        Ok(version) => WriteOutcome::version(Status::Ok, version),
         Err(error) => refused(error),
     }
 }
@@ -130,13 +136,13 @@ pub fn put_for(
 /// Deletes an object.
 #[inline]
 #[must_use]
-pub fn delete(pin: &Pinned<'_>, target: Target<'_>, key: &[u8], condition: Condition) -> Outcome {
+pub fn delete(pin: &Pinned<'_>, target: WriteTarget<'_>, key: &[u8], condition: Condition) -> WriteOutcome {
     if !target.writable {
-        return Outcome::bare(Status::NotPermitted);
+        return WriteOutcome::bare(Status::NotPermitted);
     }
     match pin.delete(target.part, target.hash, key, to_store(condition)) {
-        Ok(Some(version)) => Outcome::version(Status::Ok, version),
-        Ok(None) => Outcome::bare(Status::NotFound),
+        Ok(Some(version)) => WriteOutcome::version(Status::Ok, version),
+        Ok(None) => WriteOutcome::bare(Status::NotFound),
         Err(error) => refused(error),
     }
 }
@@ -144,27 +150,31 @@ pub fn delete(pin: &Pinned<'_>, target: Target<'_>, key: &[u8], condition: Condi
 /// Adds to the number that an object holds.
 #[inline]
 #[must_use]
-pub fn increment(pin: &Pinned<'_>, target: Target<'_>, key: &[u8], delta: i64) -> Outcome {
+pub fn increment(pin: &Pinned<'_>, target: WriteTarget<'_>, key: &[u8], delta: i64) -> WriteOutcome {
     if !target.writable {
-        return Outcome::bare(Status::NotPermitted);
+        return WriteOutcome::bare(Status::NotPermitted);
     }
     match pin.increment(target.part, target.hash, key, delta) {
-        Ok((version, value)) => Outcome { status: Status::Ok, bytes: 16, words: [version, value as u64] },
+        Ok((version, value)) => {
+            WriteOutcome { status: Status::Ok, bytes: 16, words: [version, value as u64] }
+        }
         Err(error) => refused(error),
     }
 }
 
 /// Adds to the floating point number that an object holds. What is not finite is not added.
 #[must_use]
-pub fn increment_float(pin: &Pinned<'_>, target: Target<'_>, key: &[u8], delta: f64) -> Outcome {
+pub fn increment_float(pin: &Pinned<'_>, target: WriteTarget<'_>, key: &[u8], delta: f64) -> WriteOutcome {
     if !target.writable {
-        return Outcome::bare(Status::NotPermitted);
+        return WriteOutcome::bare(Status::NotPermitted);
     }
     if !delta.is_finite() {
-        return Outcome::bare(Status::OutOfRange);
+        return WriteOutcome::bare(Status::OutOfRange);
     }
     match pin.increment_float(target.part, target.hash, key, delta) {
-        Ok((version, value)) => Outcome { status: Status::Ok, bytes: 16, words: [version, value.to_bits()] },
+        Ok((version, value)) => {
+            WriteOutcome { status: Status::Ok, bytes: 16, words: [version, value.to_bits()] }
+        }
         Err(error) => refused(error),
     }
 }
@@ -183,43 +193,43 @@ pub const fn to_store(condition: Condition) -> store::Condition {
 
 /// What the store's refusal is on the wire. The one place where this is decided.
 #[must_use]
-pub fn refused(error: WriteError) -> Outcome {
+pub fn refused(error: WriteError) -> WriteOutcome {
     match error {
-        WriteError::ConditionFailed { current } => Outcome::version(Status::ConditionFailed, current),
-        WriteError::Retry { after_us } => Outcome::retry(after_us),
-        WriteError::NotANumber => Outcome::bare(Status::NotANumber),
-        WriteError::Overflow => Outcome::bare(Status::Overflow),
-        WriteError::OutOfMemory => Outcome::bare(Status::OutOfMemory),
-        WriteError::OverQuota => const { Outcome::over_quota(TenantLimit::MemoryBytes) },
-        WriteError::OverBudget => Outcome::bare(Status::OverBudget),
-        WriteError::KeyTooLarge => Outcome::bare(Status::KeyTooLarge),
-        WriteError::ValueTooLarge => Outcome::bare(Status::ValueTooLarge),
-        WriteError::Collisions => Outcome::bare(Status::Collisions),
-        WriteError::TableRetired => Outcome::bare(Status::UnknownTable),
-        WriteError::NotArrived => Outcome::LACKS,
+        WriteError::ConditionFailed { current } => WriteOutcome::version(Status::ConditionFailed, current),
+        WriteError::Retry { after_us } => WriteOutcome::retry(after_us),
+        WriteError::NotANumber => WriteOutcome::bare(Status::NotANumber),
+        WriteError::Overflow => WriteOutcome::bare(Status::Overflow),
+        WriteError::OutOfMemory => WriteOutcome::bare(Status::OutOfMemory),
+        WriteError::OverQuota => const { WriteOutcome::over_quota(TenantLimit::MemoryBytes) },
+        WriteError::OverBudget => WriteOutcome::bare(Status::OverBudget),
+        WriteError::KeyTooLarge => WriteOutcome::bare(Status::KeyTooLarge),
+        WriteError::ValueTooLarge => WriteOutcome::bare(Status::ValueTooLarge),
+        WriteError::Collisions => WriteOutcome::bare(Status::Collisions),
+        WriteError::TableRetired => WriteOutcome::bare(Status::UnknownTable),
+        WriteError::NotArrived => WriteOutcome::LACKS,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, refused};
+    use super::{WriteOutcome, refused};
     use wire::Status;
 
     #[test]
     fn the_body_is_the_words_little_endian() {
-        let outcome = Outcome { status: Status::Ok, bytes: 16, words: [1, u64::MAX] };
+        let outcome = WriteOutcome { status: Status::Ok, bytes: 16, words: [1, u64::MAX] };
         let mut body = [0; 16];
         outcome.write_body(&mut body);
         assert_eq!(wire::reply::Number::decode(&body).map(|sum| (sum.version, sum.value)), Ok((1, -1)));
         let mut body = [0; 4];
-        Outcome::retry(77).write_body(&mut body);
+        WriteOutcome::retry(77).write_body(&mut body);
         assert_eq!(wire::reply::decode_retry(&body), Ok(77));
         let over = refused(store::WriteError::OverQuota);
         let mut body = [0; 12];
         over.write_body(&mut body);
         assert_eq!((over.status, over.bytes, &body), (Status::OverQuota, 12, b"memory_bytes"));
         let mut body = [0; 8];
-        Outcome::version(Status::Ok, 9).write_body(&mut body);
+        WriteOutcome::version(Status::Ok, 9).write_body(&mut body);
         assert_eq!(wire::reply::decode_version(&body), Ok(9));
     }
 }

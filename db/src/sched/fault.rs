@@ -18,7 +18,7 @@ use std::ptr;
 use std::sync::{Once, OnceLock};
 
 use super::region::{PAGE_BYTES, Region};
-use super::running::{self, Running};
+use super::running::{self, ThreadState};
 use super::signal;
 use super::stack::Cause;
 use super::stack::{landing, signal_frame_bytes};
@@ -125,7 +125,7 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut c_
     }
 }
 
-fn is_overflow(running: &Running, code: i32, address: usize, stack_pointer: usize) -> bool {
+fn is_overflow(running: &ThreadState, code: i32, address: usize, stack_pointer: usize) -> bool {
     if !running.may_be_left() {
         return false;
     }
@@ -139,7 +139,7 @@ fn is_overflow(running: &Running, code: i32, address: usize, stack_pointer: usiz
 }
 
 /// Whether an extension came to an instruction that is none; one that somebody sent does not carry a place in the code.
-fn is_abort(running: &Running, code: i32, stack_pointer: usize) -> bool {
+fn is_abort(running: &ThreadState, code: i32, stack_pointer: usize) -> bool {
     let (bottom, top) = running.bounds();
     code > 0 && code != FROM_KERNEL && running.may_be_left() && (bottom..top).contains(&stack_pointer)
 }
@@ -154,9 +154,9 @@ fn crash(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
         handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
-            type Full = extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void);
+            type SignalAction = extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void);
             // SAFETY: it was installed with SA_SIGINFO, so it has this signature.
-            let handler = unsafe { mem::transmute::<usize, Full>(handler) };
+            let handler = unsafe { mem::transmute::<usize, SignalAction>(handler) };
             handler(signal, info, context);
         }
         handler => {

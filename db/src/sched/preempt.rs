@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 
 use super::cycles;
 use super::lost::LostTime;
-use super::running::{self, Running};
+use super::running::{self, ThreadState};
 use super::signal;
 use super::watchdog::{self, Watched};
 
@@ -268,7 +268,7 @@ extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut c_void
 }
 
 /// The rules of the file's head.
-fn look(running: &Running, alarm: &Alarm, stack_pointer: usize, fired: bool) {
+fn look(running: &ThreadState, alarm: &Alarm, stack_pointer: usize, fired: bool) {
     if fired {
         alarm.fires_at.store(0, Relaxed);
     }

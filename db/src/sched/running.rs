@@ -20,14 +20,14 @@ use super::arena::Arena;
 use super::heartbeat::{Heartbeat, NOBODYS};
 use super::signal;
 use super::stack::{
-    Cause, Entry, Outcome, PARKED_BY_CALL, PARKED_BY_SIGNAL, Stack, StackPointers, jump_to_landing, park,
-    reserve_bytes, switch_back, switch_to,
+    Cause, PARKED_BY_CALL, PARKED_BY_SIGNAL, Stack, StackEntry, StackOutcome, StackPointers, jump_to_landing,
+    park, reserve_bytes, switch_back, switch_to,
 };
 
 /// The record of one thread.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Running {
+pub struct ThreadState {
     pointers: StackPointers,
     bottom: AtomicUsize,
     top: AtomicUsize,
@@ -41,8 +41,8 @@ pub struct Running {
 }
 
 thread_local! {
-    static RUNNING: Running = const {
-        Running {
+    static RUNNING: ThreadState = const {
+        ThreadState {
             pointers: StackPointers::new(),
             bottom: AtomicUsize::new(0),
             top: AtomicUsize::new(0),
@@ -57,7 +57,7 @@ thread_local! {
     };
 }
 
-impl Running {
+impl ThreadState {
     /// Whether the worker has lent the thread to an extension.
     #[inline]
     #[must_use]
@@ -149,14 +149,14 @@ impl Running {
 
 /// The record of this thread. The lifetime is that of the thread, on which every caller stays.
 #[inline(always)]
-fn record<'t>() -> &'t Running {
+fn record<'t>() -> &'t ThreadState {
     // SAFETY: the record has no destructor, so it is valid as long as the thread.
     RUNNING.with(|running| unsafe { &*ptr::from_ref(running) })
 }
 
 /// Hands the record of this thread to `look`. Safe in a signal handler.
 #[inline]
-pub fn with<R>(look: impl FnOnce(&Running) -> R) -> R {
+pub fn with<R>(look: impl FnOnce(&ThreadState) -> R) -> R {
     RUNNING.with(look)
 }
 
@@ -171,16 +171,16 @@ pub unsafe fn set_heartbeat(heartbeat: *const Heartbeat) {
 
 /// A stack that was parked: it holds frames that are to be resumed on this thread, or forgotten.
 #[derive(Debug)]
-pub struct Parked {
+pub struct ParkedStack {
     stack: Stack,
     stack_pointer: usize,
     by_signal: bool,
 }
 
-impl Parked {
+impl ParkedStack {
     /// The stack on which the last [`run`] or [`resume`] of this thread was parked.
     #[must_use]
-    pub fn new(stack: Stack, outcome: Outcome) -> Self {
+    pub fn new(stack: Stack, outcome: StackOutcome) -> Self {
         assert!(outcome.is_parked(), "not a parked stack");
         let stack_pointer = RUNNING.with(|running| running.pointers.of_parked.get());
         Self { stack, stack_pointer, by_signal: outcome.cause == PARKED_BY_SIGNAL }
@@ -212,9 +212,9 @@ pub unsafe fn run(
     arena: *mut Arena,
     context: *mut c_void,
     slice_ends: u64,
-    entry: Entry,
+    entry: StackEntry,
     data: *mut c_void,
-) -> Outcome {
+) -> StackOutcome {
     let running = record();
     running.lend(stack, arena, context, slice_ends);
     // SAFETY: the stack is free and mapped, as the caller promises, and the record is filled.
@@ -233,7 +233,12 @@ pub unsafe fn run(
 /// As for [`run`], with the arena and the context that the stack was run with. `parked` was parked on this
 /// thread and is resumed for the first time since.
 #[cold]
-pub unsafe fn resume(parked: &Parked, arena: *mut Arena, context: *mut c_void, slice_ends: u64) -> Outcome {
+pub unsafe fn resume(
+    parked: &ParkedStack,
+    arena: *mut Arena,
+    context: *mut c_void,
+    slice_ends: u64,
+) -> StackOutcome {
     let running = record();
     if parked.by_signal {
         signal::block();

@@ -64,12 +64,12 @@ impl StackPointers {
 }
 
 /// A function that runs on another stack.
-pub type Entry = unsafe extern "C" fn(*mut c_void) -> u64;
+pub type StackEntry = unsafe extern "C" fn(*mut c_void) -> u64;
 
-/// How an [`Entry`] came back, in the two registers of a C answer.
+/// How an [`StackEntry`] came back, in the two registers of a C answer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct StackOutcome {
     /// What the entry returned; 0 when it was left.
     pub value: u64,
     /// 0 when it returned, else the number of a [`Cause`], or [`PARKED_BY_SIGNAL`], [`PARKED_BY_CALL`].
@@ -82,7 +82,7 @@ pub const PARKED_BY_SIGNAL: u64 = 16;
 /// The stack was parked at the end of a host call.
 pub const PARKED_BY_CALL: u64 = 17;
 
-impl Outcome {
+impl StackOutcome {
     /// Why the stack was left; `None` when the entry returned.
     #[inline]
     #[must_use]
@@ -197,10 +197,10 @@ impl StackPool {
 #[unsafe(naked)]
 pub unsafe extern "C" fn switch_to(
     pointers: *const StackPointers,
-    entry: Entry,
+    entry: StackEntry,
     data: *mut c_void,
     top: usize,
-) -> Outcome {
+) -> StackOutcome {
     naked_asm!(
         "push rbp",
         "push rbx",
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn park(pointers: *const StackPointers, how: u64) {
 /// # Safety
 /// `stack_pointer` is what [`park`] on this thread left, once, and the thread's record says whose stack it is.
 #[unsafe(naked)]
-pub unsafe extern "C" fn switch_back(pointers: *const StackPointers, stack_pointer: usize) -> Outcome {
+pub unsafe extern "C" fn switch_back(pointers: *const StackPointers, stack_pointer: usize) -> StackOutcome {
     naked_asm!(
         "push rbp",
         "push rbx",

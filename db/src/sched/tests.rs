@@ -15,11 +15,11 @@ use std::thread;
 use super::arena::Arena;
 use super::fault::Guarded;
 use super::running;
-use super::stack::{Cause, Entry, Outcome, StackPool, reserve_bytes, signal_frame_bytes};
+use super::stack::{Cause, StackEntry, StackOutcome, StackPool, reserve_bytes, signal_frame_bytes};
 use crate::limits::EXTENSION_STACK_BYTES;
 
 /// Runs `entry` on a pooled stack with a number as its data.
-fn run(pool: &mut StackPool, entry: Entry, number: usize) -> Outcome {
+fn run(pool: &mut StackPool, entry: StackEntry, number: usize) -> StackOutcome {
     let stack = pool.take().expect("a stack");
     // SAFETY: the entries of this file take a number, own nothing, and the caller holds a `Guarded`.
     let outcome = unsafe {
@@ -73,15 +73,15 @@ unsafe extern "C" fn runs_out_of_memory(data: *mut c_void) -> u64 {
     leave_from(data as u64, Cause::OutOfMemory)
 }
 
-const LEFT_BY_OVERFLOW: Outcome = Outcome { value: 0, cause: Cause::StackOverflow as u64 };
+const LEFT_BY_OVERFLOW: StackOutcome = StackOutcome { value: 0, cause: Cause::StackOverflow as u64 };
 
 #[test]
 fn an_entry_returns_its_value() {
     let (_guarded, mut pool) = set_up();
     for number in 0..20_000 {
-        assert_eq!(run(&mut pool, double, number), Outcome { value: number as u64 * 2, cause: 0 });
+        assert_eq!(run(&mut pool, double, number), StackOutcome { value: number as u64 * 2, cause: 0 });
     }
-    assert_eq!(run(&mut pool, nested, 200), Outcome { value: 200 * 201 / 2, cause: 0 });
+    assert_eq!(run(&mut pool, nested, 200), StackOutcome { value: 200 * 201 / 2, cause: 0 });
 }
 
 #[test]
@@ -113,7 +113,7 @@ unsafe extern "C" fn aborts(_: *mut c_void) -> u64 {
 fn an_abort_ends_the_invocation_and_the_thread_goes_on() {
     let (_guarded, mut pool) = set_up();
     for round in 0..2_000 {
-        assert_eq!(run(&mut pool, aborts, 0), Outcome { value: 0, cause: Cause::Abort as u64 });
+        assert_eq!(run(&mut pool, aborts, 0), StackOutcome { value: 0, cause: Cause::Abort as u64 });
         assert_eq!(run(&mut pool, double, round).value, round as u64 * 2);
     }
 }
@@ -178,8 +178,8 @@ unsafe extern "C" fn host_call_with(left: *mut c_void) -> u64 {
 #[test]
 fn a_host_call_with_too_little_stack_overflows_instead() {
     let (_guarded, mut pool) = set_up();
-    assert_eq!(run(&mut pool, host_call_with, EXTENSION_STACK_BYTES), Outcome { value: 7, cause: 0 });
-    assert_eq!(run(&mut pool, host_call_with, reserve_bytes() + 2048), Outcome { value: 7, cause: 0 });
+    assert_eq!(run(&mut pool, host_call_with, EXTENSION_STACK_BYTES), StackOutcome { value: 7, cause: 0 });
+    assert_eq!(run(&mut pool, host_call_with, reserve_bytes() + 2048), StackOutcome { value: 7, cause: 0 });
     assert_eq!(run(&mut pool, host_call_with, reserve_bytes() - 64), LEFT_BY_OVERFLOW);
     assert_eq!(run(&mut pool, host_call_with, 1024), LEFT_BY_OVERFLOW);
 }
@@ -208,7 +208,7 @@ fn a_signal_from_outside_fits_a_deep_stack_and_overflows_a_full_one() {
     let handler: extern "C" fn(i32) = count_delivery;
     // SAFETY: the handler touches one thread-local cell.
     unsafe { libc::signal(libc::SIGUSR2, handler as usize) };
-    assert_eq!(run(&mut pool, signal_with, signal_frame_bytes() + 4096), Outcome { value: 3, cause: 0 });
+    assert_eq!(run(&mut pool, signal_with, signal_frame_bytes() + 4096), StackOutcome { value: 3, cause: 0 });
     assert_eq!(DELIVERED.get(), 1);
     assert_eq!(run(&mut pool, signal_with, 1024), LEFT_BY_OVERFLOW);
     assert_eq!(run(&mut pool, double, 4).value, 8);
@@ -264,9 +264,9 @@ fn child_that_crashes() {
         Ok("wild") => run(&mut pool, reads_a_wild_address, 64),
         Ok("host") => run(&mut pool, faults_in_the_host, 0),
         // SAFETY: it is not: an abort outside of any extension's stack.
-        Ok("abort") => Outcome { value: unsafe { aborts(ptr::null_mut()) }, cause: 0 },
+        Ok("abort") => StackOutcome { value: unsafe { aborts(ptr::null_mut()) }, cause: 0 },
         // SAFETY: it is not: a fault outside of any extension's stack.
-        Ok("worker") => Outcome { value: unsafe { reads_a_wild_address(64 as *mut c_void) }, cause: 0 },
+        Ok("worker") => StackOutcome { value: unsafe { reads_a_wild_address(64 as *mut c_void) }, cause: 0 },
         _ => return,
     };
     unreachable!("the fault was swallowed");

@@ -29,13 +29,13 @@ use wire::{AdminRequest, Status};
 
 use super::control::{Control, Refusal};
 use super::opening::Role;
-use crate::cluster::metadata::{Catalog, ExtensionRow, Standing, StandingError};
+use crate::cluster::metadata::{Catalog, ExtensionRow, VersionState, VersionStateError};
 use crate::session::Session;
 use crate::sync::lock;
 use crate::tenant::TenantId;
 
 /// Tenants whose things are compared.
-pub type Tenants = BTreeSet<TenantId>;
+pub type TenantSet = BTreeSet<TenantId>;
 
 /// Brings back what the metadata has, and says what that was: called once, before anybody is let in. An extension
 /// that cannot be built any more is reported and left out.
@@ -62,9 +62,9 @@ pub fn restore(control: &Control) -> Result<(), Refusal> {
 pub fn watch_canaries(control: &Control) {
     for (tenant, name, failing) in control.registry.failing_canaries() {
         // Another one may have become the canary meanwhile: then it is not for this rule to end it.
-        let rule = |standing: &mut Standing| match standing.canary {
+        let rule = |standing: &mut VersionState| match standing.canary {
             Some((canary, _)) if canary == failing.version => standing.roll_back(0),
-            _ => Err(StandingError::NoCanary),
+            _ => Err(VersionStateError::NoCanary),
         };
         let (canary, current) = (failing.canary, failing.current);
         let act = format!(
@@ -179,7 +179,7 @@ fn serve_tenant(
             extensions::change(control, tenant, name, |standing| standing.pin(*version))
         }
         AdminRequest::ExtensionPromote { name } => {
-            extensions::change(control, tenant, name, Standing::promote)
+            extensions::change(control, tenant, name, VersionState::promote)
         }
         AdminRequest::ExtensionResolve { name } => extensions::resolve(control, tenant, name),
         AdminRequest::GrantCreate { name, to, right } => grants::create(control, session, (name, to, *right)),

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use net::{Door, Listener, Port, SharedPort, StopHandle};
+use net::{Listener, Port, SharedPort, ShmListener, StopHandle};
 use store::Store;
 
 use self::identity::Identity;
@@ -39,18 +39,18 @@ use super::connection;
 use super::control::Control;
 use super::coordination;
 use super::damage::Damage;
-use super::doorway::{self, Doorway};
-use super::exposition;
-use super::homes::Homes;
-use super::interim::Interim;
+use super::home_balancer::HomeBalancer;
 use super::joining::Joining;
+use super::lease_cache::LeaseCache;
 use super::listening::{self, Reception};
 use super::membership;
-use super::neighbours::Neighbours;
+use super::metrics_http;
 use super::populate;
 use super::ports::FramePorts;
-use super::refusal::{Rate, RefusalLimit};
 use super::remote::{self, Wants};
+use super::response_limiter::{ResponseLimiter, ResponseRate};
+use super::shm_listener::{self, ShmEntrance};
+use super::siblings::SiblingWorkers;
 use super::streams::Streams;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -63,7 +63,7 @@ use crate::tenant::account::Accounts;
 use crate::tenant::secret::SecretHash;
 
 /// How often a source may be wrong about a secret.
-const ATTEMPTS: Rate = Rate { burst: ATTEMPTS_BURST, per_second: ATTEMPTS_PER_SECOND };
+const ATTEMPTS: ResponseRate = ResponseRate { burst: ATTEMPTS_BURST, per_second: ATTEMPTS_PER_SECOND };
 
 /// View under which a server begins that is alone: nobody has a session that is older.
 const VIEW: u64 = 1;
@@ -123,14 +123,14 @@ impl Server {
         let registry = open_registry(prepare, &accounts)?;
         let (client_ids, parts_made) = metadata::reserve(&metadata)?;
         let frame_ports = FramePorts::of(&ports);
-        let neighbours = Arc::new(Neighbours::new(ports.iter().map(Port::waker)));
+        let neighbours = Arc::new(SiblingWorkers::new(ports.iter().map(Port::waker)));
         let watchdog = start_watchdog(&neighbours, clock)?;
         let wants = remote_wants(run.is_some())?;
         let started = workers::start(config, &store, ports, (clock, view), &neighbours, wants.as_ref())?;
-        let (door, signs) = doorway.map(Doorway::part).unzip();
+        let (door, signs) = doorway.map(ShmEntrance::part).unzip();
         let control = Arc::new(Control {
             clock,
-            interim: Interim::of(run),
+            interim: LeaseCache::of(run),
             migrations: metadata::migrations(run, &metadata, &neighbours, config.cores)?,
             metadata,
             registry,
@@ -148,7 +148,7 @@ impl Server {
             administrator,
             nobody,
             streams,
-            attempts: Mutex::new(RefusalLimit::new(ATTEMPTS)),
+            attempts: Mutex::new(ResponseLimiter::new(ATTEMPTS)),
             sessions: Mutex::default(),
             ended: Mutex::default(),
             tables: Mutex::default(),
@@ -210,7 +210,7 @@ impl Server {
         self.populate(populates)?;
         let (control, stopping) = (Arc::clone(&self.control), Arc::clone(&self.stopping));
         let sweeping = thread::Builder::new().name("housekeeping".to_owned()).spawn(move || {
-            let (mut homes, mut damage) = (Homes::default(), Damage::default());
+            let (mut homes, mut damage) = (HomeBalancer::default(), Damage::default());
             let mut looks = (0..VERSIONS_LOOK_MS / HOUSEKEEPING_MS).cycle();
             while !stopping.load(Ordering::Relaxed) {
                 thread::park_timeout(Duration::from_millis(HOUSEKEEPING_MS));
@@ -233,16 +233,16 @@ impl Server {
         &mut self,
         clients: Listener,
         readers: Option<Listener>,
-        neighbours: Option<Door>,
+        neighbours: Option<ShmListener>,
     ) -> Result<(), BootError> {
         if let Some(door) = neighbours {
-            let (stop, standing) = doorway::start(&self.control, door).map_err(no_thread)?;
+            let (stop, standing) = shm_listener::start(&self.control, door).map_err(no_thread)?;
             self.stops.push(stop);
             self.control_threads.push(standing);
         }
         self.receive("listener", clients, connection::reception(&self.control, &self.stopping))?;
         match readers {
-            Some(readers) => self.receive("metrics", readers, exposition::reception(&self.control)),
+            Some(readers) => self.receive("metrics", readers, metrics_http::reception(&self.control)),
             None => Ok(()),
         }
     }
@@ -353,7 +353,7 @@ fn listen_for_readers(address: SocketAddr) -> Result<(Listener, SocketAddr), Boo
         .map_err(|error| BootError::new(&format!("cannot show metrics on TCP {address}"), error))
 }
 
-fn start_watchdog(neighbours: &Arc<Neighbours>, clock: Clock) -> Result<Watchdog, BootError> {
+fn start_watchdog(neighbours: &Arc<SiblingWorkers>, clock: Clock) -> Result<Watchdog, BootError> {
     let neighbours = Arc::clone(neighbours);
     Watchdog::start(move || neighbours.help_the_absent(clock.now_us()))
         .map_err(|error| BootError::new("cannot start the watchdog", error))

@@ -1,6 +1,6 @@
 //! What a worker knows: sessions by token, tables and extensions by number.
 //!
-//! Every worker has its own [`Catalog`] and changes it between two batches, so lookups take no lock and
+//! Every worker has its own [`WorkerCatalog`] and changes it between two batches, so lookups take no lock and
 //! what a batch borrowed stays valid while it runs.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::change::Change;
 use super::ended::Ended;
-use crate::extension::lineup::Lineup;
+use crate::extension::active_versions::ActiveVersions;
 use crate::ops::remote::RemoteReads;
 use crate::session::Session;
 use crate::tablet::{Newest, NumberHash, Tables};
@@ -16,18 +16,18 @@ use crate::tenant::TenantId;
 
 /// Sessions, tables and extensions of one worker.
 #[derive(Default)]
-pub struct Catalog {
+pub struct WorkerCatalog {
     /// Tables of all tenants.
     pub tables: Tables,
     sessions: HashMap<u64, Arc<Session>, NumberHash>,
-    extensions: HashMap<u32, Lineup, NumberHash>,
+    extensions: HashMap<u32, ActiveVersions, NumberHash>,
     newest_extensions: Newest,
     ended: Ended,
     view: u64,
     remote: Option<Arc<RemoteReads>>,
 }
 
-impl Catalog {
+impl WorkerCatalog {
     /// An empty one under this view.
     #[must_use]
     pub fn under(view: u64) -> Self {
@@ -70,7 +70,7 @@ impl Catalog {
     /// The versions of an extension, of whichever tenant.
     #[inline]
     #[must_use]
-    pub fn extension(&self, id: u32) -> Option<&Lineup> {
+    pub fn extension(&self, id: u32) -> Option<&ActiveVersions> {
         self.extensions.get(&id)
     }
 
@@ -107,7 +107,7 @@ impl Catalog {
             Change::ExtensionSettled(lineup) => {
                 self.newest_extensions.note(lineup.tenant, lineup.id);
                 // Each worker has its own, so that a lookup follows one pointer less.
-                self.extensions.insert(lineup.id, Lineup::clone(&lineup));
+                self.extensions.insert(lineup.id, ActiveVersions::clone(&lineup));
             }
             Change::ExtensionRemoved(id) => {
                 self.extensions.remove(&id);

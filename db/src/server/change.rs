@@ -14,10 +14,10 @@ use net::Waker;
 use store::{Inbox, Taken};
 
 use super::view::Cut;
-use crate::extension::lineup::Lineup;
+use crate::extension::active_versions::ActiveVersions;
 use crate::limits::CHANGE_TIMEOUT_MS;
-use crate::ops::remote::Answer as Answered;
-use crate::session::{Answer, Session};
+use crate::ops::remote::RemoteAnswer as Answered;
+use crate::session::{Session, StreamAnswer};
 use crate::sync::oneshot::{Sender, oneshot};
 use crate::tablet::TableEntry;
 use crate::tenant::TenantId;
@@ -36,7 +36,7 @@ pub enum Change {
     /// The table is gone.
     TableDropped(u32),
     /// These versions of an extension can be invoked from now on, in place of what was known of it.
-    ExtensionSettled(Arc<Lineup>),
+    ExtensionSettled(Arc<ActiveVersions>),
     /// The extension cannot be invoked any more.
     ExtensionRemoved(u32),
     /// The tenant is gone with all it had.
@@ -100,7 +100,7 @@ pub struct StreamRequest {
     /// Bytes of the record before the request's body.
     pub head_bytes: usize,
     /// Takes the one answer.
-    pub answer: Sender<Answer>,
+    pub answer: Sender<StreamAnswer>,
 }
 
 impl StreamRequest {
@@ -116,7 +116,7 @@ struct Envelope {
     taken: Option<Sender<()>>,
 }
 
-struct Queue {
+struct ChangeQueue {
     inbox: Inbox<Envelope>,
     /// Envelopes that were not taken, counted before they are there.
     waiting: AtomicUsize,
@@ -124,7 +124,7 @@ struct Queue {
 
 /// The worker's end of its queue.
 pub struct Changes {
-    queue: Arc<Queue>,
+    queue: Arc<ChangeQueue>,
     /// What was taken out of the queue and is still to be applied.
     taken: Taken<Envelope>,
 }
@@ -165,14 +165,14 @@ impl Drop for Changes {
 /// A control thread's end of one worker's queue.
 #[derive(Clone)]
 pub struct ChangeSender {
-    queue: Arc<Queue>,
+    queue: Arc<ChangeQueue>,
     waker: Waker,
 }
 
 /// A queue for a worker that `waker` wakes.
 #[must_use]
 pub fn change_queue(waker: Waker) -> (ChangeSender, Changes) {
-    let queue = Arc::new(Queue { inbox: Inbox::new(), waiting: AtomicUsize::new(0) });
+    let queue = Arc::new(ChangeQueue { inbox: Inbox::new(), waiting: AtomicUsize::new(0) });
     (ChangeSender { queue: Arc::clone(&queue), waker }, Changes { queue, taken: Taken::default() })
 }
 

@@ -19,12 +19,12 @@ use super::control::{Control, Refusal};
 use super::listening::Reception;
 use super::opening::{self, Entrant, Role};
 use super::peers;
-use super::streams::Place;
+use super::streams::ConnectionPermit;
 use crate::limits::{
     ANSWER_BYTES_MAX, ANSWER_ROOM_MS, ANSWER_ROOM_RETRY_US, OPENING_BYTES_MAX, OPENING_TIMEOUT_MS,
     PAGE_BYTES_MAX, RECORD_ROOM_MS, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS, UNTAKEN_BYTES,
 };
-use crate::session::{Answer, Session};
+use crate::session::{Session, StreamAnswer};
 use crate::sync::oneshot::oneshot;
 
 /// Bytes of a record's header behind the length.
@@ -46,7 +46,12 @@ pub fn reception(control: &Arc<Control>, stopping: &Arc<AtomicBool>) -> Receptio
 }
 
 /// Serves a stream until its peer leaves, its session ends, or the server stops.
-fn serve(control: &Control, mut stream: Stream, from: (SocketAddr, &Place), stopping: &AtomicBool) {
+fn serve(
+    control: &Control,
+    mut stream: Stream,
+    from: (SocketAddr, &ConnectionPermit),
+    stopping: &AtomicBool,
+) {
     // Without the bound the kernel keeps more of what is not taken, by its own limits.
     let _ = stream.bound_untaken(UNTAKEN_BYTES);
     let Some(entrant) = open(control, &mut stream, from) else { return };
@@ -69,7 +74,11 @@ fn turn_away(mut stream: Stream) {
     answer_record(&mut stream, 0, Status::LimitExceeded, b"the server has as many streams as it may");
 }
 
-fn open(control: &Control, stream: &mut Stream, (peer, place): (SocketAddr, &Place)) -> Option<Entrant> {
+fn open(
+    control: &Control,
+    stream: &mut Stream,
+    (peer, place): (SocketAddr, &ConnectionPermit),
+) -> Option<Entrant> {
     let mut record = Vec::new();
     let timeout = Duration::from_millis(OPENING_TIMEOUT_MS);
     let limit = HEAD_BYTES + OPENING_BYTES_MAX;
@@ -90,7 +99,12 @@ fn open(control: &Control, stream: &mut Stream, (peer, place): (SocketAddr, &Pla
     }
 }
 
-fn converse(control: &Control, stream: &mut Stream, (role, place): (&Role, &Place), stopping: &AtomicBool) {
+fn converse(
+    control: &Control,
+    stream: &mut Stream,
+    (role, place): (&Role, &ConnectionPermit),
+    stopping: &AtomicBool,
+) {
     let look = Duration::from_millis(STREAM_LOOK_MS);
     let limit = HEAD_BYTES + INSTALL_BODY_BYTES_MAX.max(STREAM_BODY_BYTES_MAX);
     let patience = Duration::from_millis(RECORD_ROOM_MS);
@@ -128,7 +142,7 @@ fn converse(control: &Control, stream: &mut Stream, (role, place): (&Role, &Plac
 fn serve_record(
     control: &Control,
     stream: &mut Stream,
-    (role, place): (&Role, &Place),
+    (role, place): (&Role, &ConnectionPermit),
     record: Vec<u8>,
 ) -> bool {
     let (header, body) = match RecordHeader::split(&record) {
@@ -163,7 +177,7 @@ fn serve_record(
 fn serve_data(
     control: &Control,
     stream: &mut Stream,
-    (session, place): (&Arc<Session>, &Place),
+    (session, place): (&Arc<Session>, &ConnectionPermit),
     header: RecordHeader,
     record: Vec<u8>,
 ) -> bool {
@@ -194,7 +208,7 @@ fn serve_data(
     let timeout = Duration::from_millis(STREAM_ANSWER_TIMEOUT_MS);
     let answer = match receiver.receive_within(timeout) {
         Ok(answer) if handed_over => answer,
-        _ => Answer { status: Status::Unavailable, body: Vec::new() },
+        _ => StreamAnswer { status: Status::Unavailable, body: Vec::new() },
     };
     room.shrink_to(answer.body.len());
     let header = RecordHeader { view, sequence: header.sequence, ..RecordHeader::default() };

@@ -7,7 +7,7 @@
 
 mod tenants;
 
-pub use self::tenants::Known;
+pub use self::tenants::KnownTenant;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -21,20 +21,20 @@ use wire::reply::Throttled;
 
 use super::acts::Acts;
 use super::change::{Change, ChangeSender, broadcast};
-use super::doorway::Signs;
 use super::ended::Ended;
 use super::fence::Fence;
 use super::grant::Grant;
-use super::homes::{Homes, Look, Move};
-use super::interim::Interim;
+use super::home_balancer::{HomeBalancer, Look, Move};
+use super::lease_cache::LeaseCache;
 use super::migrations::Migrations;
 use super::ports::FramePorts;
-use super::refusal::RefusalLimit;
+use super::response_limiter::ResponseLimiter;
+use super::shm_listener::ListenerStatus;
 use super::streams::{Counts, Streams};
 use super::view::Views;
 use crate::clock::Clock;
-use crate::cluster::metadata::{Metadata, MetadataError, StandingError, TenantRow};
-use crate::cluster::records::{Held, RecordsError};
+use crate::cluster::metadata::{Metadata, MetadataError, TenantRow, VersionStateError};
+use crate::cluster::records::{HeldLease, RecordsError};
 use crate::extension::log::ExtensionLog;
 use crate::extension::registry::Registry;
 use crate::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX, VERSIONS_RESERVED};
@@ -103,8 +103,8 @@ impl From<MetadataError> for Refusal {
             MetadataError::AlreadyExists => Status::AlreadyExists,
             MetadataError::NotFound => Status::NotFound,
             MetadataError::LimitExceeded => Status::LimitExceeded,
-            MetadataError::Standing(StandingError::InUse(_)) => Status::NotPermitted,
-            MetadataError::Standing(StandingError::NoSuchVersion(_)) => Status::UnknownExtension,
+            MetadataError::Standing(VersionStateError::InUse(_)) => Status::NotPermitted,
+            MetadataError::Standing(VersionStateError::NoSuchVersion(_)) => Status::UnknownExtension,
             MetadataError::Standing(_) => Status::NotFound,
             MetadataError::Conflict => Status::Conflict,
             MetadataError::Tablets(_) => Status::WrongTablets,
@@ -146,7 +146,7 @@ pub struct Control {
     /// What survives a restart.
     pub metadata: Metadata,
     /// What a server of a cluster goes by while that does not answer.
-    pub interim: Interim,
+    pub interim: LeaseCache,
     /// Tablets on the move; nothing where this server is alone.
     pub migrations: Option<Migrations>,
     /// The extensions that are live.
@@ -166,7 +166,7 @@ pub struct Control {
     /// Where the workers take frames.
     pub ports: FramePorts,
     /// Where clients of this host get in, if they do.
-    pub door: Option<Signs>,
+    pub door: Option<ListenerStatus>,
     /// The server's views.
     pub views: Arc<Views>,
     /// Acts that are not in the audit log yet.
@@ -180,7 +180,7 @@ pub struct Control {
     /// Who has a stream of clients.
     pub streams: Arc<Streams>,
     /// How often a source may be wrong.
-    pub attempts: Mutex<RefusalLimit>,
+    pub attempts: Mutex<ResponseLimiter>,
     /// Open sessions by token.
     pub sessions: Mutex<HashMap<u64, OpenSession>>,
     /// Sessions that were open.
@@ -219,8 +219,8 @@ impl Control {
     }
 
     /// This lease is held, or none.
-    pub fn hold(&self, held: Option<Held>) {
-        if let Some(Held { lease, until }) = held {
+    pub fn hold(&self, held: Option<HeldLease>) {
+        if let Some(HeldLease { lease, until }) = held {
             self.fence.hold(lease, self.clock.us_at(until));
         }
         self.interim.hold(held);
@@ -260,7 +260,7 @@ impl Control {
     fn confirm(&self, checked: &TenantRow, session: &Arc<Session>) -> Result<(), Refusal> {
         let gone =
             || Refusal::new(Status::BadSecret, "the tenant has just been dropped, or got a new secret");
-        let Known { row, doubt } = self.tenant_named(&checked.name, |row| row == Some(checked))?;
+        let KnownTenant { row, doubt } = self.tenant_named(&checked.name, |row| row == Some(checked))?;
         if row.as_ref() != Some(checked) {
             if let Some(doubt) = doubt {
                 return Err(doubt.into());
@@ -349,7 +349,7 @@ impl Control {
     }
 
     /// Moves the home of one tenant if the load asks for it.
-    pub fn balance(&self, homes: &mut Homes) {
+    pub fn balance(&self, homes: &mut HomeBalancer) {
         let accounts = self.accounts.all();
         let look = Look::of(self.clock.now_us(), &self.metrics, &accounts);
         let Some(Move { tenant, from, to }) = homes.look(look) else { return };

@@ -22,16 +22,16 @@ use net::Batch;
 use wire::limits::TAKES_PARTS;
 use wire::{FrameReader, Group, Message, Request, Status};
 
-use super::ahead::{Located, Sessions, TablesAhead, prefetch_extensions};
-use super::catalog::Catalog;
-use super::crowd::Crowd;
+use super::batch_admission::BatchAdmission;
+use super::catalog::WorkerCatalog;
 use super::invocation;
 use super::native;
 use super::outgoing::{Addressee, FramePlace, Outgoing};
-use super::parking::{self, Came, Parking};
+use super::pending_requests::{self, PendingRequests, RequestContext};
 use super::ports::Exits;
-use super::refusal::RefusalLimit;
-use super::replies::{self, Caller, Turn};
+use super::prefetch::{Located, Sessions, TablePrefetch, prefetch_extensions};
+use super::replies::{self, Caller, RequestOutcome};
+use super::response_limiter::ResponseLimiter;
 use super::view::RoundView;
 use crate::extension::invocation::Invocations;
 use crate::limits::{CHUNK_REQUESTS, INVOCATIONS_PER_TURN};
@@ -46,7 +46,7 @@ pub struct Dispatch<'w, P: Exits> {
     /// Store, tables, counters and time of this round.
     pub environment: WorkerEnvironment<'w>,
     /// Sessions, tables and extensions.
-    pub catalog: &'w Catalog,
+    pub catalog: &'w WorkerCatalog,
     /// Where frames leave.
     pub port: &'w mut P,
     /// Index of the worker to whose port the frames came.
@@ -54,13 +54,13 @@ pub struct Dispatch<'w, P: Exits> {
     /// Frames under construction.
     pub outgoing: &'w mut Outgoing,
     /// How often strangers are answered.
-    pub refusals: &'w mut RefusalLimit,
+    pub refusals: &'w mut ResponseLimiter,
     /// How much of a batch one session and one tenant may have.
-    pub crowd: &'w mut Crowd,
+    pub crowd: &'w mut BatchAdmission,
     /// Invocations of this worker.
     pub invocations: &'w mut Invocations<Origin>,
     /// Requests that wait for objects.
-    pub parking: &'w mut Parking,
+    pub parking: &'w mut PendingRequests,
     /// The worker's view.
     pub view: RoundView,
     /// How many live invocations are reason to run them before the batch is done: few enough that their
@@ -82,13 +82,13 @@ struct Pending<'b> {
 /// a get does.
 struct Chunk<'b> {
     pending: ArrayVec<Pending<'b>, CHUNK_REQUESTS>,
-    tables: TablesAhead<'b>,
+    tables: TablePrefetch<'b>,
 }
 
 impl<'w, P: Exits> Dispatch<'w, P> {
     /// Serves all frames of a batch; the replies are in the outgoing frames afterwards.
     pub fn batch(&mut self, batch: &'w Batch) {
-        let mut chunk = Chunk { pending: ArrayVec::new(), tables: TablesAhead::default() };
+        let mut chunk = Chunk { pending: ArrayVec::new(), tables: TablePrefetch::default() };
         let metrics = self.environment.metrics;
         let mut bytes_received = 0;
         self.crowd.begin();
@@ -258,7 +258,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         } else {
             let turn =
                 native::execute::<true>(&environment, caller, &pending.request, pending.located, &mut place);
-            if turn == Turn::Lacks {
+            if turn == RequestOutcome::Lacks {
                 self.park(pending);
             }
         }
@@ -270,12 +270,12 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         let Pending { session, sequence, peer, takes_parts, .. } = *pending;
         let environment = self.environment;
         let (view, since_us) = (self.view.own, environment.now_us);
-        let came = Came { session, sequence, view, takes_parts, since_us };
+        let came = RequestContext { session, sequence, view, takes_parts, since_us };
         let (exits, to) =
             ((&mut *self.outgoing, &mut *self.port), Addressee::of(session, (self.arrived_at, peer), false));
         let mut place = FramePlace::new(exits, &environment, (session, sequence), to);
         let wanted = (&pending.request, pending.located);
-        parking::park(&environment, self.parking, came, wanted, &mut place);
+        pending_requests::park(&environment, self.parking, came, wanted, &mut place);
     }
 
     /// Answers each message of a group that belongs to no session, in no more bytes than it has.

@@ -24,11 +24,11 @@ const NEVER_US: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct Fence {
     until_us: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<FenceState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FenceState {
     /// The lease that is held, or was last.
     lease: Option<LeaseId>,
     /// Guards of each lease, and where they fence, in microseconds of the server's clock.
@@ -77,13 +77,13 @@ impl Fence {
         Guard { fence: Arc::clone(self), lease }
     }
 
-    fn move_to(&self, state: &State) {
+    fn move_to(&self, state: &FenceState) {
         let guarded = state.leases.values().filter(|(guards, _)| *guards > 0);
         let until_us = guarded.map(|(_, until_us)| *until_us).min().unwrap_or(NEVER_US);
         self.until_us.store(until_us, Ordering::Relaxed);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FenceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

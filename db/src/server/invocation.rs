@@ -9,24 +9,24 @@ use std::sync::Arc;
 
 use wire::{Request, Status};
 
-use super::ahead::Located;
-use super::catalog::Catalog;
+use super::catalog::WorkerCatalog;
 use super::outgoing::{Addressee, Outgoing};
 use super::ports::Exits;
+use super::prefetch::Located;
 use super::replies::{self, Caller, ReplyPlace};
-use crate::extension::Mode;
+use crate::extension::CallMode;
 use crate::extension::allowance::Limit;
-use crate::extension::invocation::{Invocations, Offer, Refused};
-use crate::extension::measures::Spent;
+use crate::extension::invocation::{Invocations, Offer, RefusedInvocation};
+use crate::extension::version_metrics::Spent;
 use crate::limits::{RETRY_BUSY_US, RETRY_UNHEARD_US, THROTTLED_AFTER_US_MIN};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
-use crate::session::{Answer, Claim, Origin, Route, Session};
+use crate::session::{Claim, Origin, Route, Session, StreamAnswer};
 
 /// Starts an invocation, or answers why not. The request is an `Invoke`.
 pub fn start(
     environment: &WorkerEnvironment<'_>,
-    catalog: &Catalog,
+    catalog: &WorkerCatalog,
     invocations: &mut Invocations<Origin>,
     (session, sequence): (&Arc<Session>, u64),
     (request, located): (&Request<'_>, Located<'_>),
@@ -51,7 +51,7 @@ pub fn start(
         }
         return;
     };
-    let writes = found.functions()[index].mode == Mode::Write;
+    let writes = found.functions()[index].mode == CallMode::Write;
     if table != 0 && located.part.is_none() {
         return match located.missing(environment, session, table) {
             Status::NotOwned => replies::refuse_unexecuted(metrics, caller, Status::NotOwned, place),
@@ -79,7 +79,7 @@ fn not_started(
     metrics: &WorkerMetrics,
     caller: Caller<'_>,
     recorded: bool,
-    refused: &Refused<Origin>,
+    refused: &RefusedInvocation<Origin>,
     place: &mut impl ReplyPlace,
 ) {
     let may_come_again = matches!(refused.status, Status::Retry | Status::Throttled);
@@ -111,7 +111,7 @@ pub fn take<P: Exits>(
     if offer.origin().session.is_closed() {
         return finish(environment, port, outgoing, offer.into_origin(), Status::BadToken, &[]);
     }
-    let Err(Refused { status, origin, .. }) = invocations.take(environment, offer) else { return };
+    let Err(RefusedInvocation { status, origin, .. }) = invocations.take(environment, offer) else { return };
     let after_us = RETRY_BUSY_US.to_le_bytes();
     // The tenant had room when the request was accepted, and will have again.
     let (status, body) = match status {
@@ -188,7 +188,7 @@ fn finish<P: Exits>(
         }
         Route::Stream(answer) => {
             // The stream may be gone; then nobody waits.
-            answer.send(Answer { status, body: reply.to_vec() });
+            answer.send(StreamAnswer { status, body: reply.to_vec() });
         }
     }
 }

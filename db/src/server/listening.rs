@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use net::{Listener, Stream};
 
 use super::joining::Joining;
-use super::refusal::SourcePrefix;
-use super::streams::{Place, Streams};
+use super::response_limiter::SourcePrefix;
+use super::streams::{ConnectionPermit, Streams};
 use crate::limits::{CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS, STREAM_ROOM_MS, STREAMS_STOP_MS};
 use crate::sync::lock;
 
@@ -23,7 +23,7 @@ use crate::sync::lock;
 const BREATH: Duration = Duration::from_millis(20);
 
 /// Serves a stream of this peer, in this place.
-pub type Serve = dyn Fn(Stream, SocketAddr, &Place) + Send + Sync;
+pub type Serve = dyn Fn(Stream, SocketAddr, &ConnectionPermit) + Send + Sync;
 
 /// How streams are received.
 pub struct Reception {
@@ -123,7 +123,7 @@ mod tests {
 
     use super::with_room;
     use crate::config::StreamLimits;
-    use crate::server::refusal::SourcePrefix;
+    use crate::server::response_limiter::SourcePrefix;
     use crate::server::streams::{Holder, Streams};
 
     const PATIENCE: Duration = Duration::from_secs(60);

@@ -12,8 +12,8 @@ use super::replies::{ReplyPlace, refuse, retry_after, ttl_ms};
 use crate::limits::RETRY_ARRIVING_US;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
-use crate::ops::enumerate::{self, Found};
-use crate::ops::scan::{self, Refused};
+use crate::ops::enumerate::{self, StepObjects};
+use crate::ops::scan::{self, ScanRefusal};
 use crate::tablet::TableEntry;
 
 /// Objects of a scan up to which the room for them is a quarter of what the first cache has; beyond, it fills that.
@@ -65,7 +65,7 @@ fn answer_page(
     limits: PageLimits,
     place: &mut impl ReplyPlace,
 ) -> Result<(), Status> {
-    let mut found: Found<'_> = [const { None }; ENUMERATE_OBJECTS_MAX];
+    let mut found: StepObjects<'_> = [const { None }; ENUMERATE_OBJECTS_MAX];
     let (page, next) = enumerate::enumerate(environment.pin, entry, cursor, limits, &mut found)?;
     let found = found[..page.count].iter().flatten();
     let listed = found.map(|listed| match listed.object {
@@ -100,8 +100,8 @@ fn answer_scan<const OBJECTS: usize>(
     let mut found = [const { None::<Object<'_>> }; OBJECTS];
     let step = match scan::scan(environment.pin, entry, range, cursor, limits, &mut found) {
         Ok(step) => step,
-        Err(Refused::For(status)) => return Err(status),
-        Err(Refused::SeveralParts(last)) => {
+        Err(ScanRefusal::For(status)) => return Err(status),
+        Err(ScanRefusal::SeveralParts(last)) => {
             environment.metrics.count(Counter::Refused);
             let last = last.to_le_bytes();
             place.reply(Status::SeveralTablets, last.len(), |body| body.copy_from_slice(&last));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use wire::Status;
 
-use super::administration::{Follower, Tenants};
+use super::administration::{Follower, TenantSet};
 use super::control::{Control, Refusal};
 use crate::clock::Moment;
 use crate::cluster::metadata::{MetadataError, ServerRow, ServerRun, is_followed_by_its_author, tenants_of};
@@ -149,10 +149,10 @@ impl Following {
     }
 
     /// Whose things an event may have changed without this server's doing; nothing for anybody's.
-    fn whose(&self, control: &Control, event: &Event) -> Option<Tenants> {
+    fn whose(&self, control: &Control, event: &Event) -> Option<TenantSet> {
         let is_done = || !event.changes.iter().any(|(key, _)| is_followed_by_its_author(key));
         if event.revision <= self.seen || control.metadata.is_own(event.revision) && is_done() {
-            return Some(Tenants::new());
+            return Some(TenantSet::new());
         }
         tenants_of(event)
     }

@@ -10,20 +10,20 @@
 //! lower one from there on. There are [`crate::limits::MIGRATIONS_AT_ONCE`] cores of the store for sources and as many for
 //! targets ([`slots`]). A thread that waits for one reads its mail, and hears its stream: it can end.
 
+mod background;
+mod context;
 mod copying;
-mod errand;
-mod link;
-mod mail;
+mod inbox;
 mod pace;
+mod peer_link;
 mod pieces;
 mod progress;
 mod running;
-mod side;
 mod slots;
 mod source;
 mod target;
 
-pub use mail::Post;
+pub use inbox::InboxSender;
 pub use progress::{Figure, Progress, Totals};
 pub use running::{Migrations, Shown};
 
@@ -35,12 +35,12 @@ use std::time::Duration;
 
 use net::{Duplex, Stream};
 
-use self::errand::Errands;
-use self::link::Opened;
-use self::mail::{Mail, Mailbox};
-use self::running::{Running, Way};
-use self::side::Ground;
-use self::slots::Claim;
+use self::background::BackgroundTasks;
+use self::context::MigrationContext;
+use self::inbox::{Inbox, Notice};
+use self::peer_link::AttachedStream;
+use self::running::{ExitReason, RunningMigration};
+use self::slots::SlotClaim;
 use self::source::SourceSide;
 use self::target::TargetSide;
 use super::control::Control;
@@ -62,7 +62,7 @@ pub fn follow(
         return;
     }
     // One that is over stays until the records say so too: else it would begin again.
-    let is_over = |id: &u32, one: &mut Running| {
+    let is_over = |id: &u32, one: &mut RunningMigration| {
         let is_known = || rows.iter().any(|row| row.id == *id && !is_done(row, one.side));
         one.thread.is_finished() && is_meant(&one.row) && !is_known()
     };
@@ -73,20 +73,20 @@ pub fn follow(
         match rows.iter().find(|row| row.id == one.row.id) {
             Some(row) => {
                 if row.standing != one.row.standing {
-                    one.post.send(Mail::Standing(row.standing));
+                    one.post.send(Notice::Standing(row.standing));
                 }
                 if row.is_aborted && !one.row.is_aborted {
-                    one.post.send(Mail::Abort);
+                    one.post.send(Notice::Abort);
                 }
                 if row.is_source_done {
-                    one.post.send(Mail::SourceDone);
+                    one.post.send(Notice::SourceDone);
                 }
                 one.row = row.clone();
             }
             None => {
                 let tablets = tablets.iter().find(|row| row.table == one.row.table);
                 let end = tablets.and_then(|row| one.side.end_by(row, one.row.hashes, own.server));
-                one.post.send(end.map_or(Mail::Gone, Mail::Forgotten));
+                one.post.send(end.map_or(Notice::Gone, Notice::Forgotten));
             }
         }
     }
@@ -96,7 +96,7 @@ pub fn follow(
     fresh.sort_unstable_by_key(|row| row.id);
     for row in fresh {
         let Some(side) = row.side_of(own).filter(|side| !is_done(row, *side)) else { continue };
-        let claim = Claim::new(Arc::clone(&migrations.slots), side, row.id);
+        let claim = SlotClaim::new(Arc::clone(&migrations.slots), side, row.id);
         match begin(control, row, (side, claim), Progress::new(&migrations.totals[side as usize])) {
             Ok(begun) => drop(running.insert(row.id, begun)),
             Err(error) => tracing::error!(%error, migration = row.id, "a migration cannot be begun"),
@@ -105,12 +105,12 @@ pub fn follow(
 }
 
 /// Hands a stream of its target to a migration, and stays until it is over.
-pub fn attach(post: Post, stream: Stream) {
+pub fn attach(post: InboxSender, stream: Stream) {
     let patience = Duration::from_millis(RECORD_TIMEOUT_MS);
     let Ok(stream) = Duplex::over(stream, patience, MIGRATION_MESSAGE_BYTES_MAX) else { return };
     let (place, left) = channel();
     let stream = stream.held_back_above(PEER_UNTAKEN_BYTES_MAX);
-    post.send(Mail::Stream(Opened { stream, _place: Some(place) }));
+    post.send(Notice::Stream(AttachedStream { stream, _place: Some(place) }));
     drop(post);
     // Nothing is ever sent: it ends when the stream does.
     let _ = left.recv();
@@ -127,12 +127,12 @@ fn is_done(row: &MigrationRow, side: Side) -> bool {
 fn begin(
     control: &Arc<Control>,
     row: &MigrationRow,
-    (side, claim): (Side, Claim),
+    (side, claim): (Side, SlotClaim),
     progress: Progress,
-) -> std::io::Result<Running> {
-    let (mailbox, post) = Mailbox::new()?;
+) -> std::io::Result<RunningMigration> {
+    let (mailbox, post) = Inbox::new()?;
     let (over, progress) = (Arc::new(AtomicBool::new(false)), Arc::new(progress));
-    let errands = Errands {
+    let errands = BackgroundTasks {
         control: Arc::clone(control),
         row: row.clone(),
         post: post.clone(),
@@ -145,17 +145,17 @@ fn begin(
     let thread = thread::Builder::new()
         .name(format!("migration-{}", row.id))
         .spawn(move || move_tablet((side, claim), mailbox, &errands, of_thread))?;
-    Ok(Running { row: row.clone(), side, post, over, progress, thread })
+    Ok(RunningMigration { row: row.clone(), side, post, over, progress, thread })
 }
 
 /// What a migration's thread does.
 fn move_tablet(
-    (side, claim): (Side, Claim),
-    mailbox: Mailbox,
-    errands: &Errands,
+    (side, claim): (Side, SlotClaim),
+    mailbox: Inbox,
+    errands: &BackgroundTasks,
     progress: Arc<Progress>,
-) -> Way {
-    let ground = Ground::new((side, claim), mailbox, errands.clone(), Arc::clone(&progress));
+) -> ExitReason {
+    let ground = MigrationContext::new((side, claim), mailbox, errands.clone(), Arc::clone(&progress));
     let way = match side {
         Side::Source => SourceSide::new(ground).run(),
         Side::Target => TargetSide::new(ground).run(),
@@ -171,7 +171,7 @@ fn move_tablet(
         bytes_per_second,
         "a tablet has moved, or stays"
     );
-    if matches!(way, Way::Over(_)) {
+    if matches!(way, ExitReason::Over(_)) {
         errands.leave(side);
     }
     way

@@ -9,13 +9,13 @@ use store::{Object, Table};
 use wire::reply::{Entry, Object as GetReply, Objects};
 use wire::{Keys, Request, Status};
 
-use super::ahead::Located;
 use super::listing;
-use super::now;
-use super::replies::{Caller, ReplyPlace, Turn, answer_copy, refuse, reply_bare, ttl_ms};
+use super::prefetch::Located;
+use super::replies::{Caller, ReplyPlace, RequestOutcome, answer_copy, refuse, reply_bare, ttl_ms};
+use super::stale_read;
 use crate::limits::RETRY_UNHEARD_US;
 use crate::metrics::Counter;
-use crate::ops::write::{Outcome, Target};
+use crate::ops::write::{WriteOutcome, WriteTarget};
 use crate::ops::{WorkerEnvironment, read, write};
 use crate::session::{Claim, Session};
 use crate::tablet::TableEntry;
@@ -29,7 +29,7 @@ pub fn execute<const IS_NEW: bool>(
     request: &Request<'_>,
     located: Located<'_>,
     place: &mut impl ReplyPlace,
-) -> Turn {
+) -> RequestOutcome {
     let metrics = environment.metrics;
     let count = |counter| {
         if IS_NEW {
@@ -46,7 +46,7 @@ pub fn execute<const IS_NEW: bool>(
         Request::GetNow { key, .. } => {
             count(Counter::Gets);
             if let Some(entry) = located.entry {
-                return now::get(environment, caller.session, (entry, located), key, place);
+                return stale_read::get(environment, caller.session, (entry, located), key, place);
             }
         }
         Request::Put { .. }
@@ -59,7 +59,7 @@ pub fn execute<const IS_NEW: bool>(
         Request::Enumerate { .. } | Request::Scan { .. } | Request::Verify { .. } => {
             if let Some(entry) = located.entry {
                 listing::execute(environment, request, entry, place);
-                return Turn::Answered;
+                return RequestOutcome::Answered;
             }
         }
         Request::MultiGet { keys, .. } => {
@@ -71,20 +71,20 @@ pub fn execute<const IS_NEW: bool>(
         Request::Tablets { .. } => {
             if let Some(map) = located.entry.map(TableEntry::map_bytes) {
                 place.reply(Status::Ok, map.len(), |body| body.copy_from_slice(map));
-                return Turn::Answered;
+                return RequestOutcome::Answered;
             }
         }
         Request::Ping => {
             count(Counter::Pings);
             reply_bare(place, Status::Ok);
-            return Turn::Answered;
+            return RequestOutcome::Answered;
         }
         Request::Invoke { .. } => unreachable!("the dispatcher takes invocations elsewhere"),
     }
     let outcome = missing(environment, caller.session, request, located);
     metrics.count(if outcome.status == Status::Retry { Counter::Retries } else { Counter::Refused });
     place.reply(outcome.status, outcome.bytes, |body| outcome.write_body(body));
-    Turn::Answered
+    RequestOutcome::Answered
 }
 
 #[inline(always)]
@@ -94,7 +94,7 @@ fn mutation<const IS_NEW: bool>(
     request: &Request<'_>,
     located: Located<'_>,
     place: &mut impl ReplyPlace,
-) -> Turn {
+) -> RequestOutcome {
     let (pin, metrics) = (environment.pin, environment.metrics);
     let count = |counter| {
         if IS_NEW {
@@ -145,10 +145,10 @@ fn missing(
     session: &Session,
     request: &Request<'_>,
     located: Located<'_>,
-) -> Outcome {
+) -> WriteOutcome {
     match located.missing(environment, session, request.table().unwrap_or(0)) {
-        Status::Retry => Outcome::retry(RETRY_UNHEARD_US),
-        status => Outcome::bare(status),
+        Status::Retry => WriteOutcome::retry(RETRY_UNHEARD_US),
+        status => WriteOutcome::bare(status),
     }
 }
 
@@ -158,13 +158,13 @@ fn get(
     (part, hash): (&Table, u64),
     key: &[u8],
     place: &mut impl ReplyPlace,
-) -> Turn {
+) -> RequestOutcome {
     match read::get(environment.pin, part, hash, key) {
         Some(object) => reply_object(environment, &object, place),
         None if part.is_arrival() => return get_arriving(environment, (part, hash), key, place),
         None => reply_bare(place, Status::NotFound),
     }
-    Turn::Answered
+    RequestOutcome::Answered
 }
 
 #[inline(always)]
@@ -181,13 +181,13 @@ fn get_arriving(
     (part, hash): (&Table, u64),
     key: &[u8],
     place: &mut impl ReplyPlace,
-) -> Turn {
+) -> RequestOutcome {
     match read::get_arriving(environment.pin, part, hash, key) {
         Some(None) => reply_bare(place, Status::NotFound),
         Some(Some(object)) => reply_object(environment, &object, place),
-        None => return Turn::Lacks,
+        None => return RequestOutcome::Lacks,
     }
-    Turn::Answered
+    RequestOutcome::Answered
 }
 
 /// Runs a mutation once, and answers every copy of it alike.
@@ -197,8 +197,8 @@ fn mutate(
     caller: Caller<'_>,
     (request, located): (&Request<'_>, Located<'_>),
     place: &mut impl ReplyPlace,
-    change: impl FnOnce(Target<'_>) -> Outcome,
-) -> Turn {
+    change: impl FnOnce(WriteTarget<'_>) -> WriteOutcome,
+) -> RequestOutcome {
     let metrics = environment.metrics;
     let (ring, sequence) = (&caller.session.ring, caller.sequence);
     match ring.claim(sequence) {
@@ -207,7 +207,7 @@ fn mutate(
             let outcome = located.target().map_or_else(nowhere, change);
             if outcome.status == Status::Retry {
                 if outcome.lacks() {
-                    return Turn::Lacks;
+                    return RequestOutcome::Lacks;
                 }
                 metrics.count(Counter::Retries);
                 ring.release(sequence);
@@ -222,7 +222,7 @@ fn mutate(
         }
         claim => answer_copy(metrics, caller, claim, place),
     }
-    Turn::Answered
+    RequestOutcome::Answered
 }
 
 fn multi_get(
@@ -230,7 +230,7 @@ fn multi_get(
     entry: &TableEntry,
     keys: Keys<'_>,
     place: &mut impl ReplyPlace,
-) -> Turn {
+) -> RequestOutcome {
     let count = keys.len();
     let heads_bytes = Objects::HEAD_BYTES + count * Objects::ENTRY_HEAD_BYTES;
     let mut found: [Option<Object<'_>>; wire::limits::MULTI_GET_KEYS_MAX] =
@@ -241,10 +241,10 @@ fn multi_get(
         Ok(value_bytes) => {
             place.reply(Status::Ok, heads_bytes + value_bytes, |body| encode_objects(found, body))
         }
-        Err(Status::Retry) => return Turn::Lacks,
+        Err(Status::Retry) => return RequestOutcome::Lacks,
         Err(status) => refuse(environment.metrics, place, status),
     }
-    Turn::Answered
+    RequestOutcome::Answered
 }
 
 fn encode_objects(found: &[Option<Object<'_>>], body: &mut [u8]) {

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use wire::{Body, OpenRequest, Opened, SessionLimits, Status, VersionRange};
 
-use super::control::{Control, Known, Refusal};
+use super::control::{Control, KnownTenant, Refusal};
 use super::peers;
-use super::streams::{Holder, NoPlace, Place};
+use super::streams::{ConnectionPermit, Holder, NoPlace};
 use crate::cluster::metadata::TenantRow;
 use crate::cluster::peer::Challenge;
 use crate::limits::SESSION_CREDITS;
@@ -48,7 +48,7 @@ const WRONG: &str = "no such tenant, or not its secret";
 /// The refusal to answer before the stream is closed.
 pub fn open(
     control: &Control,
-    place: &Place,
+    place: &ConnectionPermit,
     (opcode, body): (u8, &[u8]),
     peer: SocketAddr,
 ) -> Result<(Entrant, Vec<u8>), Refusal> {
@@ -97,14 +97,14 @@ pub fn refusal_body(refusal: &Refusal) -> Vec<u8> {
 
 fn open_session(
     control: &Control,
-    place: &Place,
+    place: &ConnectionPermit,
     (tenant, secret): (&str, &str),
     peer: SocketAddr,
 ) -> Result<Arc<Session>, Refusal> {
     // Compared in any case, so that neither the answer nor the time it takes says who is a tenant here.
     let matches =
         |row: Option<&TenantRow>| row.map_or(&control.nobody, |row| &row.secret).matches(secret.as_bytes());
-    let Known { row, doubt } = control.tenant_named(tenant, matches)?;
+    let KnownTenant { row, doubt } = control.tenant_named(tenant, matches)?;
     let is_right = matches(row.as_ref());
     match row {
         Some(row) if is_right => {

@@ -12,7 +12,7 @@ use wire::{RecordHeader, Status};
 use super::control::{Control, Refusal};
 use super::migrations;
 use super::remote;
-use super::streams::{Holder, Place};
+use super::streams::{ConnectionPermit, Holder};
 use crate::cluster::peer::{Challenge, Purpose};
 use crate::limits::{OPENING_BYTES_MAX, OPENING_TIMEOUT_MS};
 
@@ -36,7 +36,7 @@ pub(super) fn challenge(
 pub(super) fn serve(
     control: &Control,
     mut stream: Stream,
-    (peer, place): (SocketAddr, &Place),
+    (peer, place): (SocketAddr, &ConnectionPermit),
     challenge: &Challenge,
 ) {
     let mut record = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn serve(
 
 fn proven(
     control: &Control,
-    place: &Place,
+    place: &ConnectionPermit,
     challenge: &Challenge,
     (record, peer): (&[u8], SocketAddr),
 ) -> Result<Purpose, Refusal> {

@@ -35,7 +35,7 @@ use crate::limits::{
     CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS, REMOTE_IDLE_MS, REMOTE_LOOK_MS, REMOTE_MESSAGE_BYTES_MAX,
     REMOTE_UNTAKEN_BYTES_MAX,
 };
-use crate::ops::remote::{Answer, Outcome, RemoteReads, Want};
+use crate::ops::remote::{RemoteAnswer, RemoteOutcome, RemoteReads, Want};
 use crate::tenant::remote::RemoteValue;
 
 /// The queue of wants, before anybody takes them.
@@ -73,18 +73,18 @@ pub fn start(control: &Arc<Control>, stopping: &Arc<AtomicBool>, wants: Wants) -
 }
 
 /// A server, and the stream to it if it could be opened.
-type Opened = (u32, Option<Duplex>);
+type OpenedServer = (u32, Option<Duplex>);
 
 /// See the file's head.
 struct Asking {
     control: Arc<Control>,
     wants: Wants,
-    opened: (Sender<Opened>, Receiver<Opened>),
+    opened: (Sender<OpenedServer>, Receiver<OpenedServer>),
     maps: Maps,
     questions: OpenQuestions<Want>,
     streams: BTreeMap<u32, Duplex>,
     /// What goes to each worker.
-    answers: Vec<Vec<Answer>>,
+    answers: Vec<Vec<RemoteAnswer>>,
 }
 
 impl Asking {
@@ -111,7 +111,7 @@ impl Asking {
                 }
                 None => {
                     let over = self.questions.refused(server, now_us);
-                    over.into_iter().for_each(|want| self.end(&want, Outcome::Away));
+                    over.into_iter().for_each(|want| self.end(&want, RemoteOutcome::Away));
                 }
             }
         }
@@ -123,8 +123,8 @@ impl Asking {
         let (maps, control) = (&mut self.maps, &self.control);
         for (want, end) in self.questions.step(now_us, |want| maps.owner_now(control, want)) {
             let outcome = match end {
-                End::Here => Outcome::Here,
-                End::Away => Outcome::Away,
+                End::Here => RemoteOutcome::Here,
+                End::Away => RemoteOutcome::Away,
             };
             self.end(&want, outcome);
         }
@@ -176,9 +176,9 @@ impl Asking {
     }
 
     /// A read is over.
-    fn end(&mut self, want: &Want, outcome: Outcome) {
+    fn end(&mut self, want: &Want, outcome: RemoteOutcome) {
         if let Some(answers) = self.answers.get_mut(usize::from(want.asker.worker)) {
-            answers.push(Answer { asker: want.asker, outcome });
+            answers.push(RemoteAnswer { asker: want.asker, outcome });
         }
     }
 
@@ -243,7 +243,7 @@ fn settle(
     (server, number): (u32, u64),
     reply: Reply<'_>,
     now_us: u64,
-) -> Option<(Want, Outcome)> {
+) -> Option<(Want, RemoteOutcome)> {
     if matches!(reply, Reply::NotOwned | Reply::Later) {
         questions.not_answered(server, number, now_us);
         return None;
@@ -251,10 +251,10 @@ fn settle(
     let want = questions.answered(server, number)?;
     let outcome = match reply {
         Reply::Found { version, value } => match RemoteValue::keep(want.place.account(), value) {
-            Some(value) => Outcome::Found(version, Arc::new(value)),
-            None => Outcome::NoRoom,
+            Some(value) => RemoteOutcome::Found(version, Arc::new(value)),
+            None => RemoteOutcome::NoRoom,
         },
-        _ => Outcome::Absent,
+        _ => RemoteOutcome::Absent,
     };
     Some((want, outcome))
 }

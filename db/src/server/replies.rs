@@ -13,8 +13,8 @@ use super::view::RoundView;
 use crate::limits::{RETRY_BUSY_US, RETRY_PASSING_US};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
-use crate::ops::write::Outcome;
-use crate::session::{Answer, Claim, Route, Session};
+use crate::ops::write::WriteOutcome;
+use crate::session::{Claim, Route, Session, StreamAnswer};
 use crate::sync::oneshot::Sender;
 use crate::tenant::ledger::Page;
 use crate::tenant::limit::TenantLimit;
@@ -32,7 +32,7 @@ pub trait ReplyPlace {
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Turn {
+pub enum RequestOutcome {
     /// It has its answer.
     Answered,
     /// It has none, and did nothing: it depends on objects that have still to arrive. That of a mutation keeps its record
@@ -83,7 +83,7 @@ pub fn answer_later(metrics: &WorkerMetrics, place: &mut impl ReplyPlace) {
 /// Answers that the request should come again after so many microseconds.
 pub fn retry_after(metrics: &WorkerMetrics, after_us: u32, place: &mut impl ReplyPlace) {
     metrics.count(Counter::Retries);
-    let outcome = Outcome::retry(after_us);
+    let outcome = WriteOutcome::retry(after_us);
     place.reply(outcome.status, outcome.bytes, |body| outcome.write_body(body));
 }
 
@@ -185,7 +185,7 @@ pub(super) fn ttl_ms(environment: &WorkerEnvironment<'_>, object: &Object<'_>) -
 /// A reply to who waits for it at a stream.
 pub struct StreamPlace<'s> {
     /// Takes it.
-    pub answer: &'s Sender<Answer>,
+    pub answer: &'s Sender<StreamAnswer>,
     /// The tenant's counters.
     pub page: &'s Page,
 }
@@ -196,7 +196,7 @@ impl ReplyPlace for StreamPlace<'_> {
         let mut body = vec![0; body_bytes];
         fill(&mut body);
         // The stream may be gone; then nobody waits.
-        self.answer.send(Answer { status, body });
+        self.answer.send(StreamAnswer { status, body });
     }
 
     fn route(&self) -> Route {

@@ -10,9 +10,9 @@
 //! record in the session's ring, an answer from the port to which the request came.
 
 use super::invocation;
-use super::neighbours::Neighbours;
 use super::outgoing::Outgoing;
 use super::ports::Exits;
+use super::siblings::SiblingWorkers;
 use crate::extension::invocation::Invocations;
 use crate::limits::{OFFER_KEEP, STEAL_INVOCATIONS};
 use crate::metrics::Counter;
@@ -24,7 +24,7 @@ pub struct Sharing<'w, P: Exits> {
     /// Store, tables, counters and time of this round.
     pub environment: WorkerEnvironment<'w>,
     /// All workers of the server.
-    pub neighbours: &'w Neighbours,
+    pub neighbours: &'w SiblingWorkers,
     /// Invocations of this worker.
     pub invocations: &'w mut Invocations<Origin>,
     /// Where frames leave.

@@ -6,13 +6,13 @@
 
 use wire::{Request, Status};
 
-use super::ahead::locate;
-use super::catalog::Catalog;
+use super::catalog::WorkerCatalog;
 use super::change::StreamRequest;
 use super::invocation;
 use super::native;
-use super::parking::{self, Came, Parking};
-use super::replies::{self, Caller, StreamPlace, Turn};
+use super::pending_requests::{self, PendingRequests, RequestContext};
+use super::prefetch::locate;
+use super::replies::{self, Caller, RequestOutcome, StreamPlace};
 use super::view::RoundView;
 use crate::extension::invocation::Invocations;
 use crate::metrics::Counter;
@@ -24,8 +24,8 @@ use crate::tenant::limit::TenantLimit;
 /// Serves one request; its answer is sent to the stream's thread, now or when its invocation ends.
 pub fn serve(
     environment: &WorkerEnvironment<'_>,
-    (catalog, view): (&Catalog, RoundView),
-    (invocations, parking): (&mut Invocations<Origin>, &mut Parking),
+    (catalog, view): (&WorkerCatalog, RoundView),
+    (invocations, parking): (&mut Invocations<Origin>, &mut PendingRequests),
     stream_request: &StreamRequest,
 ) {
     let StreamRequest { session, sequence, first_unacknowledged, opcode, .. } = stream_request;
@@ -61,10 +61,12 @@ pub fn serve(
         invocation::start(environment, catalog, invocations, caller, request, &mut place);
     } else {
         let caller = Caller { session, sequence: *sequence };
-        if native::execute::<true>(environment, caller, &request, located, &mut place) == Turn::Lacks {
+        if native::execute::<true>(environment, caller, &request, located, &mut place)
+            == RequestOutcome::Lacks
+        {
             let (sequence, view, since_us) = (*sequence, view.own, environment.now_us);
-            let came = Came { session, sequence, view, takes_parts: false, since_us };
-            parking::park(environment, parking, came, (&request, located), &mut place);
+            let came = RequestContext { session, sequence, view, takes_parts: false, since_us };
+            pending_requests::park(environment, parking, came, (&request, located), &mut place);
         }
     }
 }

@@ -26,18 +26,18 @@ use std::time::Duration;
 
 use net::StreamCloser;
 
-use super::refusal::SourcePrefix;
+use super::response_limiter::SourcePrefix;
 use crate::config::StreamLimits;
 use crate::limits::STREAMS_LEAVING_MAX;
 use crate::tenant::TenantId;
-pub use ceding::Busy;
+pub use ceding::ServingGuard;
+use records::RecordMemory;
 pub use records::RecordRoom;
-use records::Records;
 
 /// All streams of one listener.
 pub struct Streams {
     limits: StreamLimits,
-    state: Mutex<State>,
+    state: Mutex<StreamTable>,
     /// Raised when a stream is gone.
     gone: Condvar,
     /// Raised when a large record is.
@@ -47,28 +47,28 @@ pub struct Streams {
 }
 
 #[derive(Default)]
-struct State {
+struct StreamTable {
     /// By number, which is by age.
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, PermittedStream>,
     latest: u64,
     counts: Counts,
     reported: Counts,
-    records: Records,
+    records: RecordMemory,
     /// All were closed: the listener has ended.
     is_over: bool,
 }
 
 /// A stream that has a place.
-struct Held {
+struct PermittedStream {
     closer: StreamCloser,
-    standing: Standing,
-    /// The number of its latest use; shared with its [`Place`].
+    standing: StreamRole,
+    /// The number of its latest use; shared with its [`ConnectionPermit`].
     used: Arc<AtomicU64>,
 }
 
 /// What a stream has shown so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum StreamRole {
     /// Nothing; it came from there.
     Unopened(SourcePrefix),
     /// Nothing, and it was closed for another one.
@@ -128,7 +128,7 @@ pub struct Census {
 }
 
 /// The place of one stream, for as long as its thread lives.
-pub struct Place {
+pub struct ConnectionPermit {
     streams: Arc<Streams>,
     number: u64,
     from: SourcePrefix,
@@ -155,14 +155,14 @@ impl Streams {
         closer: StreamCloser,
         from: SourcePrefix,
         patience: Duration,
-    ) -> Option<Place> {
+    ) -> Option<ConnectionPermit> {
         let mut state = self.lock();
         if state.held.len() - state.leaving() >= self.limits.places && !state.evict(u64::MAX) {
             state.counts.turned_away += 1;
             return None;
         }
         let threads_max = self.limits.places + STREAMS_LEAVING_MAX;
-        let is_full = |state: &mut State| state.held.len() >= threads_max;
+        let is_full = |state: &mut StreamTable| state.held.len() >= threads_max;
         let waited = self.gone.wait_timeout_while(state, patience, is_full);
         (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if is_full(&mut state) {
@@ -171,9 +171,9 @@ impl Streams {
         }
         state.latest += 1;
         let (number, used) = (state.latest, Arc::new(AtomicU64::new(0)));
-        let held = Held { closer, standing: Standing::Unopened(from), used: Arc::clone(&used) };
+        let held = PermittedStream { closer, standing: StreamRole::Unopened(from), used: Arc::clone(&used) };
         state.held.insert(number, held);
-        Some(Place { streams: Arc::clone(self), number, from, used })
+        Some(ConnectionPermit { streams: Arc::clone(self), number, from, used })
     }
 
     /// Makes room for the stream of this number, which has a place and nothing to serve it: closes one that came before
@@ -199,10 +199,10 @@ impl Streams {
         let mut census = Census { counts: state.counts, ..Census::default() };
         for held in state.held.values() {
             match held.standing {
-                Standing::Unopened(_) => census.unopened += 1,
-                Standing::Leaving => census.leaving += 1,
-                Standing::Tenant(_) => census.tenants += 1,
-                Standing::Operator => census.operators += 1,
+                StreamRole::Unopened(_) => census.unopened += 1,
+                StreamRole::Leaving => census.leaving += 1,
+                StreamRole::Tenant(_) => census.tenants += 1,
+                StreamRole::Operator => census.operators += 1,
             }
         }
         census
@@ -215,14 +215,14 @@ impl Streams {
         (std::mem::replace(&mut state.reported, counts) != counts).then_some(counts)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, StreamTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl StreamTable {
     fn leaving(&self) -> usize {
-        self.held.values().filter(|held| held.standing == Standing::Leaving).count()
+        self.held.values().filter(|held| held.standing == StreamRole::Leaving).count()
     }
 
     /// Closes the oldest unopened stream of the prefix that has most of them, of those before this number; false when
@@ -230,7 +230,7 @@ impl State {
     fn evict(&mut self, before: u64) -> bool {
         let mut prefixes: HashMap<SourcePrefix, (usize, u64)> = HashMap::new();
         for (number, held) in self.held.range(..before) {
-            if let Standing::Unopened(from) = held.standing {
+            if let StreamRole::Unopened(from) = held.standing {
                 prefixes.entry(from).or_insert((0, *number)).0 += 1;
             }
         }
@@ -246,7 +246,7 @@ impl State {
     fn close(&mut self, number: u64) {
         if let Some(held) = self.held.get_mut(&number) {
             held.closer.close();
-            held.standing = Standing::Leaving;
+            held.standing = StreamRole::Leaving;
         }
     }
 
@@ -265,7 +265,7 @@ impl State {
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Number of the stream; later ones have larger ones.
     #[must_use]
     pub fn number(&self) -> u64 {
@@ -278,14 +278,14 @@ impl Place {
     /// Why not; the stream is to end then.
     pub fn take(&self, holder: Holder) -> Result<(), NoPlace> {
         let mut state = self.streams.lock();
-        let is_leaving = state.held.get(&self.number).is_none_or(|held| held.standing == Standing::Leaving);
+        let is_leaving = state.held.get(&self.number).is_none_or(|held| held.standing == StreamRole::Leaving);
         if is_leaving {
             return Err(NoPlace::Closed);
         }
         let fresh = match holder {
-            Holder::Operator => Standing::Operator,
+            Holder::Operator => StreamRole::Operator,
             Holder::Tenant(tenant) => match state.admit(tenant, self.streams.limits) {
-                Ok(()) => Standing::Tenant(tenant),
+                Ok(()) => StreamRole::Tenant(tenant),
                 Err(refused) => {
                     state.counts.refused += 1;
                     return Err(refused);
@@ -300,18 +300,18 @@ impl Place {
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// What the stream was for is done: from here on it makes room for who comes, as one that has opened nothing.
     pub fn give_up(&self) {
         if let Some(held) = self.streams.lock().held.get_mut(&self.number)
-            && held.standing != Standing::Leaving
+            && held.standing != StreamRole::Leaving
         {
-            held.standing = Standing::Unopened(self.from);
+            held.standing = StreamRole::Unopened(self.from);
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.streams.lock().held.remove(&self.number);
         self.streams.gone.notify_all();

@@ -21,20 +21,20 @@ use std::sync::Arc;
 use net::{Batch, IdleStrategy, SharedPort};
 use store::{Core, Pinned};
 
-use self::idle::Found;
-use super::catalog::Catalog;
+use self::idle::FoundWork;
+use super::batch_admission::BatchAdmission;
+use super::catalog::WorkerCatalog;
 use super::change::{Change, Changes, PeerReads, StreamRequest};
-use super::crowd::Crowd;
 use super::dispatch::Dispatch;
 use super::fence::Fence;
 use super::invocation;
-use super::neighbours::{Neighbours, Outlook};
 use super::outgoing::Outgoing;
-use super::parking::{Parking, Resume};
+use super::pending_requests::{PendingRequests, Resume};
 use super::ports::Ports;
-use super::refusal::{Rate, RefusalLimit};
 use super::remote;
+use super::response_limiter::{ResponseLimiter, ResponseRate};
 use super::sharing::Sharing;
+use super::siblings::{Outlook, SiblingWorkers};
 use super::stream_request;
 use super::view::{RoundView, Views};
 use crate::clock::{Clock, WallTime};
@@ -52,7 +52,7 @@ use crate::session::Origin;
 pub struct Worker<P: SharedPort> {
     core: Core,
     ports: Ports<P>,
-    neighbours: Arc<Neighbours>,
+    neighbours: Arc<SiblingWorkers>,
     outlook: Outlook,
     changes: Changes,
     metrics: Arc<WorkerMetrics>,
@@ -61,14 +61,14 @@ pub struct Worker<P: SharedPort> {
     views: Arc<Views>,
     fence: Arc<Fence>,
     view: RoundView,
-    catalog: Catalog,
+    catalog: WorkerCatalog,
     outgoing: Outgoing,
-    refusals: RefusalLimit,
-    crowd: Crowd,
+    refusals: ResponseLimiter,
+    crowd: BatchAdmission,
     invocations: Invocations<Origin>,
     requests: Vec<Arc<StreamRequest>>,
     reads: Vec<Arc<PeerReads>>,
-    parking: Parking,
+    parking: PendingRequests,
     wall: WallTime,
     /// When the port was last told to look wherever frames may be, in microseconds.
     everywhere_us: u64,
@@ -86,7 +86,7 @@ pub struct WorkerParts<P: SharedPort> {
     /// Its port, and the way to those of the others.
     pub ports: Ports<P>,
     /// All workers of the server.
-    pub neighbours: Arc<Neighbours>,
+    pub neighbours: Arc<SiblingWorkers>,
     /// Its queue of changes.
     pub changes: Changes,
     /// Its counters.
@@ -126,10 +126,13 @@ impl<P: SharedPort> Worker<P> {
             views: parts.views,
             fence: parts.fence,
             view,
-            catalog: Catalog::under(view.own).reading(parts.remote),
+            catalog: WorkerCatalog::under(view.own).reading(parts.remote),
             outgoing,
-            crowd: Crowd::new(index),
-            refusals: RefusalLimit::new(Rate { burst: REFUSALS_BURST, per_second: REFUSALS_PER_SECOND }),
+            crowd: BatchAdmission::new(index),
+            refusals: ResponseLimiter::new(ResponseRate {
+                burst: REFUSALS_BURST,
+                per_second: REFUSALS_PER_SECOND,
+            }),
             invocations: if parts.isolation {
                 Invocations::new()?
             } else {
@@ -137,7 +140,7 @@ impl<P: SharedPort> Worker<P> {
             },
             requests: Vec::new(),
             reads: Vec::new(),
-            parking: Parking::default(),
+            parking: PendingRequests::default(),
             wall: WallTime::default(),
             everywhere_us: 0,
             background_us: 0,
@@ -195,7 +198,7 @@ impl<P: SharedPort> Worker<P> {
 
     /// Serves a batch, requests of streams, what was found at others, and one poll of each runnable
     /// invocation. False when there was nothing of it.
-    fn round(&mut self, batch: &Batch, found: Found, now_us: u64) -> bool {
+    fn round(&mut self, batch: &Batch, found: FoundWork, now_us: u64) -> bool {
         if batch.is_empty() && found.offering.is_none() && !self.has_work(now_us) {
             return false;
         }
@@ -313,7 +316,7 @@ impl<P: SharedPort> Worker<P> {
 /// What whatever runs in a round is lent.
 fn lend<'w>(
     (core, pin): (&'w Core, &'w Pinned<'w>),
-    catalog: &'w Catalog,
+    catalog: &'w WorkerCatalog,
     metrics: &'w WorkerMetrics,
     (now_us, wall_ms): (u64, u64),
 ) -> WorkerEnvironment<'w> {

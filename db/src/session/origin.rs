@@ -36,12 +36,12 @@ pub enum Route {
         peer: SocketAddr,
     },
     /// To the control thread of a stream.
-    Stream(Sender<Answer>),
+    Stream(Sender<StreamAnswer>),
 }
 
 /// The answer to a request that came over a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct StreamAnswer {
     /// How it ended.
     pub status: Status,
     /// Body of the reply.

@@ -64,7 +64,7 @@ pub enum Claim {
 }
 
 #[derive(Debug, Default)]
-struct Record {
+struct RingRecord {
     state: AtomicU64,
     /// Status in the low 8 bits, inline bytes in the next 8, [`HEAD_LONG`].
     head: AtomicU64,
@@ -86,7 +86,7 @@ pub struct Ring {
     acknowledged: AtomicU64,
     /// The highest sequence of an invocation that may write, of those that were begun.
     written: AtomicU64,
-    records: Box<[Record]>,
+    records: Box<[RingRecord]>,
     long: Box<[AtomicBox<LongReply>]>,
     /// Bytes of long replies that are kept.
     long_bytes: AtomicUsize,
@@ -102,7 +102,7 @@ impl Ring {
         Self {
             acknowledged: AtomicU64::new(0),
             written: AtomicU64::new(0),
-            records: (0..RECORDS).map(|_| Record::default()).collect(),
+            records: (0..RECORDS).map(|_| RingRecord::default()).collect(),
             long: (0..RECORDS).map(|_| AtomicBox::empty()).collect(),
             long_bytes: AtomicUsize::new(0),
         }
@@ -340,7 +340,7 @@ impl Ring {
         &self.long[(sequence & MASK) as usize]
     }
 
-    fn executing(&self, sequence: u64) -> &Record {
+    fn executing(&self, sequence: u64) -> &RingRecord {
         let record = &self.records[(sequence & MASK) as usize];
         let state = record.state.load(Ordering::Relaxed);
         assert_eq!(state, sequence << 2 | PHASE_EXECUTING, "only a claimed record is completed");

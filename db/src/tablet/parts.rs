@@ -26,7 +26,7 @@ use crate::limits::PARTS_PER_TABLE_MAX;
 
 /// A range of hashes that is owned, within one part.
 #[derive(Clone, Debug)]
-struct Piece {
+struct OwnedRange {
     first: u64,
     /// Last minus first, so that one comparison is enough for both bounds.
     span: u64,
@@ -34,7 +34,7 @@ struct Piece {
     part: Option<Arc<Table>>,
 }
 
-impl Piece {
+impl OwnedRange {
     #[inline]
     fn contains(&self, hash: u64) -> bool {
         hash.wrapping_sub(self.first) <= self.span
@@ -51,16 +51,16 @@ impl Piece {
 }
 
 /// Every hash, of no part.
-const NOTHING: Piece = Piece { first: 0, span: u64::MAX, part: None };
+const NOTHING: OwnedRange = OwnedRange { first: 0, span: u64::MAX, part: None };
 
 /// See the file's head.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Parts {
     /// The widest owned range, in which most look-ups end.
-    widest: Piece,
+    widest: OwnedRange,
     /// The other owned ranges, by their hashes.
-    others: Box<[Piece]>,
+    others: Box<[OwnedRange]>,
     /// By their hashes.
     held: Box<[Arc<Table>]>,
     /// On the move here or from here, in such a way that reads may ask both servers.
@@ -102,7 +102,8 @@ impl Parts {
         let options =
             TableOptions { kind: part.kind(), eviction: part.eviction(), ..TableOptions::default() };
         let held = [Arc::clone(&part)].into();
-        let widest = Piece { first: hashes.first(), span: hashes.last() - hashes.first(), part: Some(part) };
+        let widest =
+            OwnedRange { first: hashes.first(), span: hashes.last() - hashes.first(), part: Some(part) };
         Self { widest, others: Box::default(), held, moving: Box::default(), options }
     }
 
@@ -130,7 +131,7 @@ impl Parts {
         let mut owned = owned.to_vec();
         owned.sort_unstable_by_key(|range| range.first());
         check_disjoint(owned.iter().copied())?;
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces: Vec<OwnedRange> = Vec::new();
         for range in owned {
             let mut first = range.first();
             loop {
@@ -140,7 +141,7 @@ impl Parts {
                 let last = last_of_piece(&held, part, first).min(range.last());
                 match pieces.last_mut() {
                     Some(piece) if piece.continues(first, part) => piece.span = last - piece.first,
-                    _ => pieces.push(Piece { first, span: last - first, part: Some(Arc::clone(part)) }),
+                    _ => pieces.push(OwnedRange { first, span: last - first, part: Some(Arc::clone(part)) }),
                 }
                 if last == range.last() {
                     break;
@@ -218,7 +219,8 @@ impl Parts {
     #[must_use]
     pub fn pieces(&self) -> Vec<((u64, u64), Arc<Table>)> {
         let all = self.others.iter().chain([&self.widest]);
-        let piece = |piece: &Piece| Some(((piece.first, piece.last()), Arc::clone(piece.part.as_ref()?)));
+        let piece =
+            |piece: &OwnedRange| Some(((piece.first, piece.last()), Arc::clone(piece.part.as_ref()?)));
         let mut pieces: Vec<_> = all.filter_map(piece).collect();
         pieces.sort_unstable_by_key(|(hashes, _)| *hashes);
         pieces

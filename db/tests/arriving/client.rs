@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use db::session::{Answer, Session};
+use db::session::{Session, StreamAnswer};
 use db::sync::oneshot::{NoValue, Receiver};
 use net::{Batch, LoopbackPort, Outbox, Port};
 use wire::{Condition, Keys, Request, Requester, RequesterConfig, Status, reply};
@@ -59,7 +59,7 @@ pub struct Client<'s> {
     /// Keys of requests under way.
     busy: HashSet<usize>,
     asked: HashMap<u64, Ask>,
-    streamed: BTreeMap<u64, (Ask, Receiver<Answer>)>,
+    streamed: BTreeMap<u64, (Ask, Receiver<StreamAnswer>)>,
     next_tag: u64,
     pub answered: u64,
 }
@@ -188,7 +188,7 @@ impl<'s> Client<'s> {
                 Err(NoValue::Ever) => panic!("a request over a stream is not answered"),
             }
         }
-        for (sequence, Answer { status, body }) in answers {
+        for (sequence, StreamAnswer { status, body }) in answers {
             let (ask, _) = self.streamed.remove(&sequence).expect("it was asked");
             if status == Status::Retry {
                 let slices: Vec<&[u8]> = ask.keys().iter().map(|&key| &self.keys[key].0[..]).collect();

@@ -7,11 +7,11 @@ use std::thread::{self, JoinHandle};
 use db::clock::Clock;
 use db::metrics::{Counter, WorkerMetrics, total};
 use db::server::change::{Change, ChangeSender, StreamRequest, Wake, broadcast, change_queue};
-use db::server::neighbours::Neighbours;
 use db::server::ports::Ports;
+use db::server::siblings::SiblingWorkers;
 use db::server::view::{Cut, Views};
 use db::server::worker::{Worker, WorkerParts};
-use db::session::{Answer, Session};
+use db::session::{Session, StreamAnswer};
 use db::sync::oneshot::{Receiver, oneshot};
 use db::tablet::{Parts, TableEntry};
 use db::tenant::TenantId;
@@ -84,7 +84,7 @@ impl Site {
         let network = LoopbackNetwork::new(seed, Faults::default(), LoopbackClock::Real);
         let ports: Vec<LoopbackPort> = (0..WORKERS).map(|_| network.port().expect("a port")).collect();
         let handles: Arc<[_]> = ports.iter().map(net::SharedPort::handle).collect();
-        let neighbours = Arc::new(Neighbours::new(ports.iter().map(Port::waker)));
+        let neighbours = Arc::new(SiblingWorkers::new(ports.iter().map(Port::waker)));
         let views = Arc::new(Views::new(VIEW));
         let cores = ports.iter().map(LoopbackPort::local).collect();
         let (mut senders, mut metrics, mut threads) = (Vec::new(), Vec::new(), Vec::new());
@@ -159,7 +159,7 @@ impl Site {
         session: &Arc<Session>,
         (worker, view, sequence): (usize, u64, u64),
         request: &Request<'_>,
-    ) -> Receiver<Answer> {
+    ) -> Receiver<StreamAnswer> {
         let mut record = vec![0; request.body_bytes()];
         request.encode(&mut record);
         let (answer, answered) = oneshot();

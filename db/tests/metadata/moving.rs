@@ -4,9 +4,10 @@ use std::thread;
 use std::time::Duration;
 
 use db::cluster::metadata::{
-    Metadata, MetadataError, MigrationRow, ServerRow, ServerRun, Side, Step, TabletError, TabletsRow,
+    CoordinatorStep, Metadata, MetadataError, MigrationRow, ServerRow, ServerRun, Side, TabletError,
+    TabletsRow,
 };
-use db::cluster::migration::{Mode, Standing};
+use db::cluster::migration::{Mode, Phase};
 use db::cluster::records::LeaseId;
 use db::tenant::TenantId;
 use db::tenant::secret::SecretHash;
@@ -93,24 +94,21 @@ pub fn the_owner_changes_in_the_commit_that_changes_the_standing(place: &Place) 
 
     let owner = || one.tablets().expect("records answer")[0].tablets[1].server;
     let advance = |from, to| other.migration_advance(row.id, from, to).expect("it is there").standing;
-    assert_eq!(advance(Standing::Moving, Standing::Finished), Standing::Preparing, "it is not so far");
-    assert_eq!((advance(Standing::Preparing, Standing::Moving), owner()), (Standing::Moving, 2));
-    assert_eq!((advance(Standing::Preparing, Standing::Ended), owner()), (Standing::Moving, 2));
+    assert_eq!(advance(Phase::Moving, Phase::Finished), Phase::Preparing, "it is not so far");
+    assert_eq!((advance(Phase::Preparing, Phase::Moving), owner()), (Phase::Moving, 2));
+    assert_eq!((advance(Phase::Preparing, Phase::Ended), owner()), (Phase::Moving, 2));
     assert!(other.migration_abort(row.id).expect("it is there").is_aborted);
-    assert_eq!((advance(Standing::Moving, Standing::Returning), owner()), (Standing::Returning, 1));
-    assert_eq!((advance(Standing::Returning, Standing::Finished), owner()), (Standing::Finished, 2));
-    assert_eq!((advance(Standing::Returning, Standing::Ended), owner()), (Standing::Finished, 2));
+    assert_eq!((advance(Phase::Moving, Phase::Returning), owner()), (Phase::Returning, 1));
+    assert_eq!((advance(Phase::Returning, Phase::Finished), owner()), (Phase::Finished, 2));
+    assert_eq!((advance(Phase::Returning, Phase::Ended), owner()), (Phase::Finished, 2));
     leave(&one, &row);
-    assert_eq!(
-        other.migration_advance(row.id, Standing::Moving, Standing::Finished),
-        Err(MetadataError::NotFound)
-    );
+    assert_eq!(other.migration_advance(row.id, Phase::Moving, Phase::Finished), Err(MetadataError::NotFound));
     let begin = |target| one.migration_begin((ann, t), moved, target, Mode::StopAndCopy, 6);
     let back = begin(1).expect("nothing moves there");
     assert!(back.id > row.id);
-    other.migration_advance(back.id, Standing::Preparing, Standing::Moving).expect("it is there");
-    let ended = other.migration_advance(back.id, Standing::Moving, Standing::Ended).expect("it is there");
-    assert_eq!((ended.standing, owner()), (Standing::Ended, 2), "the target was dead");
+    other.migration_advance(back.id, Phase::Preparing, Phase::Moving).expect("it is there");
+    let ended = other.migration_advance(back.id, Phase::Moving, Phase::Ended).expect("it is there");
+    assert_eq!((ended.standing, owner()), (Phase::Ended, 2), "the target was dead");
     assert_eq!(one.migration_find(back.id), Ok(Some(ended)));
 }
 
@@ -132,7 +130,7 @@ fn register(metadata: &Metadata, server: u32) -> LeaseId {
 }
 
 pub fn nobody_is_taken_for_gone_who_is_registered_by_then(place: &Place) {
-    use Standing::{Ended, Finished, Moving, Preparing};
+    use Phase::{Ended, Finished, Moving, Preparing};
     let metadata = place.metadata();
     let (ann, t) = table(&metadata, &[1, 2, 2]);
     let row =
@@ -143,8 +141,8 @@ pub fn nobody_is_taken_for_gone_who_is_registered_by_then(place: &Place) {
     assert_eq!(without(Side::Target, Preparing, Ended), Ok(Preparing), "it is there");
     metadata.migration_advance(row.id, Preparing, Moving).expect("it is there");
     assert_eq!(without(Side::Source, Moving, Finished), Ok(Moving), "so is that");
-    let settle = Step::Settle { migration: row.id, from: Moving, to: Finished };
-    let leave = Step::Leave { migration: row.id, side: Side::Source };
+    let settle = CoordinatorStep::Settle { migration: row.id, from: Moving, to: Finished };
+    let leave = CoordinatorStep::Leave { migration: row.id, side: Side::Source };
     let find = || metadata.migration_find(row.id).expect("records answer").expect("it is kept");
     let term = metadata.coordinator_elect(2, leases[1]).expect("records answer").term;
     metadata.records().lease_revoke(leases[0]).expect("records answer");
@@ -219,7 +217,7 @@ pub fn tablets_and_migrations_go_with_their_table(place: &Place) {
     assert_eq!(one.migration_find(gone.id), Ok(None));
     assert_eq!(one.migrations(), Ok(vec![left.clone()]));
     assert_eq!(owners(&one), [(0, 2)]);
-    let advanced = one.migration_advance(gone.id, Standing::Preparing, Standing::Moving);
+    let advanced = one.migration_advance(gone.id, Phase::Preparing, Phase::Moving);
     assert_eq!(advanced, Err(MetadataError::NotFound));
     other.tenant_drop("ann").expect("a tenant");
     assert_eq!((one.migrations(), one.tablets()), (Ok(Vec::new()), Ok(Vec::new())));

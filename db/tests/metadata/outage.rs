@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use db::cluster::metadata::{Metadata, MetadataError};
 use db::cluster::records::{
-    Change, Committed, Condition, Etcd, Event, Query, Records, RecordsError, Revision, Span, WatchEnd,
+    Committed, Condition, Etcd, Event, KeySpan, Query, RecordChange, Records, RecordsError, Revision,
+    WatchEnd,
 };
 use db::config::EtcdAddress;
 use wire::Actor;
@@ -24,7 +25,7 @@ fn address(member: String) -> EtcdAddress {
 }
 
 fn read(records: &dyn Records, key: &str) -> Result<Option<Vec<u8>>, RecordsError> {
-    let found = records.read(&[Query::all(Span::one(key))], None)?.found;
+    let found = records.read(&[Query::all(KeySpan::one(key))], None)?.found;
     Ok(found[0].first().map(|record| record.value.clone()))
 }
 
@@ -104,19 +105,19 @@ fn an_etcd_that_stands_still_is_told_from_one_that_answers_and_nobody_queues_beh
     let etcd = EtcdProcess::start();
     let records = etcd.client();
     let held = records.lease_grant(Duration::from_secs(600)).expect("a lease");
-    let first = write(&records, &[Change::put("a/1", "x")]);
+    let first = write(&records, &[RecordChange::put("a/1", "x")]);
     etcd.pause();
     assert!(matches!(read(&records, "a/1"), Err(RecordsError::Unavailable(_))));
     // From now on nobody waits: all of these would take minutes.
     for _ in 0..100 {
-        let refused = records.commit(&[], &[Change::put("a/1", "lost")]);
+        let refused = records.commit(&[], &[RecordChange::put("a/1", "lost")]);
         assert!(matches!(refused, Err(RecordsError::Unavailable(_))), "{refused:?}");
         assert!(matches!(records.lease_keep(held.lease), Err(RecordsError::Unavailable(_))));
     }
     etcd.resume();
     assert_eq!(comes_back(|| read(&records, "a/1").ok()), Some(b"x".to_vec()));
     let conditions = [Condition::Is("a/1".to_owned(), first)];
-    assert!(matches!(records.commit(&conditions, &[Change::put("a/1", "y")]), Ok(Committed::At(_))));
+    assert!(matches!(records.commit(&conditions, &[RecordChange::put("a/1", "y")]), Ok(Committed::At(_))));
     assert!(records.lease_keep(held.lease).expect("it is held").until > held.until);
 }
 
@@ -124,9 +125,9 @@ fn an_etcd_that_stands_still_is_told_from_one_that_answers_and_nobody_queues_beh
 fn a_commit_into_an_etcd_that_stands_still_happens_as_it_was_said() {
     let etcd = EtcdProcess::start();
     let records = etcd.client();
-    write(&records, &[Change::put("a/1", "x")]);
+    write(&records, &[RecordChange::put("a/1", "x")]);
     etcd.pause();
-    let committed = records.commit(&[], &[Change::put("a/1", "y")]);
+    let committed = records.commit(&[], &[RecordChange::put("a/1", "y")]);
     assert!(matches!(committed, Err(RecordsError::Uncertain(_))), "{committed:?}");
     etcd.resume();
     let value = comes_back(|| read(&records, "a/1").ok()).expect("a record");
@@ -136,7 +137,7 @@ fn a_commit_into_an_etcd_that_stands_still_happens_as_it_was_said() {
 /// Adds one to a number, on what others left.
 fn increment(records: &dyn Records) -> Result<(), RecordsError> {
     loop {
-        let reading = records.read(&[Query::all(Span::one("a/number"))], None)?;
+        let reading = records.read(&[Query::all(KeySpan::one("a/number"))], None)?;
         let (condition, number) = match reading.found[0].first() {
             Some(record) => {
                 let number: u64 = String::from_utf8_lossy(&record.value).parse().expect("a number");
@@ -144,7 +145,7 @@ fn increment(records: &dyn Records) -> Result<(), RecordsError> {
             }
             None => (Condition::Absent("a/number".to_owned()), 0),
         };
-        let change = Change::put("a/number", (number + 1).to_string());
+        let change = RecordChange::put("a/number", (number + 1).to_string());
         if let Committed::At(_) = records.commit(&[condition], &[change])? {
             return Ok(());
         }
@@ -168,7 +169,7 @@ fn a_commit_whose_answer_is_lost_is_found_to_have_happened() {
         let watch = direct.watch("a/", direct.read(&[], None).expect("etcd answers").revision);
         let watch = watch.expect("etcd answers");
         let committed = thread::scope(|scope| {
-            let change = Change::put("a/number", round.to_string());
+            let change = RecordChange::put("a/number", round.to_string());
             let committing = scope.spawn(|| records.commit(&[], &[change]));
             let event = watch.next(PATIENCE).expect("the request gets there");
             proxy.heal();
@@ -190,7 +191,7 @@ fn a_commit_that_does_not_get_there_is_made_once() {
         proxy.lose_requests();
         thread::scope(|scope| {
             let committing = scope.spawn(|| {
-                let change = Change::put("a/number", (number(&direct) + 1).to_string());
+                let change = RecordChange::put("a/number", (number(&direct) + 1).to_string());
                 records.commit(&[], &[change])
             });
             proxy.has_lost(1);
@@ -206,15 +207,15 @@ fn a_commit_that_does_not_get_there_is_made_once() {
 fn a_watch_goes_on_without_a_gap_when_etcd_comes_back() {
     let mut etcd = EtcdProcess::start();
     let watching = etcd.client();
-    let mut at = write(&watching, &[Change::put("a/0", "x")]);
+    let mut at = write(&watching, &[RecordChange::put("a/0", "x")]);
     let watch = watching.watch("a/", at).expect("etcd answers");
     for round in 0..2 {
-        let before = write(&watching, &[Change::put("a/before", round.to_string())]);
+        let before = write(&watching, &[RecordChange::put("a/before", round.to_string())]);
         etcd.kill();
         etcd.restart();
         // Another server is there again first.
         let other = etcd.client();
-        let after = write(&other, &[Change::put("a/after", round.to_string())]);
+        let after = write(&other, &[RecordChange::put("a/after", round.to_string())]);
         for (revision, key) in [(before, "a/before"), (after, "a/after")] {
             let expected =
                 Event { revision, changes: vec![(key.to_owned(), Some(round.to_string().into_bytes()))] };
@@ -230,19 +231,19 @@ fn a_watch_goes_on_without_a_gap_when_etcd_comes_back() {
 fn a_watch_of_what_is_forgotten_says_so() {
     let etcd = EtcdProcess::start();
     let records = etcd.client();
-    let first = write(&records, &[Change::put("a/0", "x")]);
+    let first = write(&records, &[RecordChange::put("a/0", "x")]);
     let mut last = first;
     for number in 0..5 {
-        last = write(&records, &[Change::put("a/1", number.to_string())]);
+        last = write(&records, &[RecordChange::put("a/1", number.to_string())]);
     }
     compact(&etcd, last);
     let watch = records.watch("a/", first).expect("etcd answers");
     assert_eq!(watch.next(PATIENCE), Err(WatchEnd::Lost));
-    let one = [Query::all(Span::one("a/1"))];
+    let one = [Query::all(KeySpan::one("a/1"))];
     assert_eq!(records.read(&one, Some(first)), Err(RecordsError::Overtaken));
     let reading = records.read(&one, None).expect("etcd answers");
     let watch = records.watch("a/", reading.revision).expect("etcd answers");
-    let next = write(&records, &[Change::put("a/1", "new")]);
+    let next = write(&records, &[RecordChange::put("a/1", "new")]);
     assert_eq!(watch.next(PATIENCE).map(|event| event.revision), Ok(next));
 }
 
@@ -274,9 +275,9 @@ fn clusters_that_share_an_etcd_do_not_see_each_other() {
     let mut address = etcd.address();
     address.cluster = "tes".to_owned();
     let other = Etcd::open(&address).expect("etcd answers");
-    write(one.as_ref(), &[Change::put("a/1", "x")]);
+    write(one.as_ref(), &[RecordChange::put("a/1", "x")]);
     assert_eq!(read(&other, "a/1"), Ok(None));
-    write(&other, &[Change::DeletePrefix("a/".to_owned())]);
+    write(&other, &[RecordChange::DeletePrefix("a/".to_owned())]);
     assert_eq!(read(one.as_ref(), "a/1"), Ok(Some(b"x".to_vec())));
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use db::clock::Moment;
 use db::cluster::metadata::Metadata;
-use db::cluster::records::{Change, Committed, Embedded, Query, Records, RecordsError, Revision};
+use db::cluster::records::{Committed, Embedded, Query, RecordChange, Records, RecordsError, Revision};
 use tempfile::TempDir;
 
 use super::etcd_process::EtcdProcess;
@@ -52,7 +52,7 @@ impl Place {
 }
 
 /// Commits without conditions.
-pub fn write(records: &dyn Records, changes: &[Change]) -> Revision {
+pub fn write(records: &dyn Records, changes: &[RecordChange]) -> Revision {
     match records.commit(&[], changes).expect("records answer") {
         Committed::At(revision) => revision,
         Committed::Conflict => panic!("there is no condition"),

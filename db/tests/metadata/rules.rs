@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use db::cluster::metadata::{Metadata, MetadataError, ServerRow, ServerRun};
 use db::cluster::records::{
-    Change, Committed, Condition, Held, LeaseId, Query, Reading, Records, RecordsError, Revision, Span, Watch,
+    Committed, Condition, HeldLease, KeySpan, LeaseId, Query, Reading, RecordChange, Records, RecordsError,
+    Revision, Watch,
 };
 use db::cluster::registration::{Kept, Registration};
 use db::tenant::TenantId;
@@ -118,7 +119,7 @@ pub fn grants_to_a_tenant_that_is_gone_are_swept_however_many(place: &Place) {
     let left = metadata.grant_create(ann, "t0", eve, Right::Write, 5).expect("room");
     assert_eq!(metadata.tenant_drop("bob"), Ok(bob));
     assert_eq!(metadata.grants().expect("records answer"), [left]);
-    let kept = metadata.records().read(&[Query::all(Span::prefix("catalog/grants/"))], None);
+    let kept = metadata.records().read(&[Query::all(KeySpan::prefix("catalog/grants/"))], None);
     assert_eq!(kept.expect("records answer").found[0].len(), 1);
 }
 
@@ -183,7 +184,7 @@ impl Records for Contradicted {
     fn read(&self, queries: &[Query], at: Option<Revision>) -> Result<Reading, RecordsError> {
         self.0.read(queries, at)
     }
-    fn commit(&self, conditions: &[Condition], changes: &[Change]) -> Result<Committed, RecordsError> {
+    fn commit(&self, conditions: &[Condition], changes: &[RecordChange]) -> Result<Committed, RecordsError> {
         match self.1.load(Ordering::Relaxed) {
             true => Ok(Committed::Conflict),
             false => self.0.commit(conditions, changes),
@@ -192,10 +193,10 @@ impl Records for Contradicted {
     fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, RecordsError> {
         self.0.watch(prefix, after)
     }
-    fn lease_grant(&self, ttl: Duration) -> Result<Held, RecordsError> {
+    fn lease_grant(&self, ttl: Duration) -> Result<HeldLease, RecordsError> {
         self.0.lease_grant(ttl)
     }
-    fn lease_keep(&self, lease: LeaseId) -> Result<Held, RecordsError> {
+    fn lease_keep(&self, lease: LeaseId) -> Result<HeldLease, RecordsError> {
         self.0.lease_keep(lease)
     }
     fn lease_revoke(&self, lease: LeaseId) -> Result<(), RecordsError> {

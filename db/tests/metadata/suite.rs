@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use db::clock::Moment;
 use db::cluster::records::{
-    Change, Committed, Condition, Event, Query, Records, RecordsError, Revision, Span, WatchEnd,
+    Committed, Condition, Event, KeySpan, Query, RecordChange, Records, RecordsError, Revision, WatchEnd,
 };
 
 use super::place::{Place, pairs, write};
@@ -13,19 +13,19 @@ use super::place::{Place, pairs, write};
 /// Longer than anything takes on a machine that others use.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn put(key: &str, value: &str) -> Change {
-    Change::put(key, value)
+fn put(key: &str, value: &str) -> RecordChange {
+    RecordChange::put(key, value)
 }
 
 fn value(records: &dyn Records, key: &str) -> Option<String> {
-    pairs(records, Query::all(Span::one(key))).pop().map(|(_, value)| value)
+    pairs(records, Query::all(KeySpan::one(key))).pop().map(|(_, value)| value)
 }
 
 pub fn a_commit_happens_when_all_conditions_hold_and_else_not_at_all(place: &Place) {
     let (one, other) = (place.client(), place.client());
     let (one, other) = (one.as_ref(), other.as_ref());
     let first = write(one, &[put("a/1", "x"), put("a/2", "y")]);
-    let second = write(other, &[put("a/2", "z"), Change::Delete("a/none".to_owned())]);
+    let second = write(other, &[put("a/2", "z"), RecordChange::Delete("a/none".to_owned())]);
     assert!(second > first);
     let absent = Condition::Absent("a/3".to_owned());
     let is = |key: &str, revision| Condition::Is(key.to_owned(), revision);
@@ -34,33 +34,33 @@ pub fn a_commit_happens_when_all_conditions_hold_and_else_not_at_all(place: &Pla
     assert_eq!(value(other, "a/1").as_deref(), Some("x"));
     assert_eq!(value(other, "a/3"), None);
     let held = [absent.clone(), is("a/1", first), is("a/2", second)];
-    let committed = one.commit(&held, &[put("a/3", "new"), Change::Delete("a/1".to_owned())]);
+    let committed = one.commit(&held, &[put("a/3", "new"), RecordChange::Delete("a/1".to_owned())]);
     let Ok(Committed::At(third)) = committed else { panic!("{committed:?}") };
     assert!(third > second);
     assert_eq!((value(other, "a/1"), value(other, "a/3").as_deref()), (None, Some("new")));
     assert_eq!(other.commit(&[absent], &[put("a/3", "lost")]), Ok(Committed::Conflict));
     assert_eq!(other.commit(&[is("a/1", first)], &[put("a/1", "lost")]), Ok(Committed::Conflict));
-    write(one, &[Change::DeletePrefix("a/".to_owned()), put("b", "left")]);
-    assert_eq!(pairs(other, Query::all(Span::prefix("a/"))), []);
+    write(one, &[RecordChange::DeletePrefix("a/".to_owned()), put("b", "left")]);
+    assert_eq!(pairs(other, Query::all(KeySpan::prefix("a/"))), []);
     assert_eq!(value(other, "b").as_deref(), Some("left"));
 }
 
 pub fn a_span_is_the_same_until_somebody_writes_in_it(place: &Place) {
     let (one, other) = (place.client(), place.client());
     let (one, other) = (one.as_ref(), other.as_ref());
-    let nothing = Condition::NoneNewer(Span::prefix("a/"), Revision(1));
+    let nothing = Condition::NoneNewer(KeySpan::prefix("a/"), Revision(1));
     let Ok(Committed::At(first)) = one.commit(slice::from_ref(&nothing), &[put("a/1", "x")]) else {
         panic!("the span is empty");
     };
     assert_eq!(one.commit(&[nothing], &[put("a/2", "lost")]), Ok(Committed::Conflict));
     let beside = write(other, &[put("b/1", "beside")]);
-    let span = Condition::NoneNewer(Span::prefix("a/"), first);
+    let span = Condition::NoneNewer(KeySpan::prefix("a/"), first);
     let Ok(Committed::At(second)) = one.commit(slice::from_ref(&span), &[put("a/2", "y")]) else {
         panic!("nobody wrote in it");
     };
     assert!(second > beside);
     assert_eq!(one.commit(&[span], &[put("a/3", "lost")]), Ok(Committed::Conflict));
-    let mark = |revision| Condition::NoneNewer(Span::one("b/1"), revision);
+    let mark = |revision| Condition::NoneNewer(KeySpan::one("b/1"), revision);
     assert_eq!(one.commit(&[mark(first)], &[put("c", "lost")]), Ok(Committed::Conflict));
     assert!(matches!(one.commit(&[mark(beside)], &[put("c", "kept")]), Ok(Committed::At(_))));
 }
@@ -68,7 +68,7 @@ pub fn a_span_is_the_same_until_somebody_writes_in_it(place: &Place) {
 pub fn queries_are_answered_as_of_one_commit(place: &Place) {
     let (one, other) = (place.client(), place.client());
     write(one.as_ref(), &[put("a/1", "x"), put("a/2", "x")]);
-    let (a, b) = (Query::all(Span::one("a/1")), Query::all(Span::prefix("a/")));
+    let (a, b) = (Query::all(KeySpan::one("a/1")), Query::all(KeySpan::prefix("a/")));
     let before = one.read(&[a.clone(), b.clone(), a.clone()], None).expect("records answer");
     assert_eq!(before.found.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 1]);
     let again = one.read(slice::from_ref(&b), Some(before.revision)).expect("nothing was committed");
@@ -91,7 +91,7 @@ pub fn spans_are_read_from_either_end_in_pages(place: &Place) {
         write(records, &chunk.iter().map(|number| put(&key(*number), "x")).collect::<Vec<_>>());
     }
     write(records, &[put("b/1", "beside")]);
-    let span = Span::prefix("a/");
+    let span = KeySpan::prefix("a/");
     let keys = |limit, from_last| -> Vec<String> {
         let query = Query { span: span.clone(), limit, from_last };
         pairs(records, query).into_iter().map(|(key, _)| key).collect()
@@ -103,7 +103,7 @@ pub fn spans_are_read_from_either_end_in_pages(place: &Place) {
     let reversed: Vec<String> = all.iter().rev().cloned().collect();
     assert_eq!(keys(usize::MAX, true), reversed);
     assert_eq!(keys(2, true), reversed[..2]);
-    let ones: Vec<Query> = all.iter().take(150).map(|key| Query::all(Span::one(key))).collect();
+    let ones: Vec<Query> = all.iter().take(150).map(|key| Query::all(KeySpan::one(key))).collect();
     let read = records.read(&ones, None).expect("records answer");
     assert!(read.found.iter().zip(&all).all(|(found, key)| found.len() == 1 && found[0].key == *key));
 }
@@ -119,7 +119,7 @@ pub fn a_watch_shows_the_commits_behind_its_beginning_in_order(place: &Place) {
         expected.push(Event { revision, changes: vec![(key, Some(text.into_bytes()))] });
         write(one.as_ref(), &[put("b/2", "beside")]);
     }
-    let both = [Change::Delete("a/1".to_owned()), put("a/2", "new")];
+    let both = [RecordChange::Delete("a/1".to_owned()), put("a/2", "new")];
     let revision = write(one.as_ref(), &both);
     let changes = vec![("a/1".to_owned(), None), ("a/2".to_owned(), Some(b"new".to_vec()))];
     expected.push(Event { revision, changes });
@@ -138,8 +138,8 @@ fn goes(records: &dyn Records, key: &str) {
     }
 }
 
-fn leased(key: &str, held: db::cluster::records::Held) -> Change {
-    Change::Put { key: key.to_owned(), value: b"x".to_vec(), lease: Some(held.lease) }
+fn leased(key: &str, held: db::cluster::records::HeldLease) -> RecordChange {
+    RecordChange::Put { key: key.to_owned(), value: b"x".to_vec(), lease: Some(held.lease) }
 }
 
 pub fn a_lease_that_is_not_kept_takes_its_records_along(place: &Place) {
@@ -177,15 +177,16 @@ pub fn large_values_are_stored_whole(place: &Place) {
     let (one, other) = (place.client(), place.client());
     let bytes = |seed: u8| -> Vec<u8> { (0..500_000_u32).map(|number| number as u8 ^ seed).collect() };
     let key = |number: u8| format!("p/{number}");
-    let mut changes: Vec<Change> = (0..6).map(|number| Change::put(key(number), bytes(number))).collect();
+    let mut changes: Vec<RecordChange> =
+        (0..6).map(|number| RecordChange::put(key(number), bytes(number))).collect();
     changes.push(put("head", "six"));
     let refused = [Condition::Is("head".to_owned(), Revision(1))];
     assert_eq!(one.commit(&refused, &changes), Ok(Committed::Conflict));
-    let nothing = other.read(&[Query::all(Span::prefix("p/"))], None).expect("records answer");
+    let nothing = other.read(&[Query::all(KeySpan::prefix("p/"))], None).expect("records answer");
     assert_eq!(nothing.found[0], [], "what was not committed is not there");
     write(one.as_ref(), &changes);
     for number in 0..6 {
-        let read = other.read(&[Query::all(Span::one(&key(number)))], None).expect("records answer");
+        let read = other.read(&[Query::all(KeySpan::one(&key(number)))], None).expect("records answer");
         assert_eq!(read.found[0].len(), 1);
         assert!(read.found[0][0].value == bytes(number), "what was written is read");
     }

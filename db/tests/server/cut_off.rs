@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use builder::BuildError;
 use db::clock::Moment;
 use db::cluster::metadata::Metadata;
-use db::cluster::migration::Standing;
+use db::cluster::migration::Phase;
 use db::cluster::records::Etcd;
 use db::config::{Config, EtcdAddress};
 use net::Listener;
@@ -118,8 +118,8 @@ fn a_source_that_is_cut_off_stops_serving_what_moves_before_the_target_does_and_
     ways.etcd[0].cut();
     ways.peers[0].cut();
     // As a target does that the source never hears again of.
-    let advance = ways.pair.metadata.migration_advance(id, Standing::Preparing, Standing::Moving);
-    assert_eq!(advance.expect("etcd answers").standing, Standing::Moving);
+    let advance = ways.pair.metadata.migration_advance(id, Phase::Preparing, Phase::Moving);
+    assert_eq!(advance.expect("etcd answers").standing, Phase::Moving);
     // On a slow machine its lease may be over by now.
     assert!(serves(&mut table, 0, moves) || !ways.is_registered(0), "while its lease is held it serves");
     ways.etcd[1].heal();
@@ -167,7 +167,7 @@ fn a_target_that_is_cut_off_in_mid_move_serves_nobody_before_the_source_does() {
     ways.etcd[1].cut();
     ways.peers[0].cut();
     let standing = ways.pair.metadata.migration_find(row.id).expect("etcd answers").map(|row| row.standing);
-    assert_eq!(standing, Some(Standing::Moving), "it is cut off in mid-move");
+    assert_eq!(standing, Some(Phase::Moving), "it is cut off in mid-move");
     let deadline = Instant::now() + PATIENCE;
     while !serves(&mut table, 0, moves) {
         assert!(Instant::now() < deadline, "the source takes it back");

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use db::clock::Clock;
 use db::metrics::{Counter, WorkerMetrics};
 use db::server::change::{Change, change_queue};
-use db::server::neighbours::Neighbours;
 use db::server::ports::Ports;
+use db::server::siblings::SiblingWorkers;
 use db::server::view::Views;
 use db::server::worker::{Worker, WorkerParts};
 use db::session::Session;
@@ -176,7 +176,7 @@ fn frames_of_a_worker_that_never_comes_back_are_answered_by_another() {
     let (absent, own) = (network.port().expect("a port"), network.port().expect("a port"));
     let config = Config { memory_bytes: 64 << 20, segment_bytes: 4 << 20, cores: 2, huge_pages: false };
     let store = Store::new(config).expect("a small store");
-    let neighbours = Arc::new(Neighbours::new([absent.waker(), own.waker()]));
+    let neighbours = Arc::new(SiblingWorkers::new([absent.waker(), own.waker()]));
     let handles = [absent.handle(), own.handle()].into_iter().collect();
     let (sender, changes) = change_queue(own.waker());
     let (clock, metrics) = (Clock::new(), Arc::new(WorkerMetrics::new()));

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use wire::{
     Actor, AdminRequest, AuditEntry, Body, ExtensionDescription, ExtensionEntry, LimitChange, Placement,
-    Request, Standing, Status,
+    Request, Status, VersionState,
 };
 
 use super::client::{Client, Refused};
@@ -30,8 +30,8 @@ fn byte_of(client: &mut Client, request: &Request<'_>, version: u32) -> Result<u
     }
 }
 
-fn change(client: &mut Client, request: &AdminRequest<'_>) -> Result<Standing, Refused> {
-    client.control.ask(request).map(|answer| Standing::decode(&answer).expect("a standing"))
+fn change(client: &mut Client, request: &AdminRequest<'_>) -> Result<VersionState, Refused> {
+    client.control.ask(request).map(|answer| VersionState::decode(&answer).expect("a standing"))
 }
 
 fn versions(client: &mut Client) -> Vec<u32> {

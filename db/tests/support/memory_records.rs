@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use db::clock::Moment;
 use db::cluster::records::{
-    Change, Committed, Condition, Event, Held, LeaseId, Query, Reading, Record, Records, RecordsError,
-    Revision, Span, Watch, WatchSource,
+    Committed, Condition, Event, HeldLease, KeySpan, LeaseId, Query, Reading, Record, RecordChange, Records,
+    RecordsError, Revision, Watch, WatchSource,
 };
 
 /// How it answers.
@@ -100,13 +100,13 @@ impl State {
     fn end(&mut self, lease: LeaseId) {
         self.leases.remove(&lease);
         let leased = self.rows.iter().filter(|(_, row)| row.lease == Some(lease));
-        let deleted: Vec<Change> = leased.map(|(key, _)| Change::Delete(key.clone())).collect();
+        let deleted: Vec<RecordChange> = leased.map(|(key, _)| RecordChange::Delete(key.clone())).collect();
         if !deleted.is_empty() {
             self.make(&deleted);
         }
     }
 
-    fn in_span(&self, Span { from, to }: &Span) -> impl DoubleEndedIterator<Item = (&String, &Row)> {
+    fn in_span(&self, KeySpan { from, to }: &KeySpan) -> impl DoubleEndedIterator<Item = (&String, &Row)> {
         let (from, to) = (Bound::Included(from.clone()), Bound::Excluded(to.clone()));
         self.rows.range((from, to))
     }
@@ -121,20 +121,20 @@ impl State {
         }
     }
 
-    fn make(&mut self, changes: &[Change]) {
+    fn make(&mut self, changes: &[RecordChange]) {
         self.revision.0 += 1;
         let revision = self.revision;
         let mut made = Vec::new();
         for change in changes {
             match change {
-                Change::Put { key, value, lease } => {
+                RecordChange::Put { key, value, lease } => {
                     self.rows.insert(key.clone(), Row { value: value.clone(), revision, lease: *lease });
                     made.push((key.clone(), Some(value.clone())));
                 }
-                Change::Delete(key) => {
+                RecordChange::Delete(key) => {
                     made.extend(self.rows.remove(key).map(|_| (key.clone(), None)));
                 }
-                Change::DeletePrefix(prefix) => {
+                RecordChange::DeletePrefix(prefix) => {
                     let keys: Vec<String> =
                         self.rows.keys().filter(|key| key.starts_with(prefix)).cloned().collect();
                     for key in keys {
@@ -182,11 +182,11 @@ impl Records for MemoryRecords {
         Ok(Reading { revision: state.revision, found: queries.iter().map(find).collect() })
     }
 
-    fn commit(&self, conditions: &[Condition], changes: &[Change]) -> Result<Committed, RecordsError> {
+    fn commit(&self, conditions: &[Condition], changes: &[RecordChange]) -> Result<Committed, RecordsError> {
         let mut state = self.open()?;
         let mut leases = changes.iter().filter_map(|change| match change {
-            Change::Put { lease, .. } => *lease,
-            Change::Delete(_) | Change::DeletePrefix(_) => None,
+            RecordChange::Put { lease, .. } => *lease,
+            RecordChange::Delete(_) | RecordChange::DeletePrefix(_) => None,
         });
         if !leases.all(|lease| state.leases.contains_key(&lease)) {
             return Err(RecordsError::LeaseGone);
@@ -215,19 +215,19 @@ impl Records for MemoryRecords {
         Ok(watch)
     }
 
-    fn lease_grant(&self, ttl: Duration) -> Result<Held, RecordsError> {
+    fn lease_grant(&self, ttl: Duration) -> Result<HeldLease, RecordsError> {
         let (mut state, until) = (self.open()?, (self.now)() + ttl);
         state.last_lease += 1;
         let lease = LeaseId(state.last_lease);
         state.leases.insert(lease, Lease { ttl, until });
-        Ok(Held { lease, until })
+        Ok(HeldLease { lease, until })
     }
 
-    fn lease_keep(&self, lease: LeaseId) -> Result<Held, RecordsError> {
+    fn lease_keep(&self, lease: LeaseId) -> Result<HeldLease, RecordsError> {
         let (mut state, now) = (self.open()?, (self.now)());
         let held = state.leases.get_mut(&lease).ok_or(RecordsError::LeaseGone)?;
         held.until = now + held.ttl;
-        Ok(Held { lease, until: held.until })
+        Ok(HeldLease { lease, until: held.until })
     }
 
     fn lease_revoke(&self, lease: LeaseId) -> Result<(), RecordsError> {

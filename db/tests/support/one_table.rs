@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
-use db::server::ahead::locate;
 use db::server::native;
-use db::server::replies::{Caller, ReplyPlace, Turn};
+use db::server::prefetch::locate;
+use db::server::replies::{Caller, ReplyPlace, RequestOutcome};
 use db::session::{Route, Session};
 use db::tablet::{Parts, TableEntry, Tables};
 use db::tenant::TenantId;
@@ -94,7 +94,7 @@ impl OneTable {
         let located = locate(&environment, &self.session, request);
         let (caller, mut taken) = (Caller { session: &self.session, sequence }, Taken::default());
         let turn = native::execute::<true>(&environment, caller, request, located, &mut taken);
-        assert_eq!(turn == Turn::Lacks, taken.0.is_none());
+        assert_eq!(turn == RequestOutcome::Lacks, taken.0.is_none());
         taken.0
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use builder::Toolchain;
 use db::clock::Clock;
 use db::extension::Extension;
-use db::extension::invocation::{Budget, Invocations};
+use db::extension::invocation::{Invocations, LimitOverrides};
 use db::extension::registry::{InstallError, Installed, Registry};
 use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
@@ -59,7 +59,7 @@ impl Default for Worker {
 
 impl Worker {
     /// A worker with an empty table, and with these limits for each invocation in place of its tenant's.
-    pub fn with_budget(budget: impl Into<Option<Budget>>) -> Self {
+    pub fn with_budget(budget: impl Into<Option<LimitOverrides>>) -> Self {
         let invocations =
             budget.into().map_or_else(Invocations::new, Invocations::with_budget).expect("stacks");
         let config = Config { memory_bytes: 64 << 20, segment_bytes: 4 << 20, cores: 1, huge_pages: false };

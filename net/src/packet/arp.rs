@@ -6,7 +6,7 @@
 use std::net::Ipv4Addr;
 
 use super::ethernet::{self, ETHERNET_HEADER_BYTES, EtherType, Mac, PACKET_BYTES_MIN};
-use super::{Refusal, address, number};
+use super::{PacketRefusal, address, number};
 
 /// Bytes of a packet with ARP in it.
 pub const ARP_PACKET_BYTES: usize = PACKET_BYTES_MIN;
@@ -74,19 +74,19 @@ impl Arp {
 }
 
 /// Reads what is meant for the owner of the address `own`.
-pub(super) fn read(body: &[u8], own: Ipv4Addr) -> Result<Arp, Refusal> {
-    let body = body.get(..BYTES).ok_or(Refusal::Malformed)?;
+pub(super) fn read(body: &[u8], own: Ipv4Addr) -> Result<Arp, PacketRefusal> {
+    let body = body.get(..BYTES).ok_or(PacketRefusal::Malformed)?;
     if body[..6] != KIND || address(body, 24) != own {
-        return Err(Refusal::Foreign);
+        return Err(PacketRefusal::Foreign);
     }
     let operation = match number(body, 6) {
         1 => ArpOperation::Request,
         2 => ArpOperation::Reply,
-        _ => return Err(Refusal::Malformed),
+        _ => return Err(PacketRefusal::Malformed),
     };
     let (from_mac, from) = (Mac::of(body, 8), address(body, 14));
     if !from_mac.is_station() || from == own {
-        return Err(Refusal::Malformed);
+        return Err(PacketRefusal::Malformed);
     }
     Ok(Arp { operation, from_mac, from, to_mac: Mac::of(body, 18), to: own })
 }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::{Refusal, number};
+use super::{PacketRefusal, number};
 
 /// Bytes of the header.
 pub const ETHERNET_HEADER_BYTES: usize = 14;
@@ -60,16 +60,16 @@ pub(super) enum EtherType {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Header {
+pub(super) struct EthernetHeader {
     pub(super) from: Mac,
     pub(super) to: Mac,
     pub(super) protocol: EtherType,
 }
 
 #[inline]
-pub(super) fn read(packet: &[u8]) -> Result<(Header, &[u8]), Refusal> {
+pub(super) fn read(packet: &[u8]) -> Result<(EthernetHeader, &[u8]), PacketRefusal> {
     let Some((header, body)) = packet.split_at_checked(ETHERNET_HEADER_BYTES) else {
-        return Err(Refusal::Malformed);
+        return Err(PacketRefusal::Malformed);
     };
     let protocol = match number(header, 12) {
         IPV4 => EtherType::Ipv4,
@@ -78,9 +78,9 @@ pub(super) fn read(packet: &[u8]) -> Result<(Header, &[u8]), Refusal> {
     };
     let (to, from) = (Mac::of(header, 0), Mac::of(header, 6));
     if protocol != EtherType::Other && !from.is_station() {
-        return Err(Refusal::Malformed);
+        return Err(PacketRefusal::Malformed);
     }
-    Ok((Header { from, to, protocol }, body))
+    Ok((EthernetHeader { from, to, protocol }, body))
 }
 
 /// Writes the header into its bytes.

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::checksum::Sum;
-use super::{Refusal, address, number};
+use super::{PacketRefusal, address, number};
 
 /// Bytes of a header without options.
 pub(super) const HEADER_BYTES: usize = 20;
@@ -16,12 +16,12 @@ const DO_NOT_FRAGMENT: u16 = 0x4000;
 const FRAGMENTED: u16 = 0x3fff;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Header {
+pub(super) struct Ipv4Header {
     pub(super) from: Ipv4Addr,
     pub(super) to: Ipv4Addr,
 }
 
-impl Header {
+impl Ipv4Header {
     /// The sum of what UDP adds to its checksum: addresses, protocol, length.
     #[inline]
     pub(super) fn pseudo_sum(&self, udp_bytes: u16) -> Sum {
@@ -32,35 +32,39 @@ impl Header {
 
 /// Reads the header of a UDP packet for `own`; what follows is as long as the header says.
 #[inline]
-pub(super) fn read(packet: &[u8], own: Ipv4Addr, offloaded: bool) -> Result<(Header, &[u8]), Refusal> {
-    let first = packet.get(..HEADER_BYTES).ok_or(Refusal::Malformed)?;
+pub(super) fn read(
+    packet: &[u8],
+    own: Ipv4Addr,
+    offloaded: bool,
+) -> Result<(Ipv4Header, &[u8]), PacketRefusal> {
+    let first = packet.get(..HEADER_BYTES).ok_or(PacketRefusal::Malformed)?;
     let (header_bytes, packet_bytes) = (usize::from(first[0] & 0x0f) * 4, usize::from(number(first, 2)));
     if first[0] >> 4 != 4 || header_bytes < HEADER_BYTES || packet_bytes < header_bytes {
-        return Err(Refusal::Malformed);
+        return Err(PacketRefusal::Malformed);
     }
     // What follows is padding of a short packet.
-    let packet = packet.get(..packet_bytes).ok_or(Refusal::Malformed)?;
-    let header = Header { from: address(first, 12), to: address(first, 16) };
+    let packet = packet.get(..packet_bytes).ok_or(PacketRefusal::Malformed)?;
+    let header = Ipv4Header { from: address(first, 12), to: address(first, 16) };
     if first[9] != PROTOCOL_UDP || header.to != own {
-        return Err(Refusal::Foreign);
+        return Err(PacketRefusal::Foreign);
     }
     let (head, body) = packet.split_at(header_bytes);
     if !offloaded && !Sum::default().with(head).is_right() {
-        return Err(Refusal::Checksum);
+        return Err(PacketRefusal::Checksum);
     }
     if number(first, 6) & FRAGMENTED != 0 {
-        return Err(Refusal::Fragment);
+        return Err(PacketRefusal::Fragment);
     }
     let from = header.from;
     if from.is_unspecified() || from.is_broadcast() || from.is_multicast() || from == own {
-        return Err(Refusal::Malformed);
+        return Err(PacketRefusal::Malformed);
     }
     Ok((header, body))
 }
 
 /// Writes the header of a UDP packet of `packet_bytes` into its bytes.
 #[inline]
-pub(super) fn write(bytes: &mut [u8], header: &Header, packet_bytes: u16, offloaded: bool) {
+pub(super) fn write(bytes: &mut [u8], header: &Ipv4Header, packet_bytes: u16, offloaded: bool) {
     bytes[0] = 0x45;
     bytes[1] = 0;
     bytes[2..4].copy_from_slice(&packet_bytes.to_be_bytes());

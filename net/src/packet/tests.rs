@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use super::{
     Arp, ArpOperation, Datagram, ETHERNET_HEADER_BYTES, Endpoint, HEADERS_BYTES, Mac, Offloaded,
-    PACKET_BYTES_MIN, Packet, Refusal, read,
+    PACKET_BYTES_MIN, Packet, PacketRefusal, read,
 };
 
 const CLIENT: Endpoint = Endpoint {
@@ -34,7 +34,7 @@ fn written(payload: &[u8], offloaded: Offloaded) -> Vec<u8> {
     packet
 }
 
-fn read_checked(packet: &[u8]) -> Result<Packet<'_>, Refusal> {
+fn read_checked(packet: &[u8]) -> Result<Packet<'_>, PacketRefusal> {
     read(packet, OWN, Offloaded::default())
 }
 
@@ -91,7 +91,7 @@ fn a_changed_bit_never_delivers_other_words() {
 fn a_packet_that_is_cut_short_is_refused() {
     let packet = written(&[7; 100], Offloaded::default());
     for length in 0..packet.len() {
-        assert_eq!(read_checked(&packet[..length]), Err(Refusal::Malformed), "{length} bytes");
+        assert_eq!(read_checked(&packet[..length]), Err(PacketRefusal::Malformed), "{length} bytes");
     }
 }
 
@@ -123,23 +123,23 @@ fn fragments_and_foreign_packets_are_told_from_damaged_ones() {
     };
     let trusting = Offloaded { ipv4: true, udp: true };
     let refusal = |packet: &[u8]| read(packet, OWN, trusting).expect_err("no packet for us");
-    assert_eq!(refusal(&change(20, 0x20)), Refusal::Fragment, "more of it follows");
-    assert_eq!(refusal(&change(21, 1)), Refusal::Fragment, "it continues another one");
-    assert_eq!(refusal(&change(23, 6)), Refusal::Foreign, "TCP");
-    assert_eq!(refusal(&change(33, 9)), Refusal::Foreign, "another host's");
-    assert_eq!(refusal(&change(12, 0x86)), Refusal::Foreign, "another protocol");
-    assert_eq!(refusal(&change(14, 0x44)), Refusal::Malformed, "a header shorter than a header");
-    assert_eq!(refusal(&change(6, 0x53)), Refusal::Malformed, "sent by several stations");
-    assert_eq!(refusal(&change(39, 0x07)), Refusal::Malformed, "shorter than its own header");
-    assert_eq!(read_checked(&change(45, b'L')), Err(Refusal::Checksum));
-    assert_eq!(read_checked(&change(22, 63)), Err(Refusal::Checksum), "the header's");
+    assert_eq!(refusal(&change(20, 0x20)), PacketRefusal::Fragment, "more of it follows");
+    assert_eq!(refusal(&change(21, 1)), PacketRefusal::Fragment, "it continues another one");
+    assert_eq!(refusal(&change(23, 6)), PacketRefusal::Foreign, "TCP");
+    assert_eq!(refusal(&change(33, 9)), PacketRefusal::Foreign, "another host's");
+    assert_eq!(refusal(&change(12, 0x86)), PacketRefusal::Foreign, "another protocol");
+    assert_eq!(refusal(&change(14, 0x44)), PacketRefusal::Malformed, "a header shorter than a header");
+    assert_eq!(refusal(&change(6, 0x53)), PacketRefusal::Malformed, "sent by several stations");
+    assert_eq!(refusal(&change(39, 0x07)), PacketRefusal::Malformed, "shorter than its own header");
+    assert_eq!(read_checked(&change(45, b'L')), Err(PacketRefusal::Checksum));
+    assert_eq!(read_checked(&change(22, 63)), Err(PacketRefusal::Checksum), "the header's");
 }
 
 #[test]
 fn checksums_that_the_device_has_found_right_are_not_looked_at() {
     let mut packet = FROM_LINUX;
     packet[41] ^= 1;
-    assert_eq!(read_checked(&packet), Err(Refusal::Checksum));
+    assert_eq!(read_checked(&packet), Err(PacketRefusal::Checksum));
     assert!(read(&packet, OWN, Offloaded { ipv4: false, udp: true }).is_ok());
     packet[25] ^= 1;
     assert!(read(&packet, OWN, Offloaded { ipv4: false, udp: true }).is_err());
@@ -195,7 +195,7 @@ fn a_question_for_our_address_is_answered_and_others_are_not() {
     );
     assert_eq!(
         read(&packet[..bytes], Ipv4Addr::new(10, 9, 0, 3), Offloaded::default()),
-        Err(Refusal::Foreign)
+        Err(PacketRefusal::Foreign)
     );
 
     let bytes = asked.reply(SERVER.mac).write(&mut packet).expect("room");
@@ -215,6 +215,6 @@ fn who_claims_our_address_or_no_hardware_is_not_believed() {
     ] {
         let mut packet = [0; 64];
         let bytes = lie.write(&mut packet).expect("room");
-        assert_eq!(read_checked(&packet[..bytes]), Err(Refusal::Malformed), "{lie:?}");
+        assert_eq!(read_checked(&packet[..bytes]), Err(PacketRefusal::Malformed), "{lie:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! The UDP header (RFC 768): ports, length, a checksum over it, the payload and the addresses.
 
-use super::ipv4::Header;
-use super::{Refusal, number};
+use super::ipv4::Ipv4Header;
+use super::{PacketRefusal, number};
 
 /// Bytes of the header.
 pub(super) const HEADER_BYTES: usize = 8;
@@ -14,25 +14,29 @@ pub(super) struct Ports {
 
 /// Reads the header; what follows is as long as it says.
 #[inline]
-pub(super) fn read<'p>(body: &'p [u8], ipv4: &Header, offloaded: bool) -> Result<(Ports, &'p [u8]), Refusal> {
-    let header = body.get(..HEADER_BYTES).ok_or(Refusal::Malformed)?;
+pub(super) fn read<'p>(
+    body: &'p [u8],
+    ipv4: &Ipv4Header,
+    offloaded: bool,
+) -> Result<(Ports, &'p [u8]), PacketRefusal> {
+    let header = body.get(..HEADER_BYTES).ok_or(PacketRefusal::Malformed)?;
     let udp_bytes = number(header, 4);
-    let datagram = body.get(..usize::from(udp_bytes)).ok_or(Refusal::Malformed)?;
-    let payload = datagram.get(HEADER_BYTES..).ok_or(Refusal::Malformed)?;
+    let datagram = body.get(..usize::from(udp_bytes)).ok_or(PacketRefusal::Malformed)?;
+    let payload = datagram.get(HEADER_BYTES..).ok_or(PacketRefusal::Malformed)?;
     let ports = Ports { from: number(header, 0), to: number(header, 2) };
     if ports.from == 0 || ports.to == 0 {
-        return Err(Refusal::Malformed);
+        return Err(PacketRefusal::Malformed);
     }
     let is_checked = !offloaded && number(header, 6) != 0;
     if is_checked && !ipv4.pseudo_sum(udp_bytes).with(datagram).is_right() {
-        return Err(Refusal::Checksum);
+        return Err(PacketRefusal::Checksum);
     }
     Ok((ports, payload))
 }
 
 /// Writes the header of `payload`, which fits a packet, into its bytes.
 #[inline]
-pub(super) fn write(bytes: &mut [u8], ports: Ports, ipv4: &Header, payload: &[u8], offloaded: bool) {
+pub(super) fn write(bytes: &mut [u8], ports: Ports, ipv4: &Ipv4Header, payload: &[u8], offloaded: bool) {
     let udp_bytes = (HEADER_BYTES + payload.len()) as u16;
     bytes[..2].copy_from_slice(&ports.from.to_be_bytes());
     bytes[2..4].copy_from_slice(&ports.to.to_be_bytes());

@@ -18,7 +18,7 @@ const PASSED_BYTES: u32 = (PASSED * size_of::<libc::c_int>()) as u32;
 
 /// Room for the control message of so many descriptors.
 #[repr(C, align(8))]
-struct Control([u8; 24]);
+struct DescriptorMessage([u8; 24]);
 
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -78,7 +78,7 @@ pub(super) fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
 /// Sends bytes, all or an error, with [`PASSED`] descriptors or none. Never waits.
 pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], passed: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let mut control = Control([0; 24]);
+    let mut control = DescriptorMessage([0; 24]);
     // SAFETY: all zero is a valid header: null pointers with zero lengths.
     let mut header: libc::msghdr = unsafe { zeroed() };
     header.msg_iov = &raw mut vector;
@@ -114,13 +114,13 @@ pub(super) fn receive(
     to: &mut [u8],
 ) -> io::Result<(usize, [Option<OwnedFd>; PASSED])> {
     let mut vector = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
-    let mut control = Control([0; 24]);
+    let mut control = DescriptorMessage([0; 24]);
     // SAFETY: all zero is a valid header: null pointers with zero lengths.
     let mut header: libc::msghdr = unsafe { zeroed() };
     header.msg_iov = &raw mut vector;
     header.msg_iovlen = 1;
     header.msg_control = (&raw mut control).cast();
-    header.msg_controllen = size_of::<Control>();
+    header.msg_controllen = size_of::<DescriptorMessage>();
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
     // SAFETY: the header points at a vector, bytes and control data that live across the call.
     let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };

@@ -33,7 +33,7 @@ pub(super) const CLOSED_AT: usize = 8;
 
 /// One of the two rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     /// From the client to the server.
     Requests,
     /// From the server to the client.
@@ -50,7 +50,7 @@ const _: () = assert!(SLOTS.is_power_of_two());
 const _: () = assert!(SLOT_BYTES.is_multiple_of(64));
 const _: () = assert!(REGION_BYTES.is_multiple_of(4_096));
 
-impl Way {
+impl Direction {
     pub(super) const fn asleep_at(self) -> usize {
         match self {
             Self::Requests => 64,

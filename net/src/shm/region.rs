@@ -11,7 +11,8 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use super::layout::{
-    CLOSED_AT, MAGIC, MAGIC_AT, REGION_BYTES, SLOT_FRAME_BYTES, SLOTS, VERSION, VERSION_AT, WORD_BYTES, Way,
+    CLOSED_AT, Direction, MAGIC, MAGIC_AT, REGION_BYTES, SLOT_FRAME_BYTES, SLOTS, VERSION, VERSION_AT,
+    WORD_BYTES,
 };
 use super::ring::RingMemory;
 
@@ -74,7 +75,7 @@ impl Region {
 
     /// One of the rings.
     #[inline]
-    pub(super) fn ring(&self, way: Way) -> Ring<'_> {
+    pub(super) fn ring(&self, way: Direction) -> Ring<'_> {
         Ring { region: self, way }
     }
 
@@ -105,7 +106,7 @@ impl Drop for Region {
 #[derive(Clone, Copy)]
 pub(super) struct Ring<'r> {
     region: &'r Region,
-    way: Way,
+    way: Direction,
 }
 
 impl RingMemory for Ring<'_> {

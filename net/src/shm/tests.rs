@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::layout::{SLOTS, Way};
+use super::layout::{Direction, SLOTS};
 use super::region::Region;
 use super::ring::RingMemory;
 use super::{
-    Admission, Door, DoorAddress, DoorLimits, Entry, KnockError, Knocker, LinkPoint, descriptor, is_link,
+    Admission, AttachError, Attacher, ChannelPoint, Entry, ListenerAddress, ListenerLimits, ShmListener,
+    descriptor, is_link,
 };
 use crate::listener::StopHandle;
 use crate::{Batch, HostPort, Outbox, Port, SharedPort, UdpConfig, UdpPort};
@@ -32,7 +33,7 @@ struct Everybody {
 }
 
 impl Admission for Everybody {
-    fn admit(&mut self, knocker: Knocker<'_>) -> Result<usize, String> {
+    fn admit(&mut self, knocker: Attacher<'_>) -> Result<usize, String> {
         match knocker.words {
             [core, ..] if *core < 2 => Ok(usize::from(*core)),
             _ => Err("there is no such core".to_owned()),
@@ -49,8 +50,8 @@ impl Admission for Everybody {
 /// A server of two cores and a door.
 struct House {
     ports: Vec<HostPort>,
-    points: Vec<LinkPoint>,
-    address: DoorAddress,
+    points: Vec<ChannelPoint>,
+    address: ListenerAddress,
     admission: Everybody,
     stop: StopHandle,
     door: Option<JoinHandle<()>>,
@@ -62,16 +63,16 @@ impl House {
     }
 
     fn over(name: &str, of_user: usize, ports: Vec<HostPort>) -> House {
-        let points: Vec<LinkPoint> = ports.iter().map(HostPort::link_point).collect();
+        let points: Vec<ChannelPoint> = ports.iter().map(HostPort::link_point).collect();
         let path = std::env::temp_dir().join(format!("splinter-{}-{name}", std::process::id()));
-        let limits = DoorLimits { of_core: 8, of_user };
-        let door = Door::open(&path, points.clone(), limits).expect("a path that is free");
+        let limits = ListenerLimits { of_core: 8, of_user };
+        let door = ShmListener::open(&path, points.clone(), limits).expect("a path that is free");
         let (own, _) = UnixStream::pair().expect("two sockets");
         let user = descriptor::peer_user(own.as_fd()).expect("a socket has a peer");
         let (stop, admission) = (door.stop_handle(), Everybody::default());
         let mut deciding = admission.clone();
         let door = thread::spawn(move || door.run(&mut deciding).expect("a door that works"));
-        let address = DoorAddress { path, user };
+        let address = ListenerAddress { path, user };
         House { ports, points, address, admission, stop, door: Some(door) }
     }
 
@@ -132,7 +133,7 @@ fn echo(port: &mut HostPort, batch: &mut Batch, out: &mut Outbox) {
 }
 
 /// Knocks, and waits for what comes of it.
-fn attach(client: &mut HostPort, door: &DoorAddress, words: &[u8]) -> Result<SocketAddr, KnockError> {
+fn attach(client: &mut HostPort, door: &ListenerAddress, words: &[u8]) -> Result<SocketAddr, AttachError> {
     let knocking = client.knock(door, words)?;
     match client.enter(knocking, PATIENCE)? {
         Entry::Attached(address) => Ok(address),
@@ -255,18 +256,18 @@ fn who_may_not_in_hears_why_and_a_place_comes_back_when_its_holder_leaves() {
     let mut late = port();
     let refused = attach(&mut late, &house.address, &[0, 7]);
     assert!(
-        matches!(&refused, Err(KnockError::Refused(reason)) if reason.contains("as many links")),
+        matches!(&refused, Err(AttachError::Refused(reason)) if reason.contains("as many links")),
         "{refused:?}"
     );
     let refused = attach(&mut late, &house.address, &[5]);
     assert!(
-        matches!(&refused, Err(KnockError::Refused(reason)) if reason.contains("no such core")),
+        matches!(&refused, Err(AttachError::Refused(reason)) if reason.contains("no such core")),
         "{refused:?}"
     );
-    let other = DoorAddress { user: house.address.user + 1, ..house.address.clone() };
-    assert!(matches!(attach(&mut late, &other, &[0]), Err(KnockError::OtherUser { .. })));
-    let absent = DoorAddress { path: "/nowhere/at/all".into(), ..house.address.clone() };
-    assert!(matches!(attach(&mut late, &absent, &[0]), Err(KnockError::Unreachable(_))));
+    let other = ListenerAddress { user: house.address.user + 1, ..house.address.clone() };
+    assert!(matches!(attach(&mut late, &other, &[0]), Err(AttachError::OtherUser { .. })));
+    let absent = ListenerAddress { path: "/nowhere/at/all".into(), ..house.address.clone() };
+    assert!(matches!(attach(&mut late, &absent, &[0]), Err(AttachError::Unreachable(_))));
     clients.remove(0);
     let address = house.address.clone();
     let mut attached = None;
@@ -333,7 +334,7 @@ fn a_client_that_sleeps_hears_of_a_server_that_died_without_a_word() {
     let region = Region::map(descriptor::memory().expect("memory").as_fd()).expect("memory");
     let bell = crate::sys::eventfd().expect("a descriptor");
     mine.set_nonblocking(true).expect("a socket that works");
-    let link = super::link::Link::of_client(region, mine.into(), bell, 1);
+    let link = super::channel::Channel::of_client(region, mine.into(), bell, 1);
     let server = client.add_link(link).expect("a place");
     client.set_peer(server).expect("it is attached");
     drop(theirs);
@@ -356,7 +357,7 @@ fn a_length_that_is_a_lie_ends_the_link_of_the_liar_alone() {
     for bytes in [0u64, FRAME_BYTES as u64 + 1, 1_528, u64::from(u32::MAX)] {
         let (memory, _socket, _) = house.intrude();
         let before = house.lies();
-        memory.ring(Way::Requests).publish(0, 1 << 32 | bytes);
+        memory.ring(Direction::Requests).publish(0, 1 << 32 | bytes);
         let points = house.points.clone();
         house.serve_until(|| points[0].counts().lies.load(Ordering::Relaxed) > before);
         is_served(&mut house, &mut client, server);
@@ -370,9 +371,9 @@ fn who_says_that_it_took_answers_which_nobody_sent_is_cut_off() {
     let mut client = port();
     let server = house.attach(&mut client, 0);
     let (memory, _socket, _) = house.intrude();
-    memory.ring(Way::Replies).set_taken(u32::MAX / 2);
+    memory.ring(Direction::Replies).set_taken(u32::MAX / 2);
     // The server looks there when it has filled the ring.
-    let (requests, points) = (memory.ring(Way::Requests), house.points.clone());
+    let (requests, points) = (memory.ring(Direction::Requests), house.points.clone());
     let mut sent = 0u64;
     house.serve_until(|| {
         let given_back = u64::from(requests.taken());
@@ -392,12 +393,12 @@ fn a_client_that_never_takes_its_answers_loses_them_and_no_one_else_does() {
     let mut client = port();
     let server = house.attach(&mut client, 0);
     let (memory, _socket, _) = house.intrude();
-    let (requests, points) = (memory.ring(Way::Requests), house.points.clone());
+    let (requests, points) = (memory.ring(Direction::Requests), house.points.clone());
     let mut sent = 0u64;
     house.serve_until(|| {
         if sent < u64::from(requests.taken()) + u64::from(SLOTS) {
             // It says all the time that it sleeps, and never takes a bell off.
-            memory.ring(Way::Replies).set_asleep(true);
+            memory.ring(Direction::Replies).set_asleep(true);
             requests.write(sent as u32, &[3; FRAME_BYTES]);
             requests.publish(sent as u32, (sent + 1) << 32 | FRAME_BYTES as u64);
             sent += 1;
@@ -420,7 +421,7 @@ fn whatever_is_written_into_the_memory_others_are_served() {
     for _ in 0..20 {
         let (memory, socket, _) = house.intrude();
         for round in 0..100u32 {
-            for way in [Way::Requests, Way::Replies] {
+            for way in [Direction::Requests, Direction::Replies] {
                 let ring = memory.ring(way);
                 let near = round.wrapping_add(random.u32(0..4));
                 match random.u8(0..5) {

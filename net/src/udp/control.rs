@@ -8,15 +8,15 @@ pub(super) const CONTROL_BYTES: usize = 64;
 /// Control data, aligned as `cmsghdr` wants it.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-pub(super) struct Control([u8; CONTROL_BYTES]);
+pub(super) struct ControlData([u8; CONTROL_BYTES]);
 
-impl Control {
+impl ControlData {
     pub(super) const EMPTY: Self = Self([0; CONTROL_BYTES]);
 }
 
 /// What was found beside a received datagram.
 #[derive(Default)]
-pub(super) struct Received {
+pub(super) struct ReceivedControl {
     /// Several datagrams were merged; each but the last has this many bytes.
     pub(super) segment_bytes: Option<usize>,
     /// Datagrams that the kernel has dropped on this socket so far, 32 bits that wrap.
@@ -24,8 +24,8 @@ pub(super) struct Received {
 }
 
 /// Reads the control data of a header that a receive has filled.
-pub(super) fn read(header: &libc::msghdr) -> Received {
-    let mut found = Received::default();
+pub(super) fn read(header: &libc::msghdr) -> ReceivedControl {
+    let mut found = ReceivedControl::default();
     // SAFETY: the header describes control data of ours that the kernel has just filled; the CMSG
     // functions stay within `msg_controllen`, and both payloads asked for are 4 bytes.
     unsafe {
@@ -49,13 +49,13 @@ pub(super) fn read(header: &libc::msghdr) -> Received {
 
 /// Lends `control` to the kernel for the next receive with `header`.
 #[inline]
-pub(super) fn lend(header: &mut libc::msghdr, control: &mut Control) {
+pub(super) fn lend(header: &mut libc::msghdr, control: &mut ControlData) {
     header.msg_control = (&raw mut *control).cast();
     header.msg_controllen = CONTROL_BYTES;
 }
 
 /// Asks the kernel to cut the message into datagrams of `segment_bytes`.
-pub(super) fn write_segment_bytes(header: &mut libc::msghdr, control: &mut Control, segment_bytes: u16) {
+pub(super) fn write_segment_bytes(header: &mut libc::msghdr, control: &mut ControlData, segment_bytes: u16) {
     lend(header, control);
     // SAFETY: `msg_control` points at CONTROL_BYTES of our own, enough for one control message of two
     // payload bytes.

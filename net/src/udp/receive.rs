@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::null_mut;
 
-use super::control::{self, Control};
+use super::control::{self, ControlData};
 use crate::batch::{BATCH_FRAMES, COALESCED_REGIONS, REGION_BYTES, SLOT_BYTES};
 use crate::shm::is_link;
 use crate::{Batch, sys};
@@ -18,7 +18,7 @@ pub(super) struct ReceiveMessages {
     headers: Box<[libc::mmsghdr]>,
     vectors: Box<[libc::iovec]>,
     names: Box<[libc::sockaddr_storage]>,
-    controls: Box<[Control]>,
+    controls: Box<[ControlData]>,
     /// The only sender, when the socket is connected.
     peer: Option<SocketAddr>,
     /// Batch memory that `vectors` point into now, as a number: compared, never followed.
@@ -45,7 +45,7 @@ impl ReceiveMessages {
         let mut vectors: Box<[_]> =
             (0..slots).map(|_| libc::iovec { iov_base: null_mut(), iov_len: slot_bytes }).collect();
         let mut names: Box<[_]> = (0..slots).map(|_| sys::no_address()).collect();
-        let mut controls = vec![Control::EMPTY; slots].into_boxed_slice();
+        let mut controls = vec![ControlData::EMPTY; slots].into_boxed_slice();
         let headers = (0..slots)
             .map(|slot| {
                 let mut header = control::empty_header();
@@ -196,7 +196,7 @@ impl ReceiveMessages {
 
 /// Restores the fields of a receive header that the kernel overwrites.
 #[inline]
-fn rearm(header: &mut libc::msghdr, control: &mut Control) {
+fn rearm(header: &mut libc::msghdr, control: &mut ControlData) {
     if !header.msg_name.is_null() {
         header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
     }

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::null_mut;
 
-use super::control::{self, Control};
+use super::control::{self, ControlData};
 use super::unmerged::Unmerged;
 use crate::{Outbox, sys};
 
@@ -27,7 +27,7 @@ pub(super) struct SendMessages {
     headers: Box<[libc::mmsghdr]>,
     vectors: Box<[libc::iovec]>,
     names: Box<[libc::sockaddr_storage]>,
-    controls: Box<[Control]>,
+    controls: Box<[ControlData]>,
     /// The peer of each message that is merged.
     peers: Box<[Option<SocketAddr>]>,
     frame_bytes_max: usize,
@@ -57,7 +57,7 @@ impl SendMessages {
             headers: (0..SEND_FRAMES).map(|_| control::empty_header()).collect(),
             vectors: vec![libc::iovec { iov_base: null_mut(), iov_len: 0 }; SEND_FRAMES].into_boxed_slice(),
             names: (0..SEND_FRAMES).map(|_| sys::no_address()).collect(),
-            controls: vec![Control::EMPTY; SEND_FRAMES].into_boxed_slice(),
+            controls: vec![ControlData::EMPTY; SEND_FRAMES].into_boxed_slice(),
             peers: vec![None; SEND_FRAMES].into_boxed_slice(),
             frame_bytes_max,
             connected: false,
@@ -181,21 +181,21 @@ impl SendMessages {
             };
             let frames = self.frames_of(next, next + 1);
             match refusal(&error, frames) {
-                Refusal::Again => {}
-                Refusal::CannotMerge => {
+                SendRefusal::Again => {}
+                SendRefusal::CannotMerge => {
                     self.peers[next].iter().for_each(|&peer| self.unmerged.add(peer));
                     sent += self.send_singly(fd, next);
                     next += 1;
                 }
-                Refusal::Lost => {
+                SendRefusal::Lost => {
                     self.drops += frames as u64;
                     next += 1;
                 }
-                Refusal::Full => {
+                SendRefusal::Full => {
                     self.drops += self.frames_of(next, messages) as u64;
                     return Ok(sent);
                 }
-                Refusal::Broken => return Err(error),
+                SendRefusal::Broken => return Err(error),
             }
         }
         Ok(sent)
@@ -251,7 +251,7 @@ impl SendMessages {
 }
 
 /// What a failed send means.
-enum Refusal {
+enum SendRefusal {
     /// Nothing: try again.
     Again,
     /// The kernel does not merge for this peer.
@@ -264,14 +264,14 @@ enum Refusal {
     Broken,
 }
 
-fn refusal(error: &io::Error, frames: usize) -> Refusal {
+fn refusal(error: &io::Error, frames: usize) -> SendRefusal {
     match error.raw_os_error() {
-        Some(libc::EINTR) => Refusal::Again,
+        Some(libc::EINTR) => SendRefusal::Again,
         Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP | libc::EMSGSIZE) if frames > 1 => {
-            Refusal::CannotMerge
+            SendRefusal::CannotMerge
         }
-        Some(libc::EAGAIN | libc::ENOBUFS) => Refusal::Full,
-        Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) => Refusal::Broken,
-        _ => Refusal::Lost,
+        Some(libc::EAGAIN | libc::ENOBUFS) => SendRefusal::Full,
+        Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) => SendRefusal::Broken,
+        _ => SendRefusal::Lost,
     }
 }

@@ -27,13 +27,13 @@ const fn slots_of(segment: usize, first: usize) -> usize {
     first << (2 * segment)
 }
 
-struct Slot {
+struct RemovedSlot {
     second: AtomicU64,
     first: AtomicU64,
 }
 
 struct Segment {
-    slots: Box<[Slot]>,
+    slots: Box<[RemovedSlot]>,
     used: AtomicU64,
 }
 
@@ -56,12 +56,12 @@ fn words(position: Position) -> (u64, u64) {
 
 impl Segment {
     fn new(slots: usize) -> Segment {
-        let slot = || Slot { second: AtomicU64::new(0), first: AtomicU64::new(0) };
+        let slot = || RemovedSlot { second: AtomicU64::new(0), first: AtomicU64::new(0) };
         Segment { slots: (0..slots).map(|_| slot()).collect(), used: AtomicU64::new(0) }
     }
 
     /// The slots in which a key may lie, in their order.
-    fn probe(&self, second: u64) -> impl Iterator<Item = &Slot> {
+    fn probe(&self, second: u64) -> impl Iterator<Item = &RemovedSlot> {
         let mask = self.slots.len() - 1;
         (0..PROBES_MAX.min(self.slots.len()))
             .map(move |at| &self.slots[(second as usize).wrapping_add(at) & mask])
@@ -72,7 +72,7 @@ impl Segment {
     }
 
     fn add(&self, (second, first): (u64, u64)) -> bool {
-        let claims = |slot: &&Slot| {
+        let claims = |slot: &&RemovedSlot| {
             slot.second.load(Ordering::Relaxed) == 0
                 && slot.second.compare_exchange(0, second, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };

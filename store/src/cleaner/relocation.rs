@@ -31,7 +31,7 @@ const DAMAGED_VERSION_MAX: u64 = VERSION_MAX / 2;
 
 /// An entry of the source.
 #[derive(Clone, Copy)]
-struct Entry<'p> {
+struct SourceEntry<'p> {
     location: Location,
     bytes: u32,
     version: u64,
@@ -45,18 +45,19 @@ struct Entry<'p> {
 
 /// Entries that follow each other.
 struct Batch<'p> {
-    entries: [Entry<'p>; BATCH],
+    entries: [SourceEntry<'p>; BATCH],
     count: usize,
 }
 
 impl<'p> Batch<'p> {
     fn new() -> Batch<'p> {
         let location = Location::from_offset(SEGMENT_HEADER_BYTES);
-        let none = Entry { location, bytes: 0, version: 0, hash: 0, table_id: 0, table: None, copy: None };
+        let none =
+            SourceEntry { location, bytes: 0, version: 0, hash: 0, table_id: 0, table: None, copy: None };
         Batch { entries: [none; BATCH], count: 0 }
     }
 
-    fn entries(&mut self) -> &mut [Entry<'p>] {
+    fn entries(&mut self) -> &mut [SourceEntry<'p>] {
         &mut self.entries[..self.count]
     }
 }
@@ -135,8 +136,15 @@ impl Store {
                 table.index.prefetch_bucket(&pinned.pin, hash);
             }
             let (location, bytes) = (Location::from_offset(offset), header.object_bytes());
-            let entry =
-                Entry { location, bytes: bytes as u32, version, hash, table_id, table: None, copy: None };
+            let entry = SourceEntry {
+                location,
+                bytes: bytes as u32,
+                version,
+                hash,
+                table_id,
+                table: None,
+                copy: None,
+            };
             batch.entries[batch.count] = entry;
             batch.count += 1;
             offset += bytes;
@@ -146,7 +154,12 @@ impl Store {
 
     /// Finds the tables whose indexes lead to the entries.
     #[inline]
-    fn find_living<'p>(&self, tables: &mut Tables<'p>, pinned: &'p Pinned<'_>, entries: &mut [Entry<'p>]) {
+    fn find_living<'p>(
+        &self,
+        tables: &mut Tables<'p>,
+        pinned: &'p Pinned<'_>,
+        entries: &mut [SourceEntry<'p>],
+    ) {
         for entry in entries {
             let is_it = |location| (location == entry.location).then_some(());
             let leads_here = |table: &Table| table.index.find(&pinned.pin, entry.hash, is_it).is_some();
@@ -165,7 +178,7 @@ impl Store {
         cleaner: &mut Cleaner,
         pinned: &Pinned<'_>,
         source: &mut Source,
-        entries: &mut [Entry<'_>],
+        entries: &mut [SourceEntry<'_>],
     ) -> usize {
         let level = cleaner.level;
         let head = cleaner.head(source.class);
@@ -197,7 +210,7 @@ impl Store {
 
     /// Makes the index lead to the copies, and buries what nothing leads to then. False where another thread has a bucket.
     #[inline]
-    fn swap_copied(&self, pinned: &Pinned<'_>, entries: &[Entry<'_>]) -> bool {
+    fn swap_copied(&self, pinned: &Pinned<'_>, entries: &[SourceEntry<'_>]) -> bool {
         let mut all = true;
         for entry in entries {
             let (Some(table), Some(copy)) = (entry.table, entry.copy) else { continue };
@@ -219,7 +232,7 @@ impl Store {
 
     /// Takes an object out of the index that is not what was written. False where another thread has its bucket.
     #[cold]
-    fn take_out(&self, pinned: &Pinned<'_>, table: &Table, entry: &Entry<'_>) -> bool {
+    fn take_out(&self, pinned: &Pinned<'_>, table: &Table, entry: &SourceEntry<'_>) -> bool {
         let is_it = |location| (location == entry.location).then_some(());
         let mut bucket = match table.index.lock(&pinned.pin, entry.hash) {
             Ok(bucket) => bucket,

@@ -10,12 +10,12 @@ use crate::reclaim::{Reclaimer, Retired};
 
 /// One core's, for all its tables.
 #[derive(Default)]
-pub(crate) struct Garbage {
+pub(crate) struct NodeGarbage {
     nodes: Vec<Retired<Node>>,
     bytes: u64,
 }
 
-impl Garbage {
+impl NodeGarbage {
     /// Takes over a node that readers who are not pinned yet cannot reach any more.
     pub(super) fn add(&mut self, node: Retired<Node>) {
         self.bytes += node.get().bytes();

@@ -128,7 +128,7 @@ impl Keys {
 #[derive(Default)]
 pub(super) struct Node {
     pub(super) keys: Keys,
-    pub(super) children: Box<[Slot]>,
+    pub(super) children: Box<[NodeSlot]>,
 }
 
 impl Node {
@@ -140,7 +140,7 @@ impl Node {
     /// A branch over children that are the tree's own.
     pub(super) fn branch(keys: Keys, children: &[*mut Node]) -> Node {
         assert!(keys.len() + 1 == children.len(), "a key between two children");
-        let children = children.iter().map(|&child| Slot(AtomicPtr::new(child))).collect();
+        let children = children.iter().map(|&child| NodeSlot(AtomicPtr::new(child))).collect();
         Node { keys, children }
     }
 
@@ -164,12 +164,12 @@ impl Node {
 }
 
 /// Where a node hangs. Never null.
-pub(super) struct Slot(AtomicPtr<Node>);
+pub(super) struct NodeSlot(AtomicPtr<Node>);
 
-impl Slot {
+impl NodeSlot {
     /// A slot for `node`.
-    pub(super) fn new(node: Node) -> Slot {
-        Slot(AtomicPtr::new(hung(node)))
+    pub(super) fn new(node: Node) -> NodeSlot {
+        NodeSlot(AtomicPtr::new(hung(node)))
     }
 
     /// The node in it, and whether it is frozen.

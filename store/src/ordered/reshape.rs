@@ -15,8 +15,8 @@ use crate::limits::{
     ORDERED_KEYS_FEW, ORDERED_KEYS_MAX, ORDERED_LEAF_BYTES_MAX,
 };
 use crate::ordered::OrderedKeys;
-use crate::ordered::garbage::Garbage;
-use crate::ordered::node::{Keys, Node, Slot, hung, unhung};
+use crate::ordered::garbage::NodeGarbage;
+use crate::ordered::node::{Keys, Node, NodeSlot, hung, unhung};
 
 /// The branches above a leaf, from the root down, each with the number of the child.
 struct Path<'p> {
@@ -46,7 +46,7 @@ impl OrderedKeys {
     /// Looks after the leaf of `key`, which has become too full or too empty. Returns the bytes that the tree
     /// takes more, as a wrapping difference.
     #[cold]
-    pub(super) fn reshape(&self, pin: &EpochPin<'_>, key: &[u8], garbage: &mut Garbage) -> u64 {
+    pub(super) fn reshape(&self, pin: &EpochPin<'_>, key: &[u8], garbage: &mut NodeGarbage) -> u64 {
         let Some(_reshaping) = self.reshaping.try_lock() else { return 0 };
         let path = self.path_of(pin, key);
         let (branch, at) = path.parent();
@@ -60,7 +60,7 @@ impl OrderedKeys {
         if !is_too_full(&leaf.keys) && !is_empty && joined.is_none() {
             return 0;
         }
-        let mut children = Children::of(branch, Slot::freeze);
+        let mut children = Children::of(branch, NodeSlot::freeze);
         // What is in the slots stays there now; the leaves may have changed since they were looked at above.
         let (first, last) = joined.map_or((at, at), |other| (at.min(other), at.max(other)));
         let old: Vec<&Node> = (first..=last).map(leaf_of).collect();
@@ -86,7 +86,7 @@ impl OrderedKeys {
     }
 
     /// Hangs branches over `children` in the place of the branch at `level` of the path. For the holder of the lock.
-    fn hang(&self, path: &Path<'_>, level: usize, children: Children, garbage: &mut Garbage) -> u64 {
+    fn hang(&self, path: &Path<'_>, level: usize, children: Children, garbage: &mut NodeGarbage) -> u64 {
         if let Some(sibling) = path.sibling_to_join(level, &children) {
             return self.hang_joined(path, level, (children, sibling), garbage);
         }
@@ -97,7 +97,7 @@ impl OrderedKeys {
             Some(parent) if nodes.len() == 1 => &path.branch(parent).children[path.branches[parent].1],
             Some(parent) => {
                 let at = path.branches[parent].1;
-                let mut children = Children::of(path.branch(parent), Slot::pointer);
+                let mut children = Children::of(path.branch(parent), NodeSlot::pointer);
                 let old = children.splice(at..at + 1, separator, nodes);
                 bytes = bytes.wrapping_add(self.hang(path, parent, children, garbage));
                 old.into_iter().for_each(|node| garbage.add(unhung(node)));
@@ -131,7 +131,7 @@ impl OrderedKeys {
         path: &Path<'_>,
         level: usize,
         (children, sibling): (Children, usize),
-        garbage: &mut Garbage,
+        garbage: &mut NodeGarbage,
     ) -> u64 {
         let (parent, at) = (path.branch(level - 1), path.branches[level - 1].1);
         let beside = parent.children[sibling].load(path.pin).0;
@@ -141,7 +141,7 @@ impl OrderedKeys {
             if sibling < at { (beside_children, children) } else { (children, beside_children) };
         let joined = left.join((&parent.keys, first), right).into_branch();
         let bytes = joined.bytes().wrapping_sub(path.branch(level).bytes()).wrapping_sub(beside.bytes());
-        let mut above = Children::of(parent, Slot::pointer);
+        let mut above = Children::of(parent, NodeSlot::pointer);
         let old = above.splice(first..last + 1, Keys::default(), vec![joined]);
         let bytes = bytes.wrapping_add(self.hang(path, level - 1, above, garbage));
         old.into_iter().for_each(|node| garbage.add(unhung(node)));
@@ -150,7 +150,7 @@ impl OrderedKeys {
 
     /// Takes the first branch over leaves out of a tree that nobody edits any more. Returns the bytes that the tree
     /// takes more, as a wrapping difference; `None` where the tree is empty.
-    pub(super) fn prune(&self, pin: &EpochPin<'_>, garbage: &mut Garbage) -> Option<u64> {
+    pub(super) fn prune(&self, pin: &EpochPin<'_>, garbage: &mut NodeGarbage) -> Option<u64> {
         let _reshaping = self.reshaping.try_lock()?;
         let path = self.path_of(pin, &[]);
         let (branch, _) = path.parent();
@@ -158,7 +158,7 @@ impl OrderedKeys {
             return None;
         }
         let leaves = branch.children.iter().map(|slot| slot.load(pin).0.bytes()).sum::<u64>();
-        let nodes: Vec<_> = branch.children.iter().map(Slot::pointer).collect();
+        let nodes: Vec<_> = branch.children.iter().map(NodeSlot::pointer).collect();
         let nothing = Children { keys: Keys::default(), nodes: Vec::new() };
         let bytes = self.hang(&path, path.depth - 1, nothing, garbage);
         nodes.into_iter().for_each(|node| garbage.add(unhung(node)));
@@ -223,7 +223,7 @@ impl<'p> Path<'p> {
 
     /// Puts the only child of a root that is to be in its place as long as that is a branch. Returns the bytes that the
     /// tree takes more, as a wrapping difference.
-    fn lower(&self, root: &mut Node, garbage: &mut Garbage) -> u64 {
+    fn lower(&self, root: &mut Node, garbage: &mut NodeGarbage) -> u64 {
         let mut bytes = 0_u64;
         while let [slot] = &*root.children {
             let child = slot.load(self.pin).0;
@@ -241,7 +241,7 @@ impl<'p> Path<'p> {
 }
 
 impl Children {
-    fn of(branch: &Node, node_of: impl Fn(&Slot) -> *mut Node) -> Children {
+    fn of(branch: &Node, node_of: impl Fn(&NodeSlot) -> *mut Node) -> Children {
         let keys = Keys::collect(&[(&branch.keys, 0..branch.keys.len())]);
         Children { keys, nodes: branch.children.iter().map(node_of).collect() }
     }
@@ -249,7 +249,7 @@ impl Children {
     /// Those of a branch that is about to be left: over leaves, its slots are frozen.
     fn of_left(branch: &Node, pin: &EpochPin<'_>) -> Children {
         let is_over_leaves = branch.children[0].load(pin).0.is_leaf();
-        Children::of(branch, if is_over_leaves { Slot::freeze } else { Slot::pointer })
+        Children::of(branch, if is_over_leaves { NodeSlot::freeze } else { NodeSlot::pointer })
     }
 
     /// These and those of the branch to the right, between which a parent has this key.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::epoch::{Epochs, LocalEpoch};
-use crate::ordered::{Garbage, KeyRange, OrderedKeys};
+use crate::ordered::{KeyRange, NodeGarbage, OrderedKeys};
 use crate::reclaim::Reclaimer;
 use crate::sync::Busy;
 use crate::tests::{budget, each_seed, seed, steps};
@@ -30,12 +30,12 @@ impl World {
         LocalEpoch::new(Arc::clone(&self.epochs), core)
     }
 
-    fn insert(&self, local: &LocalEpoch, key: &[u8], garbage: &mut Garbage) {
+    fn insert(&self, local: &LocalEpoch, key: &[u8], garbage: &mut NodeGarbage) {
         while self.keys.insert(&local.pin(), key, garbage).is_err() {}
         garbage.hand_over_when_due(&self.reclaimer);
     }
 
-    fn remove(&self, local: &LocalEpoch, key: &[u8], garbage: &mut Garbage) {
+    fn remove(&self, local: &LocalEpoch, key: &[u8], garbage: &mut NodeGarbage) {
         let pin = local.pin();
         loop {
             match self.keys.removal(&pin, key) {
@@ -117,7 +117,7 @@ fn expected(model: &BTreeSet<Vec<u8>>, range: &KeyRange<'_>) -> Vec<Vec<u8>> {
 
 fn run(seed: u64, steps: usize) {
     let mut random = fastrand::Rng::with_seed(seed);
-    let (world, mut model, mut garbage) = (World::new(1), BTreeSet::new(), Garbage::default());
+    let (world, mut model, mut garbage) = (World::new(1), BTreeSet::new(), NodeGarbage::default());
     let local = world.local(0);
     for step in 0..steps {
         // Waves, so that the tree grows deep and empties again.
@@ -152,7 +152,7 @@ fn ranges_are_those_of_a_sorted_set() {
 
 #[test]
 fn bytes_are_those_of_the_nodes_and_all_are_freed_when_taken_apart() {
-    let (world, mut garbage) = (World::new(1), Garbage::default());
+    let (world, mut garbage) = (World::new(1), NodeGarbage::default());
     let local = world.local(0);
     for number in 0..if cfg!(miri) { 300_u32 } else { 20_000 } {
         world.insert(&local, &number.to_be_bytes(), &mut garbage);
@@ -171,7 +171,7 @@ fn memory_goes_back_while_keys_disappear_at_random() {
     const KEYS: u32 = 60_000;
     const LEFT: usize = 40;
     let seed = seed("memory_goes_back_while_keys_disappear_at_random");
-    let (world, mut garbage) = (World::new(1), Garbage::default());
+    let (world, mut garbage) = (World::new(1), NodeGarbage::default());
     let (local, mut random) = (world.local(0), fastrand::Rng::with_seed(seed));
     let mut keys: Vec<_> = (0..KEYS).map(|number| format!("user{number:08}").into_bytes()).collect();
     random.shuffle(&mut keys);
@@ -180,7 +180,7 @@ fn memory_goes_back_while_keys_disappear_at_random() {
         world.remove(&local, &key, &mut garbage);
     }
     let fresh = World::new(1);
-    keys.iter().for_each(|key| fresh.insert(&fresh.local(0), key, &mut Garbage::default()));
+    keys.iter().for_each(|key| fresh.insert(&fresh.local(0), key, &mut NodeGarbage::default()));
     let (left, fresh_bytes) = (world.keys.bytes(), fresh.keys.bytes());
     assert!(left < 2 * fresh_bytes, "{left} bytes in place of {fresh_bytes}");
     keys.sort_unstable();
@@ -190,7 +190,7 @@ fn memory_goes_back_while_keys_disappear_at_random() {
 
 #[test]
 fn bounds_that_leave_nothing_find_nothing() {
-    let (world, mut garbage) = (World::new(1), Garbage::default());
+    let (world, mut garbage) = (World::new(1), NodeGarbage::default());
     let local = world.local(0);
     for key in [&b""[..], b"\0", b"a", b"ab", b"b", b"\xff", b"\xff\xff", &[0xff; 65_535]] {
         world.insert(&local, key, &mut garbage);
@@ -216,13 +216,13 @@ fn who_stays_is_met_exactly_once_whatever_comes_and_goes() {
     let seed = seed("who_stays_is_met_exactly_once_whatever_comes_and_goes");
     let (world, stop) = (World::new(4), AtomicBool::new(false));
     for number in (0..KEYS).step_by(STABLE as usize) {
-        world.insert(&world.local(0), &number.to_be_bytes(), &mut Garbage::default());
+        world.insert(&world.local(0), &number.to_be_bytes(), &mut NodeGarbage::default());
     }
     std::thread::scope(|scope| {
         for core in 0..2 {
             let (world, stop) = (&world, &stop);
             scope.spawn(move || {
-                let (local, mut garbage) = (world.local(core), Garbage::default());
+                let (local, mut garbage) = (world.local(core), NodeGarbage::default());
                 let mut random = fastrand::Rng::with_seed(seed ^ core as u64);
                 while !stop.load(Ordering::Relaxed) {
                     let first = random.u64(0..KEYS);

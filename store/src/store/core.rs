@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::epoch::{HeldPin, LocalEpoch};
 use crate::log::head::Head;
-use crate::ordered::Garbage;
+use crate::ordered::NodeGarbage;
 use crate::scratch::Scratch;
 use crate::store::Store;
 
@@ -19,7 +19,7 @@ pub struct Core {
     pub(crate) head: RefCell<Head>,
     pub(crate) scratch: RefCell<Scratch>,
     /// Nodes that this core's edits of ordered tables left behind.
-    pub(crate) garbage: RefCell<Garbage>,
+    pub(crate) garbage: RefCell<NodeGarbage>,
     /// Which kind of background work is looked at next.
     pub(crate) turn: Cell<u32>,
     /// Bytes written for which no cleaning has been done.

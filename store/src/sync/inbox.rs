@@ -13,15 +13,15 @@ use std::ptr::{self, NonNull};
 
 use super::{AtomicPtr, Ordering};
 
-struct Entry<T> {
+struct InboxEntry<T> {
     value: T,
-    before: *mut Entry<T>,
+    before: *mut InboxEntry<T>,
 }
 
 /// See the file's head.
 pub struct Inbox<T> {
     /// Null, or [`closed`], or the entry that was pushed last.
-    newest: AtomicPtr<Entry<T>>,
+    newest: AtomicPtr<InboxEntry<T>>,
     /// It owns values and hands them from thread to thread.
     _owns: PhantomData<Box<T>>,
 }
@@ -30,7 +30,7 @@ pub struct Inbox<T> {
 unsafe impl<T: Send> Sync for Inbox<T> {}
 
 /// What stands for an inbox that takes nothing any more: an address that no entry has.
-fn closed<T>() -> *mut Entry<T> {
+fn closed<T>() -> *mut InboxEntry<T> {
     ptr::without_provenance_mut(usize::MAX)
 }
 
@@ -46,7 +46,7 @@ impl<T> Inbox<T> {
     /// # Errors
     /// The value, once the inbox is closed.
     pub fn push(&self, value: T) -> Result<(), T> {
-        let entry = Box::into_raw(Box::new(Entry { value, before: ptr::null_mut() }));
+        let entry = Box::into_raw(Box::new(InboxEntry { value, before: ptr::null_mut() }));
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
             if newest == closed() {
@@ -102,7 +102,7 @@ impl<T> std::fmt::Debug for Inbox<T> {
 /// Values that were taken out of an [`Inbox`], in the order in which they were pushed.
 #[derive(Debug)]
 pub struct Taken<T> {
-    oldest: Option<NonNull<Entry<T>>>,
+    oldest: Option<NonNull<InboxEntry<T>>>,
 }
 
 // SAFETY: it owns its entries as boxes.
@@ -110,7 +110,7 @@ unsafe impl<T: Send> Send for Taken<T> {}
 
 impl<T> Taken<T> {
     /// Turns the entries round.
-    fn from_newest(newest: *mut Entry<T>) -> Self {
+    fn from_newest(newest: *mut InboxEntry<T>) -> Self {
         let (mut next, mut oldest) = (if newest == closed() { None } else { NonNull::new(newest) }, None);
         while let Some(entry) = next {
             // SAFETY: it came from `Box::into_raw`, was linked by `push`, and belongs to who took the newest.
@@ -136,7 +136,7 @@ impl<T> Iterator for Taken<T> {
     fn next(&mut self) -> Option<T> {
         let entry = self.oldest?;
         // SAFETY: it came from `Box::into_raw`, and this is its only owner.
-        let Entry { value, before } = *unsafe { Box::from_raw(entry.as_ptr()) };
+        let InboxEntry { value, before } = *unsafe { Box::from_raw(entry.as_ptr()) };
         self.oldest = NonNull::new(before);
         Some(value)
     }

@@ -3,17 +3,17 @@
 
 use crate::carried::Carried;
 use crate::cursor::Cursor;
+use crate::dirty_map::DirtyMap;
 use crate::enumerate::Gone;
 use crate::pinned::Pinned;
 use crate::position::Position;
 use crate::table::Table;
-use crate::touched::Touched;
 
 impl Table {
-    /// Marks from now on what is written to or removed: from when on for all that writes, says the head of `touched.rs`. Ends
+    /// Marks from now on what is written to or removed: from when on for all that writes, says the head of `dirty_map.rs`. Ends
     /// by as many calls of [`Table::unwatch`].
     pub fn watch(&self) {
-        self.touched.get_or_init(|| Touched::new(self.hashes(), self.objects())).watch();
+        self.touched.get_or_init(|| DirtyMap::new(self.hashes(), self.objects())).watch();
     }
 
     /// One less needs to know.
@@ -21,7 +21,7 @@ impl Table {
     /// # Panics
     /// When nobody watches.
     pub fn unwatch(&self) {
-        assert!(self.touched.get().map_or(0, Touched::unwatch) > 0, "somebody watches");
+        assert!(self.touched.get().map_or(0, DirtyMap::unwatch) > 0, "somebody watches");
     }
 
     /// Takes the first mark of hashes from `from` on, of those `within`: which hashes are to be read,

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use db::extension::invocation::Invocations;
 use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
-use db::server::catalog::Catalog;
+use db::server::batch_admission::BatchAdmission;
+use db::server::catalog::WorkerCatalog;
 use db::server::change::Change;
-use db::server::crowd::Crowd;
 use db::server::dispatch::Dispatch;
 use db::server::invocation;
 use db::server::outgoing::Outgoing;
-use db::server::parking::Parking;
+use db::server::pending_requests::PendingRequests;
 use db::server::ports::Exits;
-use db::server::refusal::{Rate, RefusalLimit};
+use db::server::response_limiter::{ResponseLimiter, ResponseRate};
 use db::server::view::RoundView;
 use db::session::{Origin, Session};
 use db::tablet::{Parts, TableEntry};
@@ -35,13 +35,13 @@ const RUN_AT: usize = 64;
 /// See the file's head.
 pub struct Worker {
     pub core: Core,
-    pub catalog: Catalog,
+    pub catalog: WorkerCatalog,
     pub metrics: WorkerMetrics,
     outgoing: Outgoing,
-    crowd: Crowd,
-    refusals: RefusalLimit,
+    crowd: BatchAdmission,
+    refusals: ResponseLimiter,
     invocations: Invocations<Origin>,
-    parking: Parking,
+    parking: PendingRequests,
 }
 
 impl Worker {
@@ -74,13 +74,13 @@ impl Worker {
     pub fn idle(store: &Arc<Store>) -> Worker {
         Worker {
             core: store.core(0),
-            catalog: Catalog::default(),
+            catalog: WorkerCatalog::default(),
             metrics: WorkerMetrics::new(),
             outgoing: Outgoing::new(FRAME_BYTES_MAX, VIEW),
-            crowd: Crowd::new(0),
-            refusals: RefusalLimit::new(Rate { burst: 1, per_second: 1 }),
+            crowd: BatchAdmission::new(0),
+            refusals: ResponseLimiter::new(ResponseRate { burst: 1, per_second: 1 }),
             invocations: Invocations::new().expect("stacks"),
-            parking: Parking::default(),
+            parking: PendingRequests::default(),
         }
     }
 
@@ -117,7 +117,7 @@ impl Worker {
 pub fn lend<'w>(
     core: &'w Core,
     pin: &'w Pinned<'w>,
-    catalog: &'w Catalog,
+    catalog: &'w WorkerCatalog,
     metrics: &'w WorkerMetrics,
 ) -> WorkerEnvironment<'w> {
     let tables = &catalog.tables;

@@ -1,6 +1,6 @@
 //! What operators and bad luck do to the simulated cluster, what its coordinator does about it, and what clients ask for.
 
-use db::cluster::metadata::{Goal, PlanRow, PlanStanding, ServerRun};
+use db::cluster::metadata::{Goal, PlanRow, PlanState, ServerRun};
 use db::cluster::migration::Mode;
 use store::HashRange;
 use tests::history::{Action, Condition, Outcome};
@@ -17,7 +17,7 @@ const MIGRATIONS_AT_ONCE: usize = 8;
 const SERVERS_OF_A_MIGRATION: usize = 10;
 
 pub fn is_running(plan: &PlanRow) -> bool {
-    plan.standing == PlanStanding::Running
+    plan.standing == PlanState::Running
 }
 
 /// A hash at which a tablet can begin.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use db::cluster::migration::{Copied, Gathered, Place, Span};
+use db::cluster::migration::{Copied, Gathered, PullCursor, PullSpan};
 use db::tablet::{Copier, Spot};
 use store::{HashRange, Replayed, Table};
 
@@ -20,8 +20,8 @@ pub fn watch(node: &Node, range: HashRange) -> Copier {
 /// The next piece of a round.
 pub fn gather(node: &Node, copier: &mut Copier, round: u32) -> Gathered {
     let copy = copier.next(&node.mover, round, PIECE);
-    let place = |(hash, second): Spot| Place { hash, second };
-    let span = |&(first, last): &(Spot, Spot)| Span { first: place(first), last: place(last) };
+    let place = |(hash, second): Spot| PullCursor { hash, second };
+    let span = |&(first, last): &(Spot, Spot)| PullSpan { first: place(first), last: place(last) };
     Gathered {
         spans: copy.spans.iter().map(span).collect(),
         objects: copy.objects,
@@ -32,7 +32,7 @@ pub fn gather(node: &Node, copier: &mut Copier, round: u32) -> Gathered {
 /// Makes spans of a part what a piece has of them.
 pub fn store(node: &Node, part: &Arc<Table>, range: HashRange, piece: &Copied) {
     let pin = node.mover.pin();
-    let spot = |place: Place| (place.hash, place.second);
+    let spot = |place: PullCursor| (place.hash, place.second);
     for span in piece.spans.iter().filter(|_| piece.is_again) {
         let span = (spot(span.first), spot(span.last));
         pin.remove_absent(part, span, &piece.objects).expect("it is there");

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use db::cluster::metadata::ServerRun;
-use db::cluster::migration::Standing;
+use db::cluster::migration::Phase;
 use db::cluster::records::LeaseId;
 use wire::Body;
 
@@ -74,7 +74,7 @@ pub enum Event {
     Looked {
         run: ServerRun,
         id: u32,
-        standing: Standing,
+        standing: Phase,
         lease: Option<LeaseId>,
     },
     CutOff(u32, bool),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use db::cluster::metadata::{Metadata, MigrationRow, ServerRow, ServerRun, Side, TabletsRow};
-use db::cluster::migration::{Admission, Source, SourceInput, Target, TargetInput};
-use db::cluster::records::{Query, Revision, Span};
+use db::cluster::migration::{SlotAdmission, Source, SourceInput, Target, TargetInput};
+use db::cluster::records::{KeySpan, Query, Revision};
 use db::server::ownership::map_of;
 use db::tenant::secret::SecretHash;
 use store::HashRange;
@@ -91,7 +91,7 @@ impl World {
             run,
             node: Some(node),
             movings: BTreeMap::new(),
-            admissions: [(); 2].map(|()| Admission::new(0..SLOTS)),
+            admissions: [(); 2].map(|()| SlotAdmission::new(0..SLOTS)),
             member,
             followed: Revision(0),
             settled: Revision(0),
@@ -321,7 +321,7 @@ impl World {
 
 /// The last commit; 0 when the records do not answer.
 fn revision(metadata: &Metadata) -> u64 {
-    let nothing = [Query { span: Span::one("none"), limit: 1, from_last: false }];
+    let nothing = [Query { span: KeySpan::one("none"), limit: 1, from_last: false }];
     metadata.records().read(&nothing, None).map_or(0, |reading| reading.revision.0)
 }
 

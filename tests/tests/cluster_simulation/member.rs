@@ -10,7 +10,8 @@ use db::cluster::coordinator::steps;
 use db::cluster::metadata::{Metadata, MetadataError, ServerRow, ServerRun, Snapshot};
 use db::cluster::presence::Presence;
 use db::cluster::records::{
-    Change, Committed, Condition, Held, LeaseId, Query, Reading, Records, RecordsError, Revision, Watch,
+    Committed, Condition, HeldLease, LeaseId, Query, Reading, RecordChange, Records, RecordsError, Revision,
+    Watch,
 };
 use db::cluster::registration::Registration;
 
@@ -43,16 +44,16 @@ impl Records for Way {
     fn read(&self, queries: &[Query], at: Option<Revision>) -> Result<Reading, RecordsError> {
         self.open()?.read(queries, at)
     }
-    fn commit(&self, conditions: &[Condition], changes: &[Change]) -> Result<Committed, RecordsError> {
+    fn commit(&self, conditions: &[Condition], changes: &[RecordChange]) -> Result<Committed, RecordsError> {
         self.open()?.commit(conditions, changes)
     }
     fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, RecordsError> {
         self.open()?.watch(prefix, after)
     }
-    fn lease_grant(&self, ttl: Duration) -> Result<Held, RecordsError> {
+    fn lease_grant(&self, ttl: Duration) -> Result<HeldLease, RecordsError> {
         self.open()?.lease_grant(ttl)
     }
-    fn lease_keep(&self, lease: LeaseId) -> Result<Held, RecordsError> {
+    fn lease_keep(&self, lease: LeaseId) -> Result<HeldLease, RecordsError> {
         self.open()?.lease_keep(lease)
     }
     fn lease_revoke(&self, lease: LeaseId) -> Result<(), RecordsError> {

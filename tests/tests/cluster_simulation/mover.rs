@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use db::cluster::metadata::{ServerRun, Side};
 use db::cluster::migration::{
-    Mode, Place, Source, SourceAction, SourceEnd, Target, TargetAction, TargetEnd, Tenure,
+    Mode, PullCursor, Source, SourceAction, SourceEnd, Target, TargetAction, TargetEnd, Tenure,
 };
 use db::cluster::records::LeaseId;
 use db::tablet::{Copier, Moving as Shown};
@@ -83,7 +83,7 @@ pub struct Moving {
 
 struct Giving {
     from: Option<Cursor>,
-    removed: Vec<Place>,
+    removed: Vec<PullCursor>,
 }
 
 impl Moving {

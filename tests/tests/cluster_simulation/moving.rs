@@ -2,8 +2,8 @@
 
 use db::cluster::metadata::{ServerRun, Side};
 use db::cluster::migration::{
-    Message, SourceAction, SourceEnd, SourceInput, SourceOutput, Standing, TargetAction, TargetEnd,
-    TargetInput, TargetOutput,
+    Message, Phase, SourceAction, SourceEnd, SourceInput, SourceOutput, TargetAction, TargetEnd, TargetInput,
+    TargetOutput,
 };
 use db::cluster::records::LeaseId;
 
@@ -178,9 +178,9 @@ impl World {
         &mut self,
         run: ServerRun,
         id: u32,
-        (from, to): (Standing, Standing),
+        (from, to): (Phase, Phase),
         gone: Option<Side>,
-    ) -> Option<Standing> {
+    ) -> Option<Phase> {
         let before = self.standings();
         let metadata = &self.places[&run.server].member.metadata;
         let advanced = match gone {
@@ -195,7 +195,7 @@ impl World {
     }
 
     /// What the records said to a machine.
-    pub fn looked(&mut self, run: ServerRun, id: u32, standing: Standing, lease: Option<LeaseId>) {
+    pub fn looked(&mut self, run: ServerRun, id: u32, standing: Phase, lease: Option<LeaseId>) {
         if !self.is_alive(run) {
             return;
         }

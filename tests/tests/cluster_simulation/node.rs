@@ -10,14 +10,14 @@ use db::extension::invocation::Invocations;
 use db::limits::{REFUSALS_BURST, REFUSALS_PER_SECOND};
 use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
-use db::server::catalog::Catalog;
+use db::server::batch_admission::BatchAdmission;
+use db::server::catalog::WorkerCatalog;
 use db::server::change::{Change, Wake};
-use db::server::crowd::Crowd;
 use db::server::dispatch::Dispatch;
 use db::server::outgoing::Outgoing;
-use db::server::parking::{Parking, Resume};
+use db::server::pending_requests::{PendingRequests, Resume};
 use db::server::ports::Exits;
-use db::server::refusal::{Rate, RefusalLimit};
+use db::server::response_limiter::{ResponseLimiter, ResponseRate};
 use db::server::view::{Cut, RoundView, Views};
 use db::session::{Origin, Session};
 use db::tablet::{Moving, Parts, PartsChange, TableEntry};
@@ -49,13 +49,13 @@ pub struct Owning {
 
 struct Worker {
     core: Core,
-    catalog: Catalog,
+    catalog: WorkerCatalog,
     metrics: WorkerMetrics,
     outgoing: Outgoing,
-    refusals: RefusalLimit,
-    crowd: Crowd,
+    refusals: ResponseLimiter,
+    crowd: BatchAdmission,
     invocations: Invocations<Origin>,
-    parking: Parking,
+    parking: PendingRequests,
     passes: bool,
 }
 
@@ -104,7 +104,7 @@ impl Node {
         let store = Store::new(config).expect("a store");
         let account = Arc::new(Account::new(TENANT));
         let views = Arc::new(Views::new(view));
-        let rate = Rate { burst: REFUSALS_BURST, per_second: REFUSALS_PER_SECOND };
+        let rate = ResponseRate { burst: REFUSALS_BURST, per_second: REFUSALS_PER_SECOND };
         let entry = Arc::new(TableEntry {
             id: TABLE,
             tenant: TENANT,
@@ -115,17 +115,17 @@ impl Node {
             map: Some(wire::Body::encode(&map).into()),
         });
         let worker = |index| {
-            let mut catalog = Catalog::under(view);
+            let mut catalog = WorkerCatalog::under(view);
             catalog.apply(Change::TableCreated(Arc::clone(&entry)));
             Worker {
                 core: store.core(index),
                 catalog,
                 metrics: WorkerMetrics::new(),
                 outgoing: Outgoing::new(FRAME_BYTES_MAX, view),
-                refusals: RefusalLimit::new(rate),
-                crowd: Crowd::new(index),
+                refusals: ResponseLimiter::new(rate),
+                crowd: BatchAdmission::new(index),
                 invocations: Invocations::without_isolation().expect("invocations"),
-                parking: Parking::default(),
+                parking: PendingRequests::default(),
                 passes: false,
             }
         };

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use client::both_sides::{self, Moving, Read, Side, Verdict, Way};
+use client::both_sides::{self, Moving, Read, ReadSource, Side, Verdict};
 use fastrand::Rng;
 use tests::history::Action;
 use wire::{CompletionError, Keys, Request, Status, TabletMap};
@@ -199,9 +199,9 @@ impl Caller {
         let Some(moving) = sides.known.iter_mut().find(|moving| moving.has(hash)) else { return false };
         let (source, migration) = (moving.source as u32, moving.migration);
         match moving.way(now_us, hash, (server as usize, sides.moves)) {
-            Way::Both => {}
-            Way::Alone => return false,
-            Way::AloneAndMap => {
+            ReadSource::Both => {}
+            ReadSource::Alone => return false,
+            ReadSource::AloneAndMap => {
                 sides.is_stale = true;
                 return false;
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use db::cluster::migration::{Message, Mode, Place, SourceAction, SourceEnd};
+use db::cluster::migration::{Message, Mode, PullCursor, SourceAction, SourceEnd};
 use db::limits::{MIGRATION_PARTITIONS, PULL_BYTES};
 use db::tablet::Moving as Shown;
 use store::{Cursor, HashRange, Replayed, Table};
@@ -82,7 +82,7 @@ impl Moving {
         Message::PriorityPulled { number, count: some.len() as u32, objects }
     }
 
-    fn take_back(&self, node: &Node, objects: &[u8], removed: &[Place]) {
+    fn take_back(&self, node: &Node, objects: &[u8], removed: &[PullCursor]) {
         self.close();
         let pin = node.mover.pin();
         for ((first, last), part) in &self.pieces {
@@ -103,7 +103,7 @@ impl Moving {
         if self.id.is_multiple_of(5) { 2_000 } else { u64::MAX }
     }
 
-    fn gather(&self, node: &Node, partition: u8, number: u32, from: Option<Place>) -> Message {
+    fn gather(&self, node: &Node, partition: u8, number: u32, from: Option<PullCursor>) -> Message {
         let (first, last) = partition_of(self.range, partition);
         let pin = node.mover.pin();
         let (mut objects, mut next) = (Vec::new(), None);
@@ -120,12 +120,12 @@ impl Moving {
                 let is_full = objects.len() >= PULL_BYTES / 2 || end.hashes() == cursor.hashes();
                 cursor = end;
                 if is_full {
-                    next = cursor.hashes().map(|(hash, second)| Place { hash, second });
+                    next = cursor.hashes().map(|(hash, second)| PullCursor { hash, second });
                     return Message::Pulled { partition, number, next, objects };
                 }
             }
             if objects.len() >= PULL_BYTES / 2 && *high < last {
-                next = Some(Place { hash: *high, second: u64::MAX });
+                next = Some(PullCursor { hash: *high, second: u64::MAX });
                 break;
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use db::cluster::migration::{Mode, Place, TargetAction, TargetEnd};
+use db::cluster::migration::{Mode, PullCursor, TargetAction, TargetEnd};
 use db::limits::{MIGRATION_PARTITIONS, PULL_BYTES};
 use db::tablet::Moving as Shown;
 use store::{Cursor, HashRange, Replayed, Table};
@@ -95,7 +95,7 @@ impl Moving {
         let (part, ceiling) = (self.part.clone().expect("it was made"), self.ceiling.unwrap_or(0));
         let pin = node.mover.pin();
         let giving = self.giving.get_or_insert_with(|| {
-            let place = |(hash, second)| Place { hash, second };
+            let place = |(hash, second)| PullCursor { hash, second };
             let removed = pin.removals(&part).into_iter().map(place).collect();
             Giving { from: Some(Cursor::before(self.range.first())), removed }
         });
@@ -113,13 +113,18 @@ impl Moving {
 }
 
 /// Stores a pull, and notes up to where its partition is there.
-fn replay_partition(node: &Node, part: &Arc<Table>, (partition, next): (u8, Option<Place>), objects: &[u8]) {
+fn replay_partition(
+    node: &Node,
+    part: &Arc<Table>,
+    (partition, next): (u8, Option<PullCursor>),
+    objects: &[u8],
+) {
     let range = part.partitions()[usize::from(partition)];
     replay(node, part, range, objects);
     let arrived = match next {
         None => Some(range.last()),
-        Some(Place { hash, second: u64::MAX }) => Some(hash),
-        Some(Place { hash, .. }) => hash.checked_sub(1).filter(|&last| range.contains(last)),
+        Some(PullCursor { hash, second: u64::MAX }) => Some(hash),
+        Some(PullCursor { hash, .. }) => hash.checked_sub(1).filter(|&last| range.contains(last)),
     };
     if let Some(last) = arrived {
         part.arrived(usize::from(partition), last);

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use db::clock::Moment;
 use db::cluster::metadata::{Metadata, MetadataError, ServerRun, Side};
-use db::cluster::migration::Admission;
+use db::cluster::migration::SlotAdmission;
 use db::cluster::records::Revision;
 use fastrand::Rng;
 use net::Batch;
@@ -47,7 +47,7 @@ pub struct Place {
     pub node: Option<Node>,
     pub movings: BTreeMap<u32, Moving>,
     /// Slots for them, as a source and as a target.
-    pub admissions: [Admission; 2],
+    pub admissions: [SlotAdmission; 2],
     pub member: Member,
     /// The commit that it has followed the records to.
     pub followed: Revision,

@@ -273,6 +273,35 @@ pub fn functions(code: &str) -> Vec<(String, usize, usize)> {
     found
 }
 
+/// Name and line of every struct, enum, union, trait and type alias that is not a test's; types that belong to a trait are
+/// left out.
+pub fn types(code: &str) -> Vec<(String, usize)> {
+    let tokens = tokens(code);
+    // Of each brace that is open: whether a test module, and whether an implementation or a trait.
+    let mut open: Vec<(bool, bool)> = Vec::new();
+    let (mut found, mut of_tests, mut of_trait) = (Vec::new(), false, false);
+    for (at, token) in tokens.iter().enumerate() {
+        let next = tokens.get(at + 1).map_or("", |next| next.text);
+        match token.text {
+            "{" => open.push((std::mem::take(&mut of_tests), std::mem::take(&mut of_trait))),
+            "}" => drop(open.pop()),
+            ";" => (of_tests, of_trait) = (false, false),
+            "mod" => of_tests |= next == "tests",
+            "impl" => of_trait = true,
+            "struct" | "enum" | "union" | "trait" | "type" if is_word(next) => {
+                let is_associated = token.text == "type" && open.iter().any(|(_, of_trait)| *of_trait);
+                let starts = at == 0 || !matches!(tokens[at - 1].text, "." | "::");
+                if starts && !is_associated && !open.iter().any(|(of_tests, _)| *of_tests) {
+                    found.push((next.to_string(), token.line));
+                }
+                of_trait |= token.text == "trait";
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
 fn is_word(text: &str) -> bool {
     text.starts_with(|first: char| first.is_alphabetic() || first == '_')
 }
@@ -298,4 +327,12 @@ fn paths_from_the_root_are_found_in_every_shape() {
 fn functions_are_measured_from_their_first_to_their_last_line() {
     let code = "fn one() {\n  if a {\n  }\n}\ntrait T { fn two(&self); fn three([u8; 2]) -> u8 { 1 } }";
     assert_eq!(functions(code), [("one".into(), 1, 4), ("three".into(), 5, 1)]);
+}
+
+#[test]
+fn types_are_found_where_they_are_defined() {
+    let code = "pub struct One(u8);\nenum Two<T> {}\nimpl Iterator for One { type Item = u8; fn f() { struct Three; } }\n\
+                trait Four { type Item; }\npub(crate) type Five = Vec<One>;\nmod tests { struct Six; }\nmod a { struct Seven {} }";
+    let names: Vec<_> = types(code).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["One", "Two", "Three", "Four", "Five", "Seven"]);
 }

@@ -158,6 +158,12 @@ pub const UNSAFE_MAY_STAND_IN: &[&str] = &[
 pub const FORBIDDEN_NAMES: &[&str] =
     &["mod", "util", "utils", "helper", "helpers", "common", "types", "manager", "misc"];
 
+/// Types that may share a name within a crate.
+pub const HOMONYMS: &[(&str, &str)] = &[
+    // One of the two is compiled: loom's atomics cannot be made out of zeroed memory.
+    ("store", "BucketArray"),
+];
+
 /// Lines after which a file gets a warning.
 pub const FILE_LINES_WARN: usize = 350;
 

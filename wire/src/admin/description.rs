@@ -2,7 +2,7 @@
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
-use crate::{FunctionEntry, Standing, Statistic};
+use crate::{FunctionEntry, Statistic, VersionState};
 
 /// What the invocations of a version came to since the server started, over all its workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -93,7 +93,7 @@ pub struct ExtensionDescription {
     /// Its name.
     pub name: String,
     /// Which versions invocations get.
-    pub standing: Standing,
+    pub standing: VersionState,
     /// The functions of the current version.
     pub functions: Vec<FunctionEntry>,
     /// What an invocation may use at most; each limit is named by the server, unit last.
@@ -116,7 +116,7 @@ impl Body for ExtensionDescription {
         Ok(ExtensionDescription {
             extension: reader.u32()?,
             name: reader.text()?.to_owned(),
-            standing: Standing::read(reader)?,
+            standing: VersionState::read(reader)?,
             functions: Vec::read(reader)?,
             limits: Vec::read(reader)?,
             versions: Vec::read(reader)?,

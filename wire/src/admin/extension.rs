@@ -5,7 +5,7 @@
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
-use crate::{Standing, VersionEntry};
+use crate::{VersionEntry, VersionState};
 
 /// What a function may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,7 +107,7 @@ pub struct ExtensionEntry {
     /// Its name.
     pub name: String,
     /// Which versions invocations get.
-    pub standing: Standing,
+    pub standing: VersionState,
     /// How many functions the current version has; 0 when it could not be loaded.
     pub functions: u32,
     /// All versions that are kept, oldest first.
@@ -127,7 +127,7 @@ impl Body for ExtensionEntry {
         Ok(ExtensionEntry {
             extension: reader.u32()?,
             name: reader.text()?.to_owned(),
-            standing: Standing::read(reader)?,
+            standing: VersionState::read(reader)?,
             functions: reader.u32()?,
             versions: Vec::read(reader)?,
         })

@@ -100,7 +100,7 @@ impl MigrationMode {
 /// How far a migration is, and so who owns the hashes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
-pub enum MigrationStanding {
+pub enum MigrationPhase {
     /// The source owns them.
     Preparing = 0,
     /// The target owns them, the source has what has not arrived.
@@ -113,8 +113,8 @@ pub enum MigrationStanding {
     Ended = 4,
 }
 
-impl MigrationStanding {
-    const ALL: [MigrationStanding; 5] =
+impl MigrationPhase {
+    const ALL: [MigrationPhase; 5] =
         [Self::Preparing, Self::Moving, Self::Returning, Self::Finished, Self::Ended];
 
     /// In a word.
@@ -147,7 +147,7 @@ pub struct MigrationEntry {
     /// In which way.
     pub mode: MigrationMode,
     /// How far.
-    pub standing: MigrationStanding,
+    pub standing: MigrationPhase,
     /// Whether somebody wants them to stay at the source.
     pub is_aborted: bool,
     /// When it was begun, in milliseconds since the Unix epoch.
@@ -179,7 +179,7 @@ impl Body for MigrationEntry {
             mode: MigrationMode::read(reader)?,
             standing: {
                 let number = usize::from(reader.u8()?);
-                MigrationStanding::ALL.get(number).copied().ok_or(Status::Malformed)?
+                MigrationPhase::ALL.get(number).copied().ok_or(Status::Malformed)?
             },
             is_aborted: reader.flag()?,
             begun_ms: reader.u64()?,

@@ -2,13 +2,13 @@
 
 use wire::limits::{LIMIT_CHANGES_MAX, PACKAGE_FILES_MAX};
 use wire::{
-    Actor, AdminRequest, Adopted, AuditEntry, Body, ClusterStatus, ExtensionDescription, ExtensionEntry,
-    ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, HostDoor, Knock,
+    Actor, AdminRequest, Adopted, Attach, AuditEntry, Body, ClusterStatus, ExtensionDescription,
+    ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry,
     LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode,
-    MigrationProgress, MigrationStanding, OpenRequest, Opened, PackageFile, Placement, PlanEntry,
-    PlanProgress, Right, ServerEntry, SessionEntry, SessionLimits, Standing, Statistic, Status, Subject,
-    TableEntry, TableId, TableOptions, TableStatistics, TabletEntry, TenantCreated, TenantEntry,
-    TenantLimitEntry, VersionDescription, VersionEntry, VersionRange, opcode,
+    MigrationPhase, MigrationProgress, OpenRequest, Opened, PackageFile, Placement, PlanEntry, PlanProgress,
+    Right, ServerEntry, SessionEntry, SessionLimits, ShmEndpoint, Statistic, Status, Subject, TableEntry,
+    TableId, TableOptions, TableStatistics, TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry,
+    VersionDescription, VersionEntry, VersionRange, VersionState, opcode,
 };
 
 /// About servers, tablets, migrations and plans.
@@ -126,7 +126,7 @@ fn opened() -> Opened {
         credits: 64,
         view: 9,
         next_sequence: 1,
-        door: Some(HostDoor { machine: [5; 16], user: 1_000, path: "/run/splinter/door".into() }),
+        door: Some(ShmEndpoint { machine: [5; 16], user: 1_000, path: "/run/splinter/door".into() }),
     }
 }
 
@@ -160,7 +160,7 @@ fn description() -> ExtensionDescription {
     ExtensionDescription {
         extension: 1,
         name: "tao".into(),
-        standing: Standing { current: 2, ..Standing::default() },
+        standing: VersionState { current: 2, ..VersionState::default() },
         functions: vec![function(), FunctionEntry { mode: FunctionMode::Write, ..function() }],
         limits: vec![Statistic { name: "arena_bytes".into(), value: 1 << 20 }],
         versions: vec![version],
@@ -246,7 +246,7 @@ fn every_answer_survives_the_wire() {
     survives(());
     survives(opened());
     survives(Opened { door: None, ..opened() });
-    survives(Knock { token: 7, core: 3 });
+    survives(Attach { token: 7, core: 3 });
     survives(VersionRange { min: 1, max: 2 });
     survives(TenantCreated { secret: "f00d".into() });
     survives(vec![TenantEntry {
@@ -273,7 +273,7 @@ fn every_answer_survives_the_wire() {
         compile_ms: 3,
         diagnostics: "warning: unused\n".into(),
     });
-    let standing = Standing { current: 1, canary: 2, canary_percent: 10, pinned: true };
+    let standing = VersionState { current: 1, canary: 2, canary_percent: 10, pinned: true };
     survives(standing);
     survives(vec![ExtensionEntry {
         extension: 1,
@@ -323,12 +323,12 @@ fn every_answer_about_tablets_survives_the_wire() {
     survives(ClusterStatus { asked: 1, coordinator: 2, members: vec![member; 2], plans });
     survives(vec![TabletEntry { table: table.clone(), id: 4, first, last, server: 2, emptied_ms: 8 }]);
     for (mode, standing, is_aborted) in [
-        (MigrationMode::Rocksteady, MigrationStanding::Preparing, false),
-        (MigrationMode::PreCopy, MigrationStanding::Preparing, false),
-        (MigrationMode::StopAndCopy, MigrationStanding::Moving, true),
-        (MigrationMode::Rocksteady, MigrationStanding::Returning, true),
-        (MigrationMode::StopAndCopy, MigrationStanding::Finished, false),
-        (MigrationMode::Rocksteady, MigrationStanding::Ended, true),
+        (MigrationMode::Rocksteady, MigrationPhase::Preparing, false),
+        (MigrationMode::PreCopy, MigrationPhase::Preparing, false),
+        (MigrationMode::StopAndCopy, MigrationPhase::Moving, true),
+        (MigrationMode::Rocksteady, MigrationPhase::Returning, true),
+        (MigrationMode::StopAndCopy, MigrationPhase::Finished, false),
+        (MigrationMode::Rocksteady, MigrationPhase::Ended, true),
     ] {
         let (table, begun_ms) = (table.clone(), 11);
         let (id, source, target) = (5, 1, 2);
@@ -336,10 +336,10 @@ fn every_answer_about_tablets_survives_the_wire() {
             MigrationEntry { id, table, first, last, source, target, mode, standing, is_aborted, begun_ms };
         survives(vec![migration.clone()]);
         let awaited = match standing {
-            MigrationStanding::Preparing => MigrationAwaited::Slot,
-            MigrationStanding::Moving => MigrationAwaited::Nothing,
-            MigrationStanding::Returning => MigrationAwaited::Peer,
-            MigrationStanding::Finished | MigrationStanding::Ended => MigrationAwaited::Records,
+            MigrationPhase::Preparing => MigrationAwaited::Slot,
+            MigrationPhase::Moving => MigrationAwaited::Nothing,
+            MigrationPhase::Returning => MigrationAwaited::Peer,
+            MigrationPhase::Finished | MigrationPhase::Ended => MigrationAwaited::Records,
         };
         survives(vec![MigrationProgress {
             migration,

@@ -21,7 +21,7 @@ pub struct Bins {
 
 /// What was seen between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
-pub struct Seen {
+pub struct BinSeen {
     /// Answers a second.
     pub answers_per_second: f64,
     /// Median latency in microseconds.
@@ -48,15 +48,15 @@ impl Bins {
     }
 
     /// What was seen in the intervals that begin at `from_ns` or later and before `to_ns`.
-    pub fn seen(&self, from_ns: u64, to_ns: u64) -> Seen {
+    pub fn seen(&self, from_ns: u64, to_ns: u64) -> BinSeen {
         let last = self.answers.len();
         let from = (from_ns.div_ceil(INTERVAL_NS) as usize).min(last);
         let to = (to_ns.div_ceil(INTERVAL_NS) as usize).clamp(from, last);
-        let Some(mut all) = self.latency_ns[from..to].first().cloned() else { return Seen::default() };
+        let Some(mut all) = self.latency_ns[from..to].first().cloned() else { return BinSeen::default() };
         self.latency_ns[from + 1..to].iter().for_each(|one| all.add(one).expect("the bounds are alike"));
         let answers: u64 = self.answers[from..to].iter().sum();
         let us = |ns: u64| ns as f64 / 1000.0;
-        Seen {
+        BinSeen {
             answers_per_second: answers as f64 / ((to - from) as f64 * INTERVAL_NS as f64 / 1e9),
             latency_us_p50: us(all.value_at_quantile(0.5)),
             latency_us_p999: us(all.value_at_quantile(0.999)),
@@ -65,7 +65,7 @@ impl Bins {
     }
 
     /// Each interval but the last, which is not over: when it begins, and what was seen in it.
-    pub fn each(&self) -> impl Iterator<Item = (u64, Seen)> {
+    pub fn each(&self) -> impl Iterator<Item = (u64, BinSeen)> {
         let begin = |at: usize| at as u64 * INTERVAL_NS;
         (0..self.answers.len().saturating_sub(1))
             .map(move |at| (begin(at), self.seen(begin(at), begin(at + 1))))

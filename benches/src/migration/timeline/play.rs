@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::Settings;
-use super::bins::{Bins, Seen};
-use super::stage::{Move, Stage, Way};
+use super::TimelineRun;
+use super::bins::{BinSeen, Bins};
+use super::stage::{Move, MoveWay, Stage};
 use crate::dataset::Dataset;
 use crate::drive::{Drive, Patience};
 use crate::fleet::Fleet;
@@ -22,7 +22,7 @@ const HAND_OVER_NS: u64 = 500_000_000;
 
 /// What one migration showed.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct MoveRow {
     /// Under load, of keys and values.
     pub(super) megabytes_per_second: f64,
     /// Without load.
@@ -32,16 +32,16 @@ pub(super) struct Row {
     pub(super) second_read_percent: f64,
     /// How long it took under load.
     pub(super) seconds: f64,
-    pub(super) before: Seen,
-    pub(super) moving: Seen,
+    pub(super) before: BinSeen,
+    pub(super) moving: BinSeen,
     /// The half second in which the owner changes: the first, or the last where the source serves until then.
-    pub(super) hand_over: Seen,
-    pub(super) after: Seen,
+    pub(super) hand_over: BinSeen,
+    pub(super) after: BinSeen,
     /// Requests that failed or were answered wrongly, by status.
     pub(super) errors: BTreeMap<String, u64>,
 }
 
-impl Row {
+impl MoveRow {
     /// In one line, for who waits for the run.
     pub(super) fn line(&self) -> String {
         format!(
@@ -61,7 +61,7 @@ impl Row {
 
 /// The table, its clients, and the rate at which they ask.
 pub(super) struct Scene<'a> {
-    settings: &'a Settings,
+    settings: &'a TimelineRun,
     fleet: Fleet,
     table: u32,
     objects: u64,
@@ -70,7 +70,7 @@ pub(super) struct Scene<'a> {
 
 impl<'a> Scene<'a> {
     /// Loads the table and measures what the source can do.
-    pub(super) fn open(settings: &'a Settings, stage: &Stage) -> Result<Self, String> {
+    pub(super) fn open(settings: &'a TimelineRun, stage: &Stage) -> Result<Self, String> {
         let objects = settings.objects();
         let data = DataSettings {
             keys: objects,
@@ -115,7 +115,12 @@ impl<'a> Scene<'a> {
 
     /// Moves half of the table under load, and back without. Returns the figures, what clients saw over time, and when in it
     /// the migration began.
-    pub(super) fn play(&mut self, stage: &Stage, way: Way, run: u64) -> Result<(Row, Bins, u64), String> {
+    pub(super) fn play(
+        &mut self,
+        stage: &Stage,
+        way: MoveWay,
+        run: u64,
+    ) -> Result<(MoveRow, Bins, u64), String> {
         let (settings, start, seed) = (self.settings, Instant::now(), self.settings.timeline.seed + run);
         let generator = self.generator(seed)?;
         let rate = self.rate;
@@ -150,10 +155,12 @@ impl<'a> Scene<'a> {
         let seconds = (ended_ns - began_ns) as f64 / 1e9;
         let edge_ns = HAND_OVER_NS.min(ended_ns - began_ns);
         let edge = match way {
-            Way::PreCopy => (ended_ns - edge_ns, ended_ns),
-            Way::Rocksteady | Way::Cooperative | Way::StopAndCopy => (began_ns, began_ns + edge_ns),
+            MoveWay::PreCopy => (ended_ns - edge_ns, ended_ns),
+            MoveWay::Rocksteady | MoveWay::Cooperative | MoveWay::StopAndCopy => {
+                (began_ns, began_ns + edge_ns)
+            }
         };
-        let row = Row {
+        let row = MoveRow {
             megabytes_per_second: half_megabytes / seconds,
             idle_megabytes_per_second: half_megabytes / back.elapsed().as_secs_f64(),
             second_read_percent: second_bytes as f64 / (half_megabytes * 1e4),

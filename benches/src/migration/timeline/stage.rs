@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use client::{Admin, Client, ClientConfig, MigrationMode, MigrationStanding, Status};
+use client::{Admin, Client, ClientConfig, MigrationMode, MigrationPhase, Status};
 use serde::Serialize;
 
-use super::Settings;
+use super::TimelineRun;
 use crate::fleet;
 use crate::options::{Access, TransportOption};
 use crate::process::{Folder, Process, free_address};
@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How a tablet moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum MoveWay {
     /// The target owns it at once and pulls; what waits for an object is pulled first.
     Rocksteady,
     /// The same, and clients read of both servers what may not have arrived.
@@ -39,7 +39,7 @@ pub enum Way {
     StopAndCopy,
 }
 
-impl Way {
+impl MoveWay {
     /// As it is called on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ pub(super) enum Move {
 }
 
 /// A server.
-struct Server {
+struct StageServer {
     _server: OurServer,
     address: SocketAddr,
     secret: String,
@@ -80,7 +80,7 @@ struct Server {
 
 /// What runs; the servers end first, then etcd, then their files.
 pub(super) struct Stage {
-    servers: [Server; 2],
+    servers: [StageServer; 2],
     _etcd: Process,
     _folder: Folder,
     access: Access,
@@ -88,7 +88,7 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Starts etcd and both servers, and makes the tenant.
-    pub(super) fn start(settings: &Settings) -> Result<Self, String> {
+    pub(super) fn start(settings: &TimelineRun) -> Result<Self, String> {
         let folder = Folder::make("migration")?;
         let (etcd, client_address) = start_etcd(&settings.timeline.etcd, &folder)?;
         let metadata = format!("etcd://{client_address}/bench");
@@ -120,7 +120,7 @@ impl Stage {
     }
 
     /// Begins to move the upper half of the table.
-    pub(super) fn begin(&self, way: Way, direction: Move) -> Moving {
+    pub(super) fn begin(&self, way: MoveWay, direction: Move) -> Moving {
         let [source, target] = &self.servers;
         let target = match direction {
             Move::There => target.number,
@@ -175,11 +175,11 @@ fn start_etcd(program: &str, folder: &Folder) -> Result<(Process, SocketAddr), S
 }
 
 fn start_server(
-    settings: &Settings,
+    settings: &TimelineRun,
     folder: &Folder,
     metadata: &str,
     (name, cpu): (&'static str, Option<usize>),
-) -> Result<Server, String> {
+) -> Result<StageServer, String> {
     let object_bytes = (settings.key_bytes + settings.timeline.value_bytes) as u64 + OBJECT_OVERHEAD_BYTES;
     let memory_mib = ((settings.objects() * object_bytes) >> 20).max(256);
     let launch = Launch {
@@ -196,7 +196,7 @@ fn start_server(
         let servers = admin.server_list().ok()?;
         servers.iter().find(|server| server.is_asked).map(|server| server.id)
     })?;
-    Ok(Server { _server: server, address, secret, number })
+    Ok(StageServer { _server: server, address, secret, number })
 }
 
 /// A migration under way.
@@ -221,7 +221,7 @@ impl Moving {
 }
 
 /// Moves the upper half of the table and looks until it is over. A thread of its own asks, so that the load goes on.
-fn watch((address, secret): (String, String), way: Way, target: u32) -> Result<(), String> {
+fn watch((address, secret): (String, String), way: MoveWay, target: u32) -> Result<(), String> {
     let failed = |error: client::Error| format!("the migration failed: {error}");
     let mut admin = Admin::connect(&address, &secret, ClientConfig::default()).map_err(failed)?;
     let table = format!("{TENANT}/{TABLE}");
@@ -236,8 +236,8 @@ fn watch((address, secret): (String, String), way: Way, target: u32) -> Result<(
     loop {
         let list = admin.migration_list().map_err(failed)?;
         match list.iter().find(|entry| entry.id == begun.id).map(|entry| entry.standing) {
-            None | Some(MigrationStanding::Finished) => break,
-            Some(MigrationStanding::Ended) => return Err("the migration was undone".into()),
+            None | Some(MigrationPhase::Finished) => break,
+            Some(MigrationPhase::Ended) => return Err("the migration was undone".into()),
             Some(_) => thread::sleep(LOOK_EVERY),
         }
     }

@@ -5,7 +5,7 @@ use std::thread::sleep;
 use client::{Admin, PlanEntry, PlanProgress, Status};
 use serde_json::json;
 
-use super::super::failure::{Failure, Kind};
+use super::super::failure::{Failure, FailureKind};
 use super::super::output::Answer;
 use super::LOOK_EVERY;
 use super::status::{plan_text, plan_value};
@@ -16,11 +16,11 @@ pub fn begun(admin: &mut Admin, plan: PlanEntry, wait: bool) -> Result<Answer, F
     while wait && plan.progress == PlanProgress::Running {
         sleep(LOOK_EVERY);
         let plans = admin.cluster_status()?.plans;
-        let gone = || Failure::new(Kind::Missing, format!("plan {} is not kept any more", plan.id));
+        let gone = || Failure::new(FailureKind::Missing, format!("plan {} is not kept any more", plan.id));
         plan = plans.iter().find(|other| other.id == plan.id).ok_or_else(gone)?.clone();
     }
     if plan.progress == PlanProgress::Stopped {
-        let failure = Failure::new(Kind::Refused, plan_text(&plan)).known_as(Status::Conflict);
+        let failure = Failure::new(FailureKind::Refused, plan_text(&plan)).known_as(Status::Conflict);
         return Err(failure.next("the logs of the servers say why; ask for the same again to go on"));
     }
     Ok(Answer::new(plan_text(&plan), plan_value(&plan)))
@@ -41,7 +41,7 @@ pub fn adopt(admin: &mut Admin, server: u32, is_off: bool) -> Result<Answer, Fai
         let next = format!(
             "make sure that it is off, then add --it-is-off: splinter cluster adopt {server} --it-is-off"
         );
-        return Err(Failure::new(Kind::Usage, text).next(next));
+        return Err(Failure::new(FailureKind::Usage, text).next(next));
     }
     let adopted = admin.cluster_adopt(server)?;
     let left =

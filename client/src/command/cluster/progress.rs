@@ -72,7 +72,7 @@ pub fn value_of(progress: &MigrationProgress) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use client::{MigrationAwaited, MigrationEntry, MigrationMode, MigrationProgress, MigrationStanding};
+    use client::{MigrationAwaited, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress};
 
     use super::{lately, of, text};
 
@@ -86,7 +86,7 @@ mod tests {
             source: 1,
             target: 2,
             mode: MigrationMode::Rocksteady,
-            standing: MigrationStanding::Moving,
+            standing: MigrationPhase::Moving,
             is_aborted: false,
             begun_ms: 5,
         };

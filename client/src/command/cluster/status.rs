@@ -172,7 +172,7 @@ pub fn plan_value(plan: &PlanEntry) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use client::{MigrationEntry, MigrationMode, MigrationStanding, TabletEntry};
+    use client::{MigrationEntry, MigrationMode, MigrationPhase, TabletEntry};
 
     use super::{column, mark, tables};
 
@@ -195,7 +195,7 @@ mod tests {
             source: 12,
             target: 1,
             mode: MigrationMode::Rocksteady,
-            standing: MigrationStanding::Moving,
+            standing: MigrationPhase::Moving,
             is_aborted: false,
             begun_ms: 5,
         };

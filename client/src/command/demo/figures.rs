@@ -29,7 +29,7 @@ pub struct Series {
 
 /// One question, asked one way.
 #[derive(Clone, Debug, Serialize)]
-pub struct Way {
+pub struct WayFigures {
     /// Where the question was answered.
     pub way: &'static str,
     /// Round trips of one operation, on average: waits for the server that follow one another.
@@ -54,7 +54,7 @@ pub struct Comparison {
     /// Operations outstanding in the pipelined series.
     pub outstanding: usize,
     /// The ways.
-    pub ways: Vec<Way>,
+    pub ways: Vec<WayFigures>,
 }
 
 impl Latencies {
@@ -115,7 +115,7 @@ fn microseconds(us: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Comparison, Latencies, Series, Way};
+    use super::{Comparison, Latencies, Series, WayFigures};
     use std::time::Duration;
 
     #[test]
@@ -132,8 +132,13 @@ mod tests {
     #[test]
     fn a_table_says_when_answers_differ() {
         let series = Series { operations: 1, per_second: 1_234.6, latency_us_p50: 5.04, latency_us_p99: 7.0 };
-        let way =
-            Way { way: "extension", round_trips: 1.0, bytes: 99.6, one_at_a_time: series, pipelined: series };
+        let way = WayFigures {
+            way: "extension",
+            round_trips: 1.0,
+            bytes: 99.6,
+            one_at_a_time: series,
+            pipelined: series,
+        };
         let comparison = Comparison {
             question: "friends".into(),
             answers_equal: false,

@@ -1,7 +1,7 @@
 //! The way of plain gets: the graph's functions run at the client, and read records over the network.
 
 use super::aggregate;
-use super::question::{Answered, Kind, Question, Remote, Way};
+use super::question::{Answered, Question, QuestionKind, Remote, Way};
 use crate::command::failure::Failure;
 use crate::command::tao::failure_of;
 use client::{Local, Session, SessionStatistics};
@@ -25,7 +25,7 @@ impl LocalWay {
 impl Way for LocalWay {
     fn start(&mut self, index: u64, question: &Question) -> Result<(), Failure> {
         let id = match &question.kind {
-            Kind::Aggregate(list) => self.local.spawn_read(aggregate::sum, question.table, list, &[]),
+            QuestionKind::Aggregate(list) => self.local.spawn_read(aggregate::sum, question.table, list, &[]),
             _ => {
                 question.pushed_down(&mut self.question);
                 let Remote { function, key, arguments, .. } = &self.question;
@@ -56,8 +56,10 @@ impl Way for LocalWay {
         })?;
         match failure {
             None => Ok(()),
-            Some(client::local::Failure::Server(error)) => Err(failure_of(error)),
-            Some(error) => Err(Failure::new(crate::command::failure::Kind::Extension, error.to_string())),
+            Some(client::local::LocalFailure::Server(error)) => Err(failure_of(error)),
+            Some(error) => {
+                Err(Failure::new(crate::command::failure::FailureKind::Extension, error.to_string()))
+            }
         }
     }
 

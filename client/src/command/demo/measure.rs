@@ -1,6 +1,6 @@
 //! Asks the questions of a plan in every way, measures, and compares all answers.
 
-use super::figures::{Comparison, Latencies, Series, Way as Figures};
+use super::figures::{Comparison, Latencies, Series, WayFigures as Figures};
 use super::question::{Question, Way};
 use super::ways::Ways;
 use crate::command::failure::Failure;

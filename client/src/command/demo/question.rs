@@ -24,12 +24,12 @@ pub struct Question {
     /// Table that it is about.
     pub table: u32,
     /// What is asked.
-    pub kind: Kind,
+    pub kind: QuestionKind,
 }
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum QuestionKind {
     /// The newest friends with their objects.
     Friends(ListId),
     /// The friends of friends on most paths, with their objects.
@@ -69,23 +69,24 @@ impl Question {
     /// sums is an object, and so are its members: nothing is left for an extension.
     pub fn hybrid(&self, to: &mut Remote) {
         self.encode(false, to);
-        let object = matches!(self.kind, Kind::Mix(MixQuestion::ObjGet { .. }) | Kind::Aggregate(_));
+        let object =
+            matches!(self.kind, QuestionKind::Mix(MixQuestion::ObjGet { .. }) | QuestionKind::Aggregate(_));
         if object {
             to.function = None;
         }
-        to.fetch = !matches!(self.kind, Kind::Mix(_));
+        to.fetch = !matches!(self.kind, QuestionKind::Mix(_));
     }
 
     /// Name, key and arguments of the function that answers it.
     fn encode(&self, objects: bool, to: &mut Remote) {
         to.fetch = false;
         let call = match &self.kind {
-            Kind::Friends(list) => Call::Friends { list: *list, limit: FRIENDS, objects },
-            Kind::FriendsOfFriends(list) => {
+            QuestionKind::Friends(list) => Call::Friends { list: *list, limit: FRIENDS, objects },
+            QuestionKind::FriendsOfFriends(list) => {
                 Call::FriendsOfFriends { list: *list, limit: FRIENDS_OF_FRIENDS, visits: 0, objects }
             }
-            Kind::Mix(question) => Call::of_question(question),
-            Kind::Aggregate(key) => {
+            QuestionKind::Mix(question) => Call::of_question(question),
+            QuestionKind::Aggregate(key) => {
                 to.function = Some(aggregate::FUNCTION);
                 to.key.clone_from(key);
                 to.arguments.clear();
@@ -100,19 +101,19 @@ impl Question {
     pub fn keys_in(&self, reply: &[u8]) -> Option<Vec<Vec<u8>>> {
         let key_of = |id: ObjectId| key::object(id).to_vec();
         match &self.kind {
-            Kind::Friends(_) => Some(Friends::decode(reply)?.ids.into_iter().map(key_of).collect()),
-            Kind::FriendsOfFriends(_) => {
+            QuestionKind::Friends(_) => Some(Friends::decode(reply)?.ids.into_iter().map(key_of).collect()),
+            QuestionKind::FriendsOfFriends(_) => {
                 let found = FriendsOfFriends::decode(reply)?;
                 Some(found.ranked.into_iter().map(|(id, _)| key_of(id)).collect())
             }
-            Kind::Aggregate(_) => Some(aggregate::members(reply).map(<[u8]>::to_vec).collect()),
-            Kind::Mix(_) => Some(Vec::new()),
+            QuestionKind::Aggregate(_) => Some(aggregate::members(reply).map(<[u8]>::to_vec).collect()),
+            QuestionKind::Mix(_) => Some(Vec::new()),
         }
     }
 
     /// Makes the answer of a first reply and the objects that it names.
     pub fn complete(&self, reply: &mut Vec<u8>, objects: &[Option<Vec<u8>>]) {
-        if let Kind::Aggregate(_) = &self.kind {
+        if let QuestionKind::Aggregate(_) = &self.kind {
             let total = Total::over(objects.iter().map(Option::as_deref));
             *reply = total.encode().to_vec();
             return;
@@ -166,18 +167,18 @@ impl<'g> Asker<'g> {
 
     /// Aggregates of so many records each, which lie in a table of their own.
     pub fn aggregates(&mut self, table: u32, size: usize, count: usize) -> Vec<Question> {
-        let mut list = || Kind::Aggregate(aggregate::any_list(size, &mut self.random));
+        let mut list = || QuestionKind::Aggregate(aggregate::any_list(size, &mut self.random));
         (0..count).map(|_| Question { table, kind: list() }).collect()
     }
 
     /// Friends of random nodes.
     pub fn friends(&mut self, count: usize) -> Vec<Question> {
-        (0..count).map(|_| self.about(Kind::Friends)).collect()
+        (0..count).map(|_| self.about(QuestionKind::Friends)).collect()
     }
 
     /// Friends of friends of random nodes.
     pub fn friends_of_friends(&mut self, count: usize) -> Vec<Question> {
-        (0..count).map(|_| self.about(Kind::FriendsOfFriends)).collect()
+        (0..count).map(|_| self.about(QuestionKind::FriendsOfFriends)).collect()
     }
 
     /// The read mix; an assoc_get is about an edge that exists.
@@ -211,12 +212,12 @@ impl<'g> Asker<'g> {
                     MixQuestion::AssocTimeRange { list: listed(list), high, low, limit }
                 }
             };
-            questions.push(Question { table: self.table, kind: Kind::Mix(question) });
+            questions.push(Question { table: self.table, kind: QuestionKind::Mix(question) });
         }
         questions
     }
 
-    fn about(&mut self, kind: impl Fn(ListId) -> Kind) -> Question {
+    fn about(&mut self, kind: impl Fn(ListId) -> QuestionKind) -> Question {
         let nodes = &self.graph.nodes;
         let id = nodes[self.random.below(nodes.len() as u64) as usize];
         Question { table: self.table, kind: kind(ListId { id1: ObjectId(id), atype: FRIEND }) }

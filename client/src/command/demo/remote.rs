@@ -23,7 +23,7 @@ pub struct RemoteWay {
 struct Desk {
     functions: Functions,
     hybrid: bool,
-    asked: Vec<Asked>,
+    asked: Vec<AskedQuestion>,
     free: Vec<usize>,
     /// Requests to be sent: a question, and which part of it.
     unsent: VecDeque<(usize, usize)>,
@@ -31,7 +31,7 @@ struct Desk {
 
 /// A question under way. Part 0 is the question itself, the others are multi-gets of its objects.
 #[derive(Default)]
-struct Asked {
+struct AskedQuestion {
     index: u64,
     table: u32,
     remote: Remote,
@@ -78,7 +78,7 @@ impl Way for RemoteWay {
 impl Desk {
     fn begin(&mut self, index: u64, question: &Question) {
         let place = self.free.pop().unwrap_or_else(|| {
-            self.asked.push(Asked::default());
+            self.asked.push(AskedQuestion::default());
             self.asked.len() - 1
         });
         let asked = &mut self.asked[place];
@@ -105,7 +105,7 @@ impl Desk {
     }
 
     fn submit(&self, session: &mut Session, place: usize, part: usize) -> Result<(), Error> {
-        let Asked { table, remote, keys, .. } = &self.asked[place];
+        let AskedQuestion { table, remote, keys, .. } = &self.asked[place];
         let tag = (place as u64) << PART_BITS | part as u64;
         if part > 0 {
             let mut some: [&[u8]; OBJECTS_AT_ONCE] = [&[]; OBJECTS_AT_ONCE];

@@ -5,7 +5,7 @@ use super::super::limits;
 use super::super::output::{Answer, columns, moment, thousands};
 use super::versions;
 use builder::arguments_of;
-use client::{Client, FunctionEntry, FunctionMode, Measured, Standing, Statistic, VersionDescription};
+use client::{Client, FunctionEntry, FunctionMode, Measured, Statistic, VersionDescription, VersionState};
 use serde_json::{Map, Value, json};
 
 /// Describes an extension.
@@ -45,7 +45,7 @@ pub fn describe(client: &mut Client, name: &str) -> Result<Answer, Failure> {
     Ok(Answer::new(text, json))
 }
 
-fn versions(versions: &[VersionDescription], standing: &Standing) -> Vec<Vec<String>> {
+fn versions(versions: &[VersionDescription], standing: &VersionState) -> Vec<Vec<String>> {
     let heads = ["version", "is", "installed", "artefact", "calls", "errors", "cpu ms", "p50 ns", "p99 ns"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for found in versions {

@@ -1,9 +1,9 @@
 //! The versions of an extension: which there are, which of them invocations get, and changing that.
 
-use super::super::failure::{Failure, Kind};
+use super::super::failure::{Failure, FailureKind};
 use super::super::output::{Answer, columns};
 use super::super::settings::Settings;
-use client::{Client, Standing};
+use client::{Client, VersionState};
 use serde_json::{Value, json};
 
 /// Lists extensions with their versions.
@@ -74,19 +74,19 @@ fn one_version(name: &str, option: &str, version: Option<u32>) -> Result<(), Fai
 /// The failure of a command line that names one version here and another one there.
 pub fn two_versions(name: &str, named: &str, option: &str, version: u32) -> Failure {
     let what = format!("`{name}` names version {named}, and {option} names {version}");
-    Failure::new(Kind::Usage, what).next("name one of them")
+    Failure::new(FailureKind::Usage, what).next("name one of them")
 }
 
 fn split(target: &str) -> Result<(&str, Option<u32>), Failure> {
     let Some((name, version)) = target.split_once('@') else { return Ok((target, None)) };
     match version.parse() {
         Ok(version @ 1..) => Ok((name, Some(version))),
-        _ => Err(Failure::new(Kind::Local, format!("`{target}` names no version"))
+        _ => Err(Failure::new(FailureKind::Local, format!("`{target}` names no version"))
             .next("write NAME@VERSION with a version that `splinter ext list` shows")),
     }
 }
 
-fn answer(name: &str, standing: &Standing) -> Answer {
+fn answer(name: &str, standing: &VersionState) -> Answer {
     let mut text = format!("{name}@{} is current", standing.current);
     if standing.pinned {
         text.push_str(" and pinned");
@@ -97,21 +97,21 @@ fn answer(name: &str, standing: &Standing) -> Answer {
     Answer::new(text, value_of(name, standing))
 }
 
-fn canary_of(standing: &Standing) -> String {
+fn canary_of(standing: &VersionState) -> String {
     match standing.canary {
         0 => "-".to_owned(),
         canary => format!("{canary} ({} %)", standing.canary_percent),
     }
 }
 
-fn value_of(name: &str, standing: &Standing) -> Value {
+fn value_of(name: &str, standing: &VersionState) -> Value {
     json!({
         "extension": name, "current": standing.current, "canary": canary_value(standing), "pinned": standing.pinned,
     })
 }
 
 /// The canary with its part of the invocations; null when there is none.
-pub fn canary_value(standing: &Standing) -> Value {
+pub fn canary_value(standing: &VersionState) -> Value {
     match standing.canary {
         0 => Value::Null,
         version => json!({ "version": version, "percent": standing.canary_percent }),
@@ -121,13 +121,13 @@ pub fn canary_value(standing: &Standing) -> Value {
 #[cfg(test)]
 mod tests {
     use super::{canary_value, one_version, split};
-    use client::Standing;
+    use client::VersionState;
 
     #[test]
     fn there_is_one_form_of_a_canary_and_null_for_none() {
-        let standing = Standing { current: 1, canary: 2, canary_percent: 10, pinned: false };
+        let standing = VersionState { current: 1, canary: 2, canary_percent: 10, pinned: false };
         assert_eq!(canary_value(&standing).to_string(), r#"{"percent":10,"version":2}"#);
-        assert!(canary_value(&Standing { canary: 0, canary_percent: 0, ..standing }).is_null());
+        assert!(canary_value(&VersionState { canary: 0, canary_percent: 0, ..standing }).is_null());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read};
 use serde_json::Value;
 
 use crate::command::bytes::from_hex;
-use crate::command::failure::{Failure, Kind};
+use crate::command::failure::{Failure, FailureKind};
 use crate::command::options::LineFormat;
 
 /// A line has key and value, each byte in two hex digits, in JSON also as text with escapes of up to six letters.
@@ -41,8 +41,9 @@ impl Lines {
         let (input, name): (Box<dyn BufRead>, _) = match path {
             "-" => (Box::new(BufReader::new(std::io::stdin())), "standard input".to_owned()),
             path => {
-                let file = std::fs::File::open(path)
-                    .map_err(|error| Failure::new(Kind::Local, format!("cannot read {path}: {error}")))?;
+                let file = std::fs::File::open(path).map_err(|error| {
+                    Failure::new(FailureKind::Local, format!("cannot read {path}: {error}"))
+                })?;
                 (Box::new(BufReader::new(file)), path.to_owned())
             }
         };
@@ -57,7 +58,9 @@ impl Lines {
             }
             let mut line = Vec::new();
             let read = (&mut self.input).take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
-            read.map_err(|error| Failure::new(Kind::Local, format!("cannot read {}: {error}", self.name)))?;
+            read.map_err(|error| {
+                Failure::new(FailureKind::Local, format!("cannot read {}: {error}", self.name))
+            })?;
             if line.is_empty() {
                 return Ok(None);
             }
@@ -80,7 +83,7 @@ impl Lines {
     }
 
     fn wrong(&self, what: &str) -> Failure {
-        Failure::new(Kind::Local, format!("line {} of {}: {what}", self.number, self.name))
+        Failure::new(FailureKind::Local, format!("line {} of {}: {what}", self.number, self.name))
             .next("a line is KEY, tab, VALUE, or with --format json {\"key\": .., \"value\": ..}")
     }
 }

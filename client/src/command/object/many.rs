@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::lines::{LineObject, Lines};
 use super::{open, value_of};
 use crate::command::bytes::{Bytes, shown};
-use crate::command::failure::{Failure, Kind};
+use crate::command::failure::{Failure, FailureKind};
 use crate::command::options::LineFormat;
 use crate::command::output::{Answer, columns, thousands};
 use crate::command::settings::Settings;
@@ -66,7 +66,7 @@ pub fn get(settings: &Settings, table: &str, keys: &[Vec<u8>]) -> Result<Answer,
     let what = format!("table {table} has {missing} of the {} objects not", thousands(keys.len() as u64));
     Ok(match missing {
         0 => answer,
-        _ => answer.but(Failure::new(Kind::Missing, what).known_as(Status::NotFound)),
+        _ => answer.but(Failure::new(FailureKind::Missing, what).known_as(Status::NotFound)),
     })
 }
 
@@ -186,7 +186,7 @@ fn pass(
         }
         if matches!(work, Work::Put { .. }) && object.value.is_none() {
             let what = format!("line {number} has no value");
-            break Err(Failure::new(Kind::Local, what).next("a line is KEY, tab, VALUE"));
+            break Err(Failure::new(FailureKind::Local, what).next("a line is KEY, tab, VALUE"));
         }
         if tally.deferred.keys.contains(&object.key) {
             // An earlier line of the key is still to be written.

@@ -4,17 +4,17 @@ use sandstorm::Level;
 use sandstorm::abi::RawRecord;
 use wire::{Completion, Request, Status, reply};
 
-use super::{Ask, State, Task};
+use super::{Lookup, State, Task};
 use crate::Error;
-use crate::local::Failure;
+use crate::local::LocalFailure;
 use crate::local::border::Border;
-use crate::local::write_set::Write;
+use crate::local::write_set::PendingWrite;
 
 /// Bytes that one invocation may be lent.
 const LENT_BYTES_MAX: usize = 256 << 20;
 
 /// An operation that is to be sent.
-pub(in crate::local) enum Asked<'o> {
+pub(in crate::local) enum AskedOperation<'o> {
     /// As this request.
     Request(Request<'o>),
     /// The id of the table of this name is wanted.
@@ -40,22 +40,25 @@ pub(in crate::local) enum Sending {
 impl Task {
     /// Gives every operation that is to be sent to `send`, until one finds the window full: that stays the
     /// next one. Returns whether all were taken.
-    pub(in crate::local) fn send_asks(&self, mut send: impl FnMut(usize, Asked<'_>) -> Sending) -> bool {
+    pub(in crate::local) fn send_asks(
+        &self,
+        mut send: impl FnMut(usize, AskedOperation<'_>) -> Sending,
+    ) -> bool {
         loop {
             let Some(index) = self.asked.borrow_mut().pop_front() else { return true };
             let sending = {
                 let operation = &self.operations.borrow().list[index];
                 let (table, key) = (operation.table, &operation.key[..]);
                 let asked = match (operation.ask, &operation.page) {
-                    (Ask::Object, _) => Asked::Request(Request::Get { table, key }),
-                    (Ask::Table, _) => Asked::Table(key),
-                    (Ask::Page, page) => {
+                    (Lookup::Object, _) => AskedOperation::Request(Request::Get { table, key }),
+                    (Lookup::Table, _) => AskedOperation::Table(key),
+                    (Lookup::Page, page) => {
                         let request = page.as_ref().and_then(|page| page.request(table));
-                        request.map_or(Asked::Nothing, Asked::Request)
+                        request.map_or(AskedOperation::Nothing, AskedOperation::Request)
                     }
                 };
                 match asked {
-                    Asked::Nothing => Sending::Nothing,
+                    AskedOperation::Nothing => Sending::Nothing,
                     asked => send(index, asked),
                 }
             };
@@ -77,7 +80,7 @@ impl Task {
 
     /// Takes the answer to an operation.
     pub(in crate::local) fn answer(&self, index: usize, completion: &Completion<'_>) {
-        let is_page = self.operations.borrow().list.get(index).is_some_and(|it| it.ask == Ask::Page);
+        let is_page = self.operations.borrow().list.get(index).is_some_and(|it| it.ask == Lookup::Page);
         let state = match completion.status {
             Ok(Status::Ok) if is_page && self.arena.bytes() <= LENT_BYTES_MAX => {
                 match self.answer_page(index, completion.body) {
@@ -163,15 +166,19 @@ impl Task {
     }
 
     /// Lends a write of the write set.
-    pub(in crate::local) fn with_write<T>(&self, index: usize, apply: impl FnOnce(&Write) -> T) -> Option<T> {
+    pub(in crate::local) fn with_write<T>(
+        &self,
+        index: usize,
+        apply: impl FnOnce(&PendingWrite) -> T,
+    ) -> Option<T> {
         self.writes.borrow().get(index).map(apply)
     }
 
     /// What a function's error means to its caller: trouble with the server, when that is behind it.
-    pub(in crate::local) fn failure_of(&self, error: sandstorm::Error) -> Failure {
+    pub(in crate::local) fn failure_of(&self, error: sandstorm::Error) -> LocalFailure {
         match (error, self.trouble.take()) {
-            (sandstorm::Error::Unavailable, Some(trouble)) => Failure::Server(trouble),
-            _ => Failure::Function(error),
+            (sandstorm::Error::Unavailable, Some(trouble)) => LocalFailure::Server(trouble),
+            _ => LocalFailure::Function(error),
         }
     }
 

@@ -8,7 +8,7 @@ use sandstorm::abi::{RawEntry, RawRecord};
 use wire::limits::{ENUMERATE_BYTES_MAX, KEY_BYTES_MAX};
 use wire::{KeyRange, Request, reply};
 
-use super::{Ask, State, Stop, Task};
+use super::{Lookup, State, Stop, Task};
 use crate::local::border::Border;
 
 /// Which objects a page is of.
@@ -23,7 +23,7 @@ pub(in crate::local) enum PageOf {
 }
 
 /// A page that was asked for.
-pub(in crate::local) struct Page {
+pub(in crate::local) struct AskedPage {
     of: PageOf,
     objects_max: u16,
     /// Where a scan goes on that has met nothing so far.
@@ -68,7 +68,7 @@ fn successor(mut key: Vec<u8>) -> Option<Vec<u8>> {
     Some(key)
 }
 
-impl Page {
+impl AskedPage {
     /// The request for it, as far as it has come; none where there is nothing to ask for.
     pub(in crate::local) fn request(&self, table: u32) -> Option<Request<'_>> {
         let (objects_max, bytes_max, keys_only) = (self.objects_max, ENUMERATE_BYTES_MAX as u32, false);
@@ -108,9 +108,9 @@ impl Task {
             {
                 return Err(Error::KeyTooLarge.into());
             }
-            let index = self.ask(Ask::Page, table, &[])?;
+            let index = self.ask(Lookup::Page, table, &[])?;
             let objects_max = capacity.clamp(1, usize::from(u16::MAX)) as u16;
-            let page = Page { of, objects_max, cursor: Vec::new(), met: Vec::new(), next: None };
+            let page = AskedPage { of, objects_max, cursor: Vec::new(), met: Vec::new(), next: None };
             self.operations.borrow_mut().list[index].page = Some(Box::new(page));
             *ticket = index as u64 + 1;
         }

@@ -8,9 +8,9 @@ use wire::TableOptions;
 
 use super::steps;
 use crate::cluster::metadata::{
-    Coordinator, Goal, Metadata, PlanStanding, ServerRow, ServerRun, Side, Snapshot, Step,
+    Coordinator, CoordinatorStep, Goal, Metadata, PlanState, ServerRow, ServerRun, Side, Snapshot,
 };
-use crate::cluster::migration::Standing;
+use crate::cluster::migration::Phase;
 use crate::cluster::records::LeaseId;
 use crate::limits::PLAN_MOVES_AT_ONCE;
 use crate::tenant::TenantId;
@@ -81,12 +81,12 @@ impl World {
             let is_there = |run: ServerRun| snapshot.there.contains(&run);
             let (source, target) = (is_there(row.source), is_there(row.target));
             let to = match row.standing {
-                Standing::Preparing if !source || !target => Some(Standing::Ended),
-                Standing::Moving if !source => Some(Standing::Finished),
-                Standing::Moving if !target => Some(Standing::Ended),
-                Standing::Preparing if self.random.u32(..100) < failing_percent => Some(Standing::Ended),
-                Standing::Preparing => Some(Standing::Moving),
-                Standing::Moving => Some(Standing::Finished),
+                Phase::Preparing if !source || !target => Some(Phase::Ended),
+                Phase::Moving if !source => Some(Phase::Finished),
+                Phase::Moving if !target => Some(Phase::Ended),
+                Phase::Preparing if self.random.u32(..100) < failing_percent => Some(Phase::Ended),
+                Phase::Preparing => Some(Phase::Moving),
+                Phase::Moving => Some(Phase::Finished),
                 _ => None,
             };
             if (!source && !target) || self.random.bool() {
@@ -114,13 +114,13 @@ impl World {
     }
 
     /// Carries plans out until none runs; then gives how the last one ended.
-    fn run(&mut self, failing_percent: u32, mut trouble: impl FnMut(&mut World, usize)) -> PlanStanding {
-        let mut stale: Option<(Coordinator, Vec<Step>)> = None;
+    fn run(&mut self, failing_percent: u32, mut trouble: impl FnMut(&mut World, usize)) -> PlanState {
+        let mut stale: Option<(Coordinator, Vec<CoordinatorStep>)> = None;
         for round in 0..PATIENCE {
             trouble(self, round);
             let elected = self.elect();
             let snapshot = self.snapshot();
-            let running = snapshot.plans.iter().any(|plan| plan.standing == PlanStanding::Running);
+            let running = snapshot.plans.iter().any(|plan| plan.standing == PlanState::Running);
             if !running && snapshot.migrations.is_empty() {
                 return snapshot.plans.last().expect("there is one").standing;
             }
@@ -143,10 +143,10 @@ impl World {
         panic!("a plan does not end: {:?}", self.snapshot());
     }
 
-    fn coordinate(&self, elected: Coordinator, step: &Step) {
+    fn coordinate(&self, elected: Coordinator, step: &CoordinatorStep) {
         let made = self.metadata.coordinate(elected.term, step, 5);
         let now = self.metadata.coordinator().expect("records answer");
-        let is_leave = matches!(step, Step::Leave { .. });
+        let is_leave = matches!(step, CoordinatorStep::Leave { .. });
         assert!(made.is_ok() == (is_leave || now == Some(elected)), "{made:?} of {step:?}");
     }
 }
@@ -171,9 +171,9 @@ fn a_server_is_drained_whatever_becomes_of_coordinators() {
             }
         });
         // A move whose target died has come to nothing, which ends the plan: then it is asked for again.
-        if end == PlanStanding::Stopped {
+        if end == PlanState::Stopped {
             world.metadata.plan_begin(Goal::Drain(drained), 5).expect("none runs");
-            assert_eq!(world.run(0, |_, _| {}), PlanStanding::Done, "seed {seed}");
+            assert_eq!(world.run(0, |_, _| {}), PlanState::Done, "seed {seed}");
         }
         assert_eq!(world.shares()[0], 0.0, "seed {seed}");
         let created = world.metadata.table_create_spread(world.ann, "v", TableOptions::default(), (9, 1));
@@ -190,12 +190,12 @@ fn servers_own_the_same_after_a_balance() {
         (0..seed % 4).for_each(|number| world.table(&format!("u{number}"), &[2, 2]));
         world.metadata.plan_begin(Goal::Balance, 5).expect("none runs");
         assert!(world.metadata.plan_begin(Goal::Balance, 5).is_err(), "one at a time");
-        assert_eq!(world.run(0, |_, _| {}), PlanStanding::Done);
+        assert_eq!(world.run(0, |_, _| {}), PlanState::Done);
         let shares = world.shares();
         let fair = shares.iter().sum::<f64>() / 3.0;
         assert!(shares.iter().all(|share| (share - fair).abs() < fair / 8.0), "seed {seed}: {shares:?}");
         world.metadata.plan_begin(Goal::Balance, 5).expect("none runs");
-        assert_eq!(world.run(0, |_, _| {}), PlanStanding::Done);
+        assert_eq!(world.run(0, |_, _| {}), PlanState::Done);
         assert_eq!(world.shares(), shares, "there was nothing left to do");
     }
 }
@@ -223,14 +223,14 @@ fn plans_end_whatever_fails_and_whoever_dies() {
 
 #[test]
 fn what_two_dead_servers_moved_is_settled_and_cleared_away() {
-    for standing in [Standing::Preparing, Standing::Moving, Standing::Returning] {
+    for standing in [Phase::Preparing, Phase::Moving, Phase::Returning] {
         let mut world = World::new(1, 3);
         world.table("t", &[1]);
         let t = world.snapshot().tablets[0].table;
         let hashes = store::HashRange::ALL;
         let begun = world.metadata.migration_begin((world.ann, t), hashes, 2, None, 5);
         let id = begun.expect("room").id;
-        let path = [Standing::Preparing, Standing::Moving, Standing::Returning];
+        let path = [Phase::Preparing, Phase::Moving, Phase::Returning];
         for pair in path.windows(2).take_while(|pair| pair[0] != standing) {
             world.metadata.migration_advance(id, pair[0], pair[1]).expect("it is there");
         }

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use wire::{Actor, AuditEntry};
 
 use super::encoding::{damaged, decode, padded, padded_long};
-use super::{Metadata, MetadataError, Transaction, next};
-use crate::cluster::records::{Query, RecordsError, Span};
+use super::{Metadata, MetadataError, MetadataTransaction, next};
+use crate::cluster::records::{KeySpan, Query, RecordsError};
 use crate::limits::{AUDIT_ENTRIES_MAX, AUDIT_ENTRIES_PER_TENANT_MAX};
 use crate::tenant::TenantId;
 
@@ -28,7 +28,7 @@ enum ActorValue {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Value {
+struct AuditValue {
     /// 0 when it was nobody's.
     tenant: u32,
     at_ms: u64,
@@ -43,7 +43,7 @@ struct Value {
 struct Mark {}
 
 #[derive(Default, Serialize, Deserialize)]
-struct Held {
+struct AuditCount {
     held: u64,
 }
 
@@ -54,25 +54,25 @@ pub(super) struct AuditRow {
 }
 
 impl AuditRow {
-    fn of(key: &str, value: Value) -> Result<Self, RecordsError> {
+    fn of(key: &str, value: AuditValue) -> Result<Self, RecordsError> {
         let sequence = sequence_of(key)?;
         let actor = match value.actor {
             ActorValue::Server => Actor::Server,
             ActorValue::Administrator => Actor::Administrator,
             ActorValue::Tenant { name, client_id, peer } => Actor::Tenant { name, client_id, peer },
         };
-        let Value { tenant, at_ms, act, outcome, .. } = value;
+        let AuditValue { tenant, at_ms, act, outcome, .. } = value;
         Ok(Self { tenant, entry: AuditEntry { sequence, at_ms, actor, act, outcome } })
     }
 
-    pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
+    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
         let AuditEntry { sequence, at_ms, outcome, .. } = self.entry;
         let actor = match self.entry.actor.clone() {
             Actor::Server => ActorValue::Server,
             Actor::Administrator => ActorValue::Administrator,
             Actor::Tenant { name, client_id, peer } => ActorValue::Tenant { name, client_id, peer },
         };
-        let value = Value { tenant: self.tenant, at_ms, actor, act: self.entry.act.clone(), outcome };
+        let value = AuditValue { tenant: self.tenant, at_ms, actor, act: self.entry.act.clone(), outcome };
         transaction.put(&key_of(sequence), &value)?;
         if self.tenant != 0 {
             transaction.put(&key_of_tenant(self.tenant, sequence), &Mark {})?;
@@ -104,27 +104,27 @@ fn sequence_of(key: &str) -> Result<u64, RecordsError> {
 
 /// Counts an act in or out, of all and of its tenant's; gives how many those are now.
 pub(super) fn count(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     tenant: u32,
     by: impl Fn(u64) -> u64,
 ) -> Result<(u64, u64), RecordsError> {
-    let all = by(transaction.get::<Held>(HELD)?.unwrap_or_default().held);
-    transaction.put(HELD, &Held { held: all })?;
+    let all = by(transaction.get::<AuditCount>(HELD)?.unwrap_or_default().held);
+    transaction.put(HELD, &AuditCount { held: all })?;
     if tenant == 0 {
         return Ok((all, 0));
     }
     let key = held_key(tenant);
-    let own = by(transaction.get::<Held>(&key)?.unwrap_or_default().held);
+    let own = by(transaction.get::<AuditCount>(&key)?.unwrap_or_default().held);
     match own {
         0 => transaction.delete(&key),
-        held => transaction.put(&key, &Held { held })?,
+        held => transaction.put(&key, &AuditCount { held })?,
     }
     Ok((all, own))
 }
 
-fn remove(transaction: &mut Transaction<'_>, sequence: u64) -> Result<(), RecordsError> {
+fn remove(transaction: &mut MetadataTransaction<'_>, sequence: u64) -> Result<(), RecordsError> {
     let key = key_of(sequence);
-    if let Some(Value { tenant, .. }) = transaction.get(&key)? {
+    if let Some(AuditValue { tenant, .. }) = transaction.get(&key)? {
         count(transaction, tenant, |held| held.saturating_sub(1))?;
         transaction.delete(&key_of_tenant(tenant, sequence));
     }
@@ -152,13 +152,13 @@ impl Metadata {
             let (mut all, own) = count(transaction, tenant, |held| held + 1)?;
             AuditRow { tenant, entry: AuditEntry { sequence, ..entry.clone() } }.store(transaction)?;
             if own > AUDIT_ENTRIES_PER_TENANT_MAX
-                && let Some(oldest) = transaction.first_before(Span::prefix(&prefix_of(tenant)))?
+                && let Some(oldest) = transaction.first_before(KeySpan::prefix(&prefix_of(tenant)))?
             {
                 remove(transaction, sequence_of(&oldest)?)?;
                 all -= 1;
             }
             if all > AUDIT_ENTRIES_MAX
-                && let Some(oldest) = transaction.first_before(Span::prefix(ACTS))?
+                && let Some(oldest) = transaction.first_before(KeySpan::prefix(ACTS))?
             {
                 remove(transaction, sequence_of(&oldest)?)?;
             }
@@ -179,7 +179,7 @@ impl Metadata {
     ) -> Result<Vec<AuditEntry>, MetadataError> {
         let prefix = tenant.map_or_else(|| ACTS.to_owned(), |TenantId(tenant)| prefix_of(tenant));
         let behind = format!("{prefix}{}", padded_long(after.saturating_add(1)));
-        let span = Span { from: behind, ..Span::prefix(&prefix) };
+        let span = KeySpan { from: behind, ..KeySpan::prefix(&prefix) };
         let query = Query { span, limit: count, from_last: after == 0 };
         self.read(|transaction| {
             let mut found = transaction.glance(slice::from_ref(&query))?;
@@ -191,7 +191,7 @@ impl Metadata {
                 let sequences = records.iter().map(|record| sequence_of(&record.key));
                 let keys: Vec<String> =
                     sequences.map(|sequence| sequence.map(key_of)).collect::<Result<_, _>>()?;
-                let queries: Vec<Query> = keys.iter().map(|key| Query::all(Span::one(key))).collect();
+                let queries: Vec<Query> = keys.iter().map(|key| Query::all(KeySpan::one(key))).collect();
                 records = transaction.glance(&queries)?.into_iter().flatten().collect();
             }
             let entry = |key: &str, value: &[u8]| Ok(AuditRow::of(key, decode(key, value)?)?.entry);

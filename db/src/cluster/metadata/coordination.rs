@@ -8,12 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use super::migrations::{self, MigrationRow, Side};
 use super::moving::{begin, leave};
-use super::plans::{self, PlanStanding, PlannedMove};
+use super::plans::{self, PlanState, PlannedMove};
 use super::servers::is_gone;
-use super::{Metadata, MetadataError, PlanRow, ServerRow, ServerRun, TabletError, TabletsRow, Transaction};
+use super::{
+    Metadata, MetadataError, MetadataTransaction, PlanRow, ServerRow, ServerRun, TabletError, TabletsRow,
+};
 use super::{encoding, members, next, tablets};
-use crate::cluster::migration::Standing;
-use crate::cluster::records::{Change, Committed, Condition, LeaseId};
+use crate::cluster::migration::Phase;
+use crate::cluster::records::{Committed, Condition, LeaseId, RecordChange};
 
 const COORDINATOR: &str = "coordinator";
 
@@ -41,15 +43,15 @@ pub struct Snapshot {
 
 /// What a coordinator does. Each is made once, whoever makes it, and as often as it is tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum CoordinatorStep {
     /// Ends a migration of which both servers are gone.
     Settle {
         /// Its number.
         migration: u32,
         /// How far it was.
-        from: Standing,
+        from: Phase,
         /// Who owned the hashes owns them still.
-        to: Standing,
+        to: Phase,
     },
     /// Does for a server that is gone what it has left to do in a migration that is over.
     Leave {
@@ -90,7 +92,7 @@ pub enum Step {
         /// Moves that it had when that was decided.
         known: usize,
         /// `Done` or `Stopped`.
-        standing: PlanStanding,
+        standing: PlanState,
     },
 }
 
@@ -114,7 +116,7 @@ impl Metadata {
         let term = self.write(|transaction| next(transaction, "term", 1))?;
         let elected = Coordinator { server, term };
         let value = encoding::encode(&elected)?;
-        let put = Change::Put { key: COORDINATOR.to_owned(), value, lease: Some(lease) };
+        let put = RecordChange::Put { key: COORDINATOR.to_owned(), value, lease: Some(lease) };
         match self.records().commit(&[Condition::Absent(COORDINATOR.to_owned())], &[put])? {
             Committed::At(_) => Ok(elected),
             Committed::Conflict => self.coordinator()?.ok_or(MetadataError::Conflict),
@@ -143,7 +145,7 @@ impl Metadata {
     ///
     /// # Errors
     /// `Conflict` when another server coordinates by now; or that it cannot be stored.
-    pub fn coordinate(&self, term: u64, step: &Step, now_ms: u64) -> Result<(), MetadataError> {
+    pub fn coordinate(&self, term: u64, step: &CoordinatorStep, now_ms: u64) -> Result<(), MetadataError> {
         self.write(|transaction| {
             let elected: Option<Coordinator> = transaction.get(COORDINATOR)?;
             if elected.is_none_or(|elected| elected.term != term) {
@@ -154,21 +156,25 @@ impl Metadata {
     }
 }
 
-fn take(transaction: &mut Transaction<'_>, step: &Step, now_ms: u64) -> Result<(), MetadataError> {
-    let (Step::Plan { plan, .. }
-    | Step::Begin { plan, .. }
-    | Step::Conclude { plan, .. }
-    | Step::End { plan, .. }) = step
+fn take(
+    transaction: &mut MetadataTransaction<'_>,
+    step: &CoordinatorStep,
+    now_ms: u64,
+) -> Result<(), MetadataError> {
+    let (CoordinatorStep::Plan { plan, .. }
+    | CoordinatorStep::Begin { plan, .. }
+    | CoordinatorStep::Conclude { plan, .. }
+    | CoordinatorStep::End { plan, .. }) = step
     else {
         return take_for_the_gone(transaction, step);
     };
     let Some(mut row) = plans::find(transaction, *plan)? else { return Ok(()) };
-    let is_running = row.standing == PlanStanding::Running;
+    let is_running = row.standing == PlanState::Running;
     match step {
-        Step::Plan { known, moves, .. } if is_running && row.moves.len() == *known => {
+        CoordinatorStep::Plan { known, moves, .. } if is_running && row.moves.len() == *known => {
             row.moves = plans::bounded(moves);
         }
-        Step::Begin { index, to, .. } if is_running => {
+        CoordinatorStep::Begin { index, to, .. } if is_running => {
             let Some(planned) = row.moves.get_mut(*index) else { return Ok(()) };
             if planned.migration.is_some() || planned.is_done.is_some() {
                 return Ok(());
@@ -176,11 +182,11 @@ fn take(transaction: &mut Transaction<'_>, step: &Step, now_ms: u64) -> Result<(
             planned.to = *to;
             begin_planned(transaction, planned, now_ms)?;
         }
-        Step::Conclude { index, .. } => {
+        CoordinatorStep::Conclude { index, .. } => {
             let Some(planned) = row.moves.get_mut(*index) else { return Ok(()) };
             conclude(transaction, planned)?;
         }
-        Step::End { known, standing, .. } if is_running && row.moves.len() == *known => {
+        CoordinatorStep::End { known, standing, .. } if is_running && row.moves.len() == *known => {
             row.standing = *standing;
         }
         _ => return Ok(()),
@@ -189,16 +195,19 @@ fn take(transaction: &mut Transaction<'_>, step: &Step, now_ms: u64) -> Result<(
 }
 
 /// Does for servers what they cannot, unless they have come back.
-fn take_for_the_gone(transaction: &mut Transaction<'_>, step: &Step) -> Result<(), MetadataError> {
+fn take_for_the_gone(
+    transaction: &mut MetadataTransaction<'_>,
+    step: &CoordinatorStep,
+) -> Result<(), MetadataError> {
     match *step {
-        Step::Settle { migration, from, to } => {
+        CoordinatorStep::Settle { migration, from, to } => {
             let row = migrations::numbered(transaction, migration)?.filter(|row| row.standing == from);
             let Some(mut row) = row else { return Ok(()) };
             if is_gone(transaction, row.source)? && is_gone(transaction, row.target)? {
                 row.advance(transaction, to)?;
             }
         }
-        Step::Leave { migration, side } => {
+        CoordinatorStep::Leave { migration, side } => {
             let row = migrations::numbered(transaction, migration)?.filter(MigrationRow::is_over);
             let Some(row) = row else { return Ok(()) };
             if is_gone(transaction, row.run_on(side))? {
@@ -212,7 +221,7 @@ fn take_for_the_gone(transaction: &mut Transaction<'_>, step: &Step) -> Result<(
 
 /// Begins the migration of a move; one that cannot begin comes to nothing, unless there is nothing to do.
 fn begin_planned(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     planned: &mut PlannedMove,
     now_ms: u64,
 ) -> Result<(), MetadataError> {
@@ -230,7 +239,10 @@ fn begin_planned(
 }
 
 /// Notes what became of a move whose migration is over.
-fn conclude(transaction: &mut Transaction<'_>, planned: &mut PlannedMove) -> Result<(), MetadataError> {
+fn conclude(
+    transaction: &mut MetadataTransaction<'_>,
+    planned: &mut PlannedMove,
+) -> Result<(), MetadataError> {
     let Some(id) = planned.migration.filter(|_| planned.is_done.is_none()) else { return Ok(()) };
     if migrations::numbered(transaction, id)?.is_some_and(|row| !row.is_over()) {
         return Ok(());

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::StandingError;
+use super::VersionStateError;
 use crate::cluster::records::RecordsError;
 
 /// Why the metadata refused. Nothing was changed, unless it is [`RecordsError::Uncertain`].
@@ -15,7 +15,7 @@ pub enum MetadataError {
     /// There are as many as may be.
     LimitExceeded,
     /// The versions of the extension do not allow it.
-    Standing(StandingError),
+    Standing(VersionStateError),
     /// The tablets of the table do not allow it.
     Tablets(TabletError),
     /// Others kept changing what the change depends on.

@@ -9,8 +9,8 @@ use wire::Placement;
 
 use super::encoding::{padded, parts, tenant_of};
 use super::packages::{self, PackageEntry};
-use super::standing::Standing;
-use super::{Metadata, MetadataError, Transaction, next_u32, tenants};
+use super::version_state::VersionState;
+use super::{Metadata, MetadataError, MetadataTransaction, next_u32, tenants};
 use crate::cluster::records::RecordsError;
 use crate::limits::EXTENSIONS_PER_TENANT_MAX;
 use crate::tenant::TenantId;
@@ -25,7 +25,7 @@ struct Canary {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Value {
+struct ExtensionValue {
     id: u32,
     newest: u32,
     current: u32,
@@ -53,7 +53,7 @@ pub struct ExtensionRow {
     /// The version that was installed last, kept or not: versions are not given again.
     pub newest: u32,
     /// Which versions are kept, and which of them invocations get.
-    pub standing: Standing,
+    pub standing: VersionState,
 }
 
 /// A version as it is stored.
@@ -68,24 +68,24 @@ pub struct StoredVersion {
 }
 
 impl ExtensionRow {
-    fn of(key: &str, value: Value) -> Result<Self, RecordsError> {
+    fn of(key: &str, value: ExtensionValue) -> Result<Self, RecordsError> {
         let [tenant, name] = parts(key, EXTENSIONS)?;
         let canary = value.canary.map(|canary| (canary.version, canary.percent));
-        let Value { id, newest, current, pinned, kept, .. } = value;
-        let standing = Standing { current, canary, pinned, kept };
+        let ExtensionValue { id, newest, current, pinned, kept, .. } = value;
+        let standing = VersionState { current, canary, pinned, kept };
         Ok(Self { id, tenant: tenant_of(tenant)?, name: name.to_owned(), newest, standing })
     }
 
-    pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
-        let Standing { current, canary, pinned, kept } = self.standing.clone();
+    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
+        let VersionState { current, canary, pinned, kept } = self.standing.clone();
         let canary = canary.map(|(version, percent)| Canary { version, percent });
-        let value = Value { id: self.id, newest: self.newest, current, canary, pinned, kept };
+        let value = ExtensionValue { id: self.id, newest: self.newest, current, canary, pinned, kept };
         transaction.put(&key_of(self.tenant, &self.name), &value)
     }
 
     pub(super) fn store_version(
         &self,
-        transaction: &mut Transaction<'_>,
+        transaction: &mut MetadataTransaction<'_>,
         stored: &StoredVersion,
         package_id: &str,
     ) -> Result<(), RecordsError> {
@@ -107,14 +107,14 @@ fn version_key(tenant: TenantId, name: &str, version: u32) -> String {
     format!("{VERSIONS}{}/{name}/{}", padded(tenant.0), padded(version))
 }
 
-pub(super) fn remove_tenant(transaction: &mut Transaction<'_>, tenant: TenantId) {
+pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
     transaction.clear(&prefix_of(tenant));
     transaction.clear(&format!("{VERSIONS}{}/", padded(tenant.0)));
     packages::remove_tenant(transaction, tenant);
 }
 
 pub(super) fn exists(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
     name: &str,
 ) -> Result<bool, RecordsError> {
@@ -122,7 +122,7 @@ pub(super) fn exists(
 }
 
 fn find(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
     name: &str,
 ) -> Result<Option<ExtensionRow>, RecordsError> {
@@ -132,7 +132,7 @@ fn find(
 
 /// Those of a tenant, or of all.
 pub(super) fn all(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     of: Option<TenantId>,
 ) -> Result<Vec<ExtensionRow>, RecordsError> {
     let prefix = of.map_or_else(|| EXTENSIONS.to_owned(), prefix_of);
@@ -140,7 +140,7 @@ pub(super) fn all(
 }
 
 fn remove_version(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     row: &ExtensionRow,
     version: u32,
 ) -> Result<(), RecordsError> {
@@ -154,7 +154,7 @@ fn remove_version(
 
 /// Removes an extension's own records, those of its versions too, and gives its number.
 pub(super) fn remove(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
     name: &str,
 ) -> Result<u32, MetadataError> {
@@ -196,7 +196,7 @@ impl Metadata {
                         return Err(MetadataError::LimitExceeded);
                     }
                     let id = next_u32(transaction, "extension")?;
-                    let standing = Standing::first(1, placement);
+                    let standing = VersionState::first(1, placement);
                     ExtensionRow { id, tenant, name: name.to_owned(), newest: 1, standing }
                 }
             };
@@ -216,7 +216,7 @@ impl Metadata {
         &self,
         tenant: TenantId,
         name: &str,
-        rule: impl Fn(&mut Standing) -> Result<(), super::StandingError>,
+        rule: impl Fn(&mut VersionState) -> Result<(), super::VersionStateError>,
     ) -> Result<ExtensionRow, MetadataError> {
         self.write(|transaction| {
             let mut row = find(transaction, tenant, name)?.ok_or(MetadataError::NotFound)?;

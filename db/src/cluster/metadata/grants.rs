@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use wire::{Right, Subject};
 
 use super::encoding::{damaged, padded, parts, tenant_of};
-use super::{Metadata, MetadataError, TenantRow, Transaction, extensions, next_u32, tables, tenants};
+use super::{Metadata, MetadataError, MetadataTransaction, TenantRow, extensions, next_u32, tables, tenants};
 use crate::cluster::records::RecordsError;
 use crate::limits::{GRANTS_PER_TENANT_MAX, GRANTS_SWEPT_AT_ONCE};
 use crate::tenant::TenantId;
@@ -20,7 +20,7 @@ const TABLE: &str = "table";
 const EXTENSION: &str = "extension";
 
 #[derive(Serialize, Deserialize)]
-struct Value {
+struct GrantValue {
     id: u32,
     #[serde(default)]
     writable: bool,
@@ -45,7 +45,7 @@ pub struct GrantRow {
 }
 
 impl GrantRow {
-    fn of(key: &str, value: &Value) -> Result<Self, RecordsError> {
+    fn of(key: &str, value: &GrantValue) -> Result<Self, RecordsError> {
         let [owner, kind, name, to] = parts(key, GRANTS)?;
         let right = match (kind, value.writable) {
             (EXTENSION, _) => Right::Invoke,
@@ -57,10 +57,10 @@ impl GrantRow {
         Ok(Self { id: value.id, owner, name, to, right, granted_ms: value.granted_ms })
     }
 
-    pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
+    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
         let Self { id, granted_ms, .. } = *self;
         let key = key_of(self.owner, self.right.subject(), &self.name, self.to);
-        transaction.put(&key, &Value { id, writable: self.right == Right::Write, granted_ms })
+        transaction.put(&key, &GrantValue { id, writable: self.right == Right::Write, granted_ms })
     }
 }
 
@@ -82,7 +82,7 @@ fn subject_prefix(owner: TenantId, subject: Subject, name: &str) -> String {
 
 /// Removes the grants of a thing that goes.
 pub(super) fn remove_subject(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     owner: TenantId,
     subject: Subject,
     name: &str,
@@ -91,14 +91,14 @@ pub(super) fn remove_subject(
 }
 
 /// Removes the grants of a tenant that goes.
-pub(super) fn remove_tenant(transaction: &mut Transaction<'_>, tenant: TenantId) {
+pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
     transaction.clear(&owner_prefix(tenant));
 }
 
 /// Grants with their keys: those to tenants that there are, and those to others.
 type Parted = (Vec<(String, GrantRow)>, Vec<(String, GrantRow)>);
 
-fn parted(transaction: &mut Transaction<'_>) -> Result<Parted, RecordsError> {
+fn parted(transaction: &mut MetadataTransaction<'_>) -> Result<Parted, RecordsError> {
     let there: BTreeSet<TenantId> = tenants::all(transaction)?.into_iter().map(|row| row.id).collect();
     let mut rows = Vec::new();
     for (key, value) in transaction.all(GRANTS)? {
@@ -110,7 +110,7 @@ fn parted(transaction: &mut Transaction<'_>) -> Result<Parted, RecordsError> {
 
 /// What a tenant granted to tenants that there are, with those.
 pub(super) fn of_owner(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     owner: TenantId,
 ) -> Result<Vec<(GrantRow, TenantRow)>, RecordsError> {
     let mut rows = Vec::new();
@@ -124,7 +124,7 @@ pub(super) fn of_owner(
 }
 
 /// The grants between tenants that there are.
-pub(super) fn all(transaction: &mut Transaction<'_>) -> Result<Vec<GrantRow>, RecordsError> {
+pub(super) fn all(transaction: &mut MetadataTransaction<'_>) -> Result<Vec<GrantRow>, RecordsError> {
     let (standing, _) = parted(transaction)?;
     Ok(standing.into_iter().map(|(_, row)| row).collect())
 }
@@ -152,7 +152,7 @@ impl Metadata {
                 return Err(MetadataError::NotFound);
             }
             tenants::check(transaction, to)?;
-            let given = transaction.all::<Value>(&owner_prefix(owner))?;
+            let given = transaction.all::<GrantValue>(&owner_prefix(owner))?;
             let key = key_of(owner, subject, name, to);
             if given.len() >= GRANTS_PER_TENANT_MAX && given.iter().all(|(before, _)| *before != key) {
                 return Err(MetadataError::LimitExceeded);

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::encoding::{padded, parts, tenant_of};
-use super::{Metadata, MetadataError, Transaction, tenants};
+use super::{Metadata, MetadataError, MetadataTransaction, tenants};
 use crate::cluster::records::RecordsError;
 use crate::tenant::TenantId;
 use crate::tenant::limit::TenantLimit;
@@ -11,7 +11,7 @@ use crate::tenant::limit::TenantLimit;
 const LIMITS: &str = "catalog/limits/";
 
 #[derive(Serialize, Deserialize)]
-struct Value {
+struct LimitValue {
     value: u64,
 }
 
@@ -27,8 +27,8 @@ pub struct LimitRow {
 }
 
 impl LimitRow {
-    pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
-        transaction.put(&key_of(self.tenant, &self.name), &Value { value: self.value })
+    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
+        transaction.put(&key_of(self.tenant, &self.name), &LimitValue { value: self.value })
     }
 }
 
@@ -40,18 +40,18 @@ fn prefix_of(tenant: TenantId) -> String {
     format!("{LIMITS}{}/", padded(tenant.0))
 }
 
-pub(super) fn remove_tenant(transaction: &mut Transaction<'_>, tenant: TenantId) {
+pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
     transaction.clear(&prefix_of(tenant));
 }
 
 /// Those of a tenant, or of all.
 pub(super) fn all(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     of: Option<TenantId>,
 ) -> Result<Vec<LimitRow>, RecordsError> {
     let prefix = of.map_or_else(|| LIMITS.to_owned(), prefix_of);
     let mut rows = Vec::new();
-    for (key, Value { value }) in transaction.all(&prefix)? {
+    for (key, LimitValue { value }) in transaction.all(&prefix)? {
         let [tenant, name] = parts(&key, LIMITS)?;
         rows.push(LimitRow { tenant: tenant_of(tenant)?, name: name.to_owned(), value });
     }

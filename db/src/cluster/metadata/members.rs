@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::TabletError;
 use super::encoding::{damaged, padded};
-use super::{Metadata, MetadataError, ServerRun, Transaction};
+use super::{Metadata, MetadataError, MetadataTransaction, ServerRun};
 use crate::cluster::records::RecordsError;
 
 pub(super) const MEMBERS: &str = "catalog/members/";
 
 #[derive(Serialize, Deserialize)]
-struct Value {
+struct MemberValue {
     tcp: SocketAddr,
     start: u32,
 }
@@ -34,15 +34,18 @@ fn key_of(server: u32) -> String {
 }
 
 /// The last start of a server.
-pub(super) fn run_of(transaction: &mut Transaction<'_>, server: u32) -> Result<ServerRun, MetadataError> {
-    let Value { start, .. } = transaction.get(&key_of(server))?.ok_or(TabletError::NoServer(server))?;
+pub(super) fn run_of(
+    transaction: &mut MetadataTransaction<'_>,
+    server: u32,
+) -> Result<ServerRun, MetadataError> {
+    let MemberValue { start, .. } = transaction.get(&key_of(server))?.ok_or(TabletError::NoServer(server))?;
     Ok(ServerRun { server, start })
 }
 
 /// All of them, by number.
-pub(super) fn all(transaction: &mut Transaction<'_>) -> Result<Vec<MemberRow>, RecordsError> {
+pub(super) fn all(transaction: &mut MetadataTransaction<'_>) -> Result<Vec<MemberRow>, RecordsError> {
     let mut rows = Vec::new();
-    for (key, Value { tcp, start }) in transaction.all(MEMBERS)? {
+    for (key, MemberValue { tcp, start }) in transaction.all(MEMBERS)? {
         let server = key.strip_prefix(MEMBERS).and_then(|number| number.parse().ok());
         let server = server.ok_or_else(|| damaged(&key))?;
         rows.push(MemberRow { run: ServerRun { server, start }, tcp });
@@ -58,9 +61,9 @@ impl Metadata {
     pub fn member_start(&self, server: u32, tcp: SocketAddr) -> Result<ServerRun, MetadataError> {
         self.write(|transaction| {
             let key = key_of(server);
-            let before = transaction.get::<Value>(&key)?.map_or(0, |value| value.start);
+            let before = transaction.get::<MemberValue>(&key)?.map_or(0, |value| value.start);
             let start = before.checked_add(1).ok_or(MetadataError::LimitExceeded)?;
-            transaction.put(&key, &Value { tcp, start })?;
+            transaction.put(&key, &MemberValue { tcp, start })?;
             Ok(ServerRun { server, start })
         })
     }

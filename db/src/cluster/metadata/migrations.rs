@@ -1,6 +1,6 @@
 //! Records of migrations: which hashes of a table go from which server to which, and how far that is.
 //!
-//! What a [`Standing`] says of the owner and what the tablets say is the same after every commit, since both change in
+//! What a [`Phase`] says of the owner and what the tablets say is the same after every commit, since both change in
 //! one. A migration that is over has its record until both servers are done with it, or somebody is for one that died.
 //! A server that was started again is another one to a migration: it has lost what it had.
 
@@ -9,21 +9,21 @@ use store::HashRange;
 
 use super::encoding::{damaged, padded, parts, tenant_of};
 use super::tablets::{self, TabletsRow, hash_of, hash_text};
-use super::{MetadataError, TabletError, Transaction};
-use crate::cluster::migration::{Mode, Standing};
-use crate::cluster::records::{Query, RecordsError, Span};
+use super::{MetadataError, MetadataTransaction, TabletError};
+use crate::cluster::migration::{Mode, Phase};
+use crate::cluster::records::{KeySpan, Query, RecordsError};
 use crate::tenant::TenantId;
 
 pub(super) const MIGRATIONS: &str = "catalog/migrations/";
 
 #[derive(Serialize, Deserialize)]
-struct Value {
+struct MigrationValue {
     first: String,
     last: String,
     source: ServerRun,
     target: ServerRun,
     mode: Mode,
-    standing: Standing,
+    standing: Phase,
     begun_ms: u64,
     #[serde(default)]
     is_aborted: bool,
@@ -69,7 +69,7 @@ pub struct MigrationRow {
     /// In which way.
     pub mode: Mode,
     /// How far it is, and so who owns the hashes.
-    pub standing: Standing,
+    pub standing: Phase,
     /// When it was begun, in milliseconds since the Unix epoch.
     pub begun_ms: u64,
     /// Somebody wants the hashes to stay at the source.
@@ -93,14 +93,14 @@ impl Side {
     /// How a migration ended, as far as this side of it is concerned, of which there is no record any more: by what its
     /// server owns of the hashes. Nothing where that is a part of them.
     #[must_use]
-    pub fn end_by(self, tablets: &TabletsRow, hashes: HashRange, own: u32) -> Option<Standing> {
+    pub fn end_by(self, tablets: &TabletsRow, hashes: HashRange, own: u32) -> Option<Phase> {
         let owned = tablets.owned_by(own);
         let has_all =
             owned.iter().any(|range| range.contains(hashes.first()) && range.contains(hashes.last()));
         let has_none = owned.iter().all(|range| !tablets::overlap(*range, hashes));
         match (self, has_all, has_none) {
-            (Side::Source, true, _) | (Side::Target, _, true) => Some(Standing::Ended),
-            (Side::Source, _, true) | (Side::Target, true, _) => Some(Standing::Finished),
+            (Side::Source, true, _) | (Side::Target, _, true) => Some(Phase::Ended),
+            (Side::Source, _, true) | (Side::Target, true, _) => Some(Phase::Finished),
             _ => None,
         }
     }
@@ -110,15 +110,15 @@ impl MigrationRow {
     /// Whether the hashes have an owner who is not to change.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        matches!(self.standing, Standing::Finished | Standing::Ended)
+        matches!(self.standing, Phase::Finished | Phase::Ended)
     }
 
     /// The server that owns the hashes.
     #[must_use]
     pub fn owner(&self) -> ServerRun {
         match self.standing {
-            Standing::Preparing | Standing::Returning | Standing::Ended => self.source,
-            Standing::Moving | Standing::Finished => self.target,
+            Phase::Preparing | Phase::Returning | Phase::Ended => self.source,
+            Phase::Moving | Phase::Finished => self.target,
         }
     }
 
@@ -141,11 +141,11 @@ impl MigrationRow {
         }
     }
 
-    fn of(key: &str, value: &Value) -> Result<Self, RecordsError> {
+    fn of(key: &str, value: &MigrationValue) -> Result<Self, RecordsError> {
         let [tenant, table, id] = parts(key, MIGRATIONS)?;
         let bounds = hash_of(&value.first).zip(hash_of(&value.last));
         let hashes = bounds.and_then(|(first, last)| HashRange::new(first, last));
-        let Value { source, target, mode, standing, begun_ms, .. } = *value;
+        let MigrationValue { source, target, mode, standing, begun_ms, .. } = *value;
         Ok(Self {
             id: id.parse().map_err(|_| damaged(key))?,
             tenant: tenant_of(tenant)?,
@@ -166,9 +166,9 @@ impl MigrationRow {
         format!("{}{}", table_prefix(self.tenant, self.table), padded(self.id))
     }
 
-    pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
+    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
         let Self { source, target, mode, standing, begun_ms, .. } = *self;
-        let value = Value {
+        let value = MigrationValue {
             first: hash_text(self.hashes.first()),
             last: hash_text(self.hashes.last()),
             source,
@@ -186,8 +186,8 @@ impl MigrationRow {
     /// Writes another standing, and the owner that goes with it.
     pub(super) fn advance(
         &mut self,
-        transaction: &mut Transaction<'_>,
-        to: Standing,
+        transaction: &mut MetadataTransaction<'_>,
+        to: Phase,
     ) -> Result<(), MetadataError> {
         let before = self.owner().server;
         self.standing = to;
@@ -204,15 +204,18 @@ impl MigrationRow {
     }
 }
 
-fn owned_tablets(transaction: &mut Transaction<'_>, row: &MigrationRow) -> Result<TabletsRow, MetadataError> {
+fn owned_tablets(
+    transaction: &mut MetadataTransaction<'_>,
+    row: &MigrationRow,
+) -> Result<TabletsRow, MetadataError> {
     tablets::find(transaction, row.tenant, row.table)?.ok_or(MetadataError::NotFound)
 }
 
 /// Whether a migration may come from one standing to another: what [`crate::cluster::migration`] draws, and what the end of
 /// a server leads to.
 #[must_use]
-pub(super) fn may_follow(from: Standing, to: Standing) -> bool {
-    use Standing::{Ended, Finished, Moving, Preparing, Returning};
+pub(super) fn may_follow(from: Phase, to: Phase) -> bool {
+    use Phase::{Ended, Finished, Moving, Preparing, Returning};
     matches!(
         (from, to),
         (Preparing, Moving | Ended) | (Moving, Returning | Finished | Ended) | (Returning, Ended | Finished)
@@ -227,17 +230,17 @@ fn prefix_of(tenant: TenantId) -> String {
     format!("{MIGRATIONS}{}/", padded(tenant.0))
 }
 
-pub(super) fn remove_tenant(transaction: &mut Transaction<'_>, tenant: TenantId) {
+pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
     transaction.clear(&prefix_of(tenant));
 }
 
-pub(super) fn remove_table(transaction: &mut Transaction<'_>, tenant: TenantId, table: u32) {
+pub(super) fn remove_table(transaction: &mut MetadataTransaction<'_>, tenant: TenantId, table: u32) {
     transaction.clear(&table_prefix(tenant, table));
 }
 
 /// Those of a table.
 pub(super) fn of_table(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
     table: u32,
 ) -> Result<Vec<MigrationRow>, RecordsError> {
@@ -246,23 +249,23 @@ pub(super) fn of_table(
 
 /// Those of a tenant's tables, or of all.
 pub(super) fn all(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     of: Option<TenantId>,
 ) -> Result<Vec<MigrationRow>, RecordsError> {
     let prefix = of.map_or_else(|| MIGRATIONS.to_owned(), prefix_of);
     rows(transaction, &prefix)
 }
 
-fn rows(transaction: &mut Transaction<'_>, prefix: &str) -> Result<Vec<MigrationRow>, RecordsError> {
+fn rows(transaction: &mut MetadataTransaction<'_>, prefix: &str) -> Result<Vec<MigrationRow>, RecordsError> {
     transaction.all(prefix)?.iter().map(|(key, value)| MigrationRow::of(key, value)).collect()
 }
 
 /// One by its number. Others may change meanwhile.
 pub(super) fn numbered(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     id: u32,
 ) -> Result<Option<MigrationRow>, RecordsError> {
-    let found = transaction.glance(&[Query::all(Span::prefix(MIGRATIONS))])?;
+    let found = transaction.glance(&[Query::all(KeySpan::prefix(MIGRATIONS))])?;
     let number = format!("/{}", padded(id));
     let Some(record) = found.iter().flatten().find(|record| record.key.ends_with(&number)) else {
         return Ok(None);

@@ -5,8 +5,10 @@ use store::HashRange;
 use super::migrations::{self, MigrationRow, Side, all, may_follow, numbered};
 use super::servers::is_gone;
 use super::tablets::{self, TabletsRow, overlap};
-use super::{MemberRow, Metadata, MetadataError, TabletError, Transaction, members, next_u32, tables};
-use crate::cluster::migration::{Mode, Standing};
+use super::{
+    MemberRow, Metadata, MetadataError, MetadataTransaction, TabletError, members, next_u32, tables,
+};
+use crate::cluster::migration::{Mode, Phase};
 use crate::cluster::records::Revision;
 use crate::limits::MIGRATIONS_MAX;
 use crate::tenant::TenantId;
@@ -28,7 +30,7 @@ pub struct MigrationView {
 
 /// Begins to move hashes of a table: see [`Metadata::migration_begin`]. Where it is refused nothing is written.
 pub(super) fn begin(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     (tenant, table): (TenantId, u32),
     hashes: HashRange,
     target: u32,
@@ -70,7 +72,7 @@ pub(super) fn begin(
         source,
         target,
         mode,
-        standing: Standing::Preparing,
+        standing: Phase::Preparing,
         begun_ms,
         is_aborted: false,
         is_source_done: false,
@@ -82,7 +84,7 @@ pub(super) fn begin(
 
 /// Notes that a side of a migration which is over has nothing to do any more.
 pub(super) fn leave(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     mut row: MigrationRow,
     side: Side,
 ) -> Result<(), MetadataError> {
@@ -123,12 +125,7 @@ impl Metadata {
     ///
     /// # Panics
     /// When no migration comes from one to the other.
-    pub fn migration_advance(
-        &self,
-        id: u32,
-        from: Standing,
-        to: Standing,
-    ) -> Result<MigrationRow, MetadataError> {
+    pub fn migration_advance(&self, id: u32, from: Phase, to: Phase) -> Result<MigrationRow, MetadataError> {
         self.advance_without(id, (from, to), None)
     }
 
@@ -144,8 +141,8 @@ impl Metadata {
         &self,
         gone: Side,
         id: u32,
-        from: Standing,
-        to: Standing,
+        from: Phase,
+        to: Phase,
     ) -> Result<MigrationRow, MetadataError> {
         self.advance_without(id, (from, to), Some(gone))
     }
@@ -153,7 +150,7 @@ impl Metadata {
     fn advance_without(
         &self,
         id: u32,
-        (from, to): (Standing, Standing),
+        (from, to): (Phase, Phase),
         gone: Option<Side>,
     ) -> Result<MigrationRow, MetadataError> {
         assert!(may_follow(from, to), "a migration never comes from {from:?} to {to:?}");

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::encoding::{hexadecimal, padded};
-use super::{MetadataError, Transaction};
+use super::{MetadataError, MetadataTransaction};
 use crate::cluster::records::RecordsError;
 use crate::limits::PACKAGE_CHUNK_BYTES;
 use crate::tenant::TenantId;
@@ -44,7 +44,7 @@ pub(super) fn fresh_id() -> Result<String, RecordsError> {
 }
 
 pub(super) fn store(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
     id: &str,
     package: &[u8],
@@ -59,7 +59,7 @@ pub(super) fn store(
 }
 
 pub(super) fn load(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
     entry: &PackageEntry,
 ) -> Result<Vec<u8>, MetadataError> {
@@ -75,10 +75,10 @@ pub(super) fn load(
     Ok(package)
 }
 
-pub(super) fn remove(transaction: &mut Transaction<'_>, tenant: TenantId, entry: &PackageEntry) {
+pub(super) fn remove(transaction: &mut MetadataTransaction<'_>, tenant: TenantId, entry: &PackageEntry) {
     transaction.clear(&prefix_of(tenant, &entry.id));
 }
 
-pub(super) fn remove_tenant(transaction: &mut Transaction<'_>, tenant: TenantId) {
+pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
     transaction.clear(&format!("{PACKAGES}{}/", padded(tenant.0)));
 }

@@ -7,8 +7,8 @@ use wire::TableOptions;
 use super::servers::is_gone;
 use super::tablets::{Tablet, TabletsRow, all, find, overlap};
 use super::{
-    Metadata, MetadataError, Snapshot, TabletError, Transaction, VERSIONS, drained, members, migrations,
-    next, tables,
+    Metadata, MetadataError, MetadataTransaction, Snapshot, TabletError, VERSIONS, drained, members,
+    migrations, next, tables,
 };
 use crate::limits::TABLETS_CHANGED_AT_ONCE;
 use crate::tenant::TenantId;
@@ -28,7 +28,7 @@ fn fewest(owned: &mut BTreeMap<u32, usize>, first: u32, count: usize) -> Vec<u32
 
 /// Gives tablets of some tables of a server to others; says how many, and whether some of it are on the move.
 fn adopt_some(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     server: u32,
     owned: &mut BTreeMap<u32, usize>,
     (first, now_ms): (u32, u64),
@@ -149,7 +149,7 @@ impl Metadata {
             for tablet in tablets.iter().flat_map(|row| &row.tablets) {
                 owned.entry(tablet.server).and_modify(|owned| *owned += 1);
             }
-            let adopt = |transaction: &mut Transaction<'_>| {
+            let adopt = |transaction: &mut MetadataTransaction<'_>| {
                 adopt_some(transaction, server, &mut owned.clone(), (first, now_ms))
             };
             let (now, left) = self.write(adopt)?;

@@ -8,7 +8,7 @@ use store::HashRange;
 
 use super::encoding::{damaged, padded};
 use super::tablets::{hash_of, hash_text};
-use super::{Metadata, MetadataError, ServerRun, TabletError, Transaction, next_u32};
+use super::{Metadata, MetadataError, MetadataTransaction, ServerRun, TabletError, next_u32};
 use crate::cluster::records::RecordsError;
 use crate::limits::{PLAN_MOVES_MAX, PLANS_KEPT};
 use crate::tenant::TenantId;
@@ -28,7 +28,7 @@ pub enum Goal {
 /// How far a plan is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum PlanStanding {
+pub enum PlanState {
     /// Moves are begun.
     Running,
     /// The goal is reached.
@@ -62,7 +62,7 @@ pub struct PlanRow {
     /// What it is for.
     pub goal: Goal,
     /// How far it is.
-    pub standing: PlanStanding,
+    pub standing: PlanState,
     /// When it was made, in milliseconds since the Unix epoch.
     pub begun_ms: u64,
     /// In the order in which they are begun.
@@ -70,18 +70,18 @@ pub struct PlanRow {
 }
 
 /// Tenant, table, first and last hash, target, migration or 0, and 0, 1 when it is there, 2 when it came to nothing.
-type Entry = (u32, u32, String, String, u32, u32, u8);
+type PlannedMoveRecord = (u32, u32, String, String, u32, u32, u8);
 
 #[derive(Serialize, Deserialize)]
-struct Value {
+struct PlanValue {
     goal: Goal,
-    standing: PlanStanding,
+    standing: PlanState,
     begun_ms: u64,
-    moves: Vec<Entry>,
+    moves: Vec<PlannedMoveRecord>,
 }
 
 impl PlannedMove {
-    fn of(entry: &Entry) -> Option<Self> {
+    fn of(entry: &PlannedMoveRecord) -> Option<Self> {
         let (tenant, table, first, last, to, migration, outcome) = entry;
         Some(Self {
             tenant: TenantId(*tenant),
@@ -93,7 +93,7 @@ impl PlannedMove {
         })
     }
 
-    fn entry(&self) -> Entry {
+    fn entry(&self) -> PlannedMoveRecord {
         let (first, last) = (hash_text(self.hashes.first()), hash_text(self.hashes.last()));
         let outcome = self.is_done.map_or(0, |is_done| if is_done { 1 } else { 2 });
         (self.tenant.0, self.table, first, last, self.to, self.migration.unwrap_or_default(), outcome)
@@ -101,7 +101,7 @@ impl PlannedMove {
 }
 
 impl PlanRow {
-    fn of(key: &str, value: &Value) -> Result<Self, RecordsError> {
+    fn of(key: &str, value: &PlanValue) -> Result<Self, RecordsError> {
         let id = key.strip_prefix(PLANS).and_then(|number| number.parse().ok());
         let moves: Option<Vec<_>> = value.moves.iter().map(PlannedMove::of).collect();
         Ok(Self {
@@ -113,10 +113,10 @@ impl PlanRow {
         })
     }
 
-    pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
+    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
         let Self { goal, standing, begun_ms, .. } = *self;
         let moves = self.moves.iter().map(PlannedMove::entry).collect();
-        transaction.put(&key_of(self.id), &Value { goal, standing, begun_ms, moves })
+        transaction.put(&key_of(self.id), &PlanValue { goal, standing, begun_ms, moves })
     }
 }
 
@@ -125,11 +125,14 @@ fn key_of(id: u32) -> String {
 }
 
 /// All that are kept, by number.
-pub(super) fn all(transaction: &mut Transaction<'_>) -> Result<Vec<PlanRow>, RecordsError> {
+pub(super) fn all(transaction: &mut MetadataTransaction<'_>) -> Result<Vec<PlanRow>, RecordsError> {
     transaction.all(PLANS)?.iter().map(|(key, value)| PlanRow::of(key, value)).collect()
 }
 
-pub(super) fn find(transaction: &mut Transaction<'_>, id: u32) -> Result<Option<PlanRow>, RecordsError> {
+pub(super) fn find(
+    transaction: &mut MetadataTransaction<'_>,
+    id: u32,
+) -> Result<Option<PlanRow>, RecordsError> {
     let key = key_of(id);
     transaction.get(&key)?.map(|value| PlanRow::of(&key, &value)).transpose()
 }
@@ -140,7 +143,7 @@ pub fn drained(plans: &[PlanRow]) -> Vec<ServerRun> {
     let mut drained = Vec::new();
     for plan in plans {
         match plan.goal {
-            Goal::Drain(run) if plan.standing != PlanStanding::Stopped => drained.push(run),
+            Goal::Drain(run) if plan.standing != PlanState::Stopped => drained.push(run),
             Goal::Drain(run) => drained.retain(|other| *other != run),
             Goal::Balance => drained.clear(),
         }
@@ -156,14 +159,14 @@ impl Metadata {
     pub fn plan_begin(&self, goal: Goal, begun_ms: u64) -> Result<PlanRow, MetadataError> {
         self.write(|transaction| {
             let plans = all(transaction)?;
-            if let Some(running) = plans.iter().find(|plan| plan.standing == PlanStanding::Running) {
+            if let Some(running) = plans.iter().find(|plan| plan.standing == PlanState::Running) {
                 return Err(TabletError::PlanRuns(running.id).into());
             }
             for old in plans.iter().rev().skip(PLANS_KEPT - 1) {
                 transaction.delete(&key_of(old.id));
             }
             let id = next_u32(transaction, "plan")?;
-            let row = PlanRow { id, goal, standing: PlanStanding::Running, begun_ms, moves: Vec::new() };
+            let row = PlanRow { id, goal, standing: PlanState::Running, begun_ms, moves: Vec::new() };
             row.store(transaction)?;
             Ok(row)
         })
@@ -176,8 +179,8 @@ impl Metadata {
     pub fn plan_stop(&self, id: u32) -> Result<PlanRow, MetadataError> {
         self.write(|transaction| {
             let mut row = find(transaction, id)?.ok_or(MetadataError::NotFound)?;
-            if row.standing == PlanStanding::Running {
-                row.standing = PlanStanding::Stopped;
+            if row.standing == PlanState::Running {
+                row.standing = PlanState::Stopped;
                 row.store(transaction)?;
             }
             Ok(row)

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use super::encoding::{bytes_of, damaged, decode, encode, hexadecimal, padded};
-use super::{Metadata, MetadataError, ServerRun, Transaction, members, next_u32};
+use super::{Metadata, MetadataError, MetadataTransaction, ServerRun, members, next_u32};
 use crate::cluster::records::{
-    Change, Committed, Condition, LeaseId, Query, Record, RecordsError, Revision, Span,
+    Committed, Condition, KeySpan, LeaseId, Query, Record, RecordChange, RecordsError, Revision,
 };
 use crate::tenant::secret::random_bytes;
 
@@ -16,7 +16,7 @@ const CLUSTER: &str = "cluster";
 const SECRET: &str = "secret";
 
 #[derive(Serialize, Deserialize)]
-struct Value {
+struct ServerValue {
     tcp: SocketAddr,
     udp: Vec<u16>,
     /// 0 of a server of before this field.
@@ -61,15 +61,15 @@ impl ServerRow {
     fn of(record: &Record) -> Result<Self, MetadataError> {
         let number = record.key.strip_prefix(SERVERS).and_then(|number| number.parse().ok());
         let id = number.ok_or_else(|| damaged(&record.key))?;
-        let Value { tcp, udp, start, view, started_ms, version } = decode(&record.key, &record.value)?;
+        let ServerValue { tcp, udp, start, view, started_ms, version } = decode(&record.key, &record.value)?;
         Ok(Self { id, start, tcp, frame_ports: udp, view, started_ms, version })
     }
 
-    fn registration(&self, lease: LeaseId) -> Result<Change, MetadataError> {
+    fn registration(&self, lease: LeaseId) -> Result<RecordChange, MetadataError> {
         let Self { tcp, start, view, started_ms, .. } = *self;
         let (udp, version) = (self.frame_ports.clone(), self.version.clone());
-        let value = encode(&Value { tcp, udp, start, view, started_ms, version })?;
-        Ok(Change::Put { key: key_of(self.id), value, lease: Some(lease) })
+        let value = encode(&ServerValue { tcp, udp, start, view, started_ms, version })?;
+        Ok(RecordChange::Put { key: key_of(self.id), value, lease: Some(lease) })
     }
 }
 
@@ -78,7 +78,10 @@ fn key_of(server: u32) -> String {
 }
 
 /// Whether a server is not registered, or was started again: of that it stays so until the commit.
-pub(super) fn is_gone(transaction: &mut Transaction<'_>, run: ServerRun) -> Result<bool, MetadataError> {
+pub(super) fn is_gone(
+    transaction: &mut MetadataTransaction<'_>,
+    run: ServerRun,
+) -> Result<bool, MetadataError> {
     let last = members::run_of(transaction, run.server)?;
     Ok(last.start > run.start || !transaction.has(&key_of(run.server))?)
 }
@@ -153,7 +156,7 @@ impl Metadata {
 
     /// The registration of a server, and the commit that wrote it. Refuses where it is that of a later start.
     fn registered(&self, row: &ServerRow) -> Result<Option<(ServerRow, Revision)>, MetadataError> {
-        let reading = self.records().read(&[Query::all(Span::one(&key_of(row.id)))], None)?;
+        let reading = self.records().read(&[Query::all(KeySpan::one(&key_of(row.id)))], None)?;
         let Some(record) = reading.found.iter().flatten().next() else { return Ok(None) };
         let found = ServerRow::of(record)?;
         if found.start > row.start {
@@ -179,7 +182,7 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn servers(&self) -> Result<Vec<ServerRow>, MetadataError> {
-        let reading = self.records().read(&[Query::all(Span::prefix(SERVERS))], None)?;
+        let reading = self.records().read(&[Query::all(KeySpan::prefix(SERVERS))], None)?;
         reading.found.iter().flatten().map(ServerRow::of).collect()
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use wire::{MigrationMode, TableOptions};
 
 use super::encoding::{padded, parts, tenant_of};
-use super::{Metadata, MetadataError, TabletsRow, Transaction, next_u32, tenants};
+use super::{Metadata, MetadataError, MetadataTransaction, TabletsRow, next_u32, tenants};
 use crate::cluster::migration::Mode;
 use crate::cluster::records::RecordsError;
 use crate::limits::TABLES_PER_TENANT_MAX;
@@ -13,7 +13,7 @@ use crate::tenant::TenantId;
 const TABLES: &str = "catalog/tables/";
 
 #[derive(Serialize, Deserialize)]
-struct Value {
+struct TableValue {
     id: u32,
     #[serde(default)]
     ordered: bool,
@@ -39,10 +39,10 @@ pub struct TableRow {
 }
 
 impl TableRow {
-    fn of(key: &str, value: &Value) -> Result<Self, RecordsError> {
+    fn of(key: &str, value: &TableValue) -> Result<Self, RecordsError> {
         let [tenant, name] = parts(key, TABLES)?;
         let (tenant, name) = (tenant_of(tenant)?, name.to_owned());
-        let Value { ordered, cache_bytes, .. } = *value;
+        let TableValue { ordered, cache_bytes, .. } = *value;
         let migration = match value.migration {
             Mode::Cooperative => MigrationMode::Cooperative,
             _ => MigrationMode::Rocksteady,
@@ -51,9 +51,9 @@ impl TableRow {
         Ok(Self { id: value.id, tenant, name, options })
     }
 
-    pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
+    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
         let TableOptions { ordered, cache_bytes, .. } = self.options;
-        let value = Value { id: self.id, ordered, cache_bytes, migration: self.mode() };
+        let value = TableValue { id: self.id, ordered, cache_bytes, migration: self.mode() };
         transaction.put(&key_of(self.tenant, &self.name), &value)
     }
 
@@ -74,12 +74,12 @@ fn prefix_of(tenant: TenantId) -> String {
     format!("{TABLES}{}/", padded(tenant.0))
 }
 
-pub(super) fn remove_tenant(transaction: &mut Transaction<'_>, tenant: TenantId) {
+pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
     transaction.clear(&prefix_of(tenant));
 }
 
 pub(super) fn exists(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
     name: &str,
 ) -> Result<bool, RecordsError> {
@@ -88,7 +88,7 @@ pub(super) fn exists(
 
 /// Those of a tenant, or of all.
 pub(super) fn all(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     of: Option<TenantId>,
 ) -> Result<Vec<TableRow>, RecordsError> {
     let prefix = of.map_or_else(|| TABLES.to_owned(), prefix_of);
@@ -97,7 +97,7 @@ pub(super) fn all(
 
 /// How the tablets of a table move, where nothing else is asked for.
 pub(super) fn mode_of(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
     table: u32,
 ) -> Result<Mode, RecordsError> {
@@ -107,12 +107,12 @@ pub(super) fn mode_of(
 
 /// Removes a table's own record, and gives its number.
 pub(super) fn remove(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
     name: &str,
 ) -> Result<u32, MetadataError> {
     let key = key_of(tenant, name);
-    let value = transaction.get::<Value>(&key)?.ok_or(MetadataError::NotFound)?;
+    let value = transaction.get::<TableValue>(&key)?.ok_or(MetadataError::NotFound)?;
     transaction.delete(&key);
     Ok(value.id)
 }
@@ -147,7 +147,7 @@ impl Metadata {
             if exists(transaction, tenant, name)? {
                 return Err(MetadataError::AlreadyExists);
             }
-            if transaction.all::<Value>(&prefix_of(tenant))?.len() >= TABLES_PER_TENANT_MAX {
+            if transaction.all::<TableValue>(&prefix_of(tenant))?.len() >= TABLES_PER_TENANT_MAX {
                 return Err(MetadataError::LimitExceeded);
             }
             let id = next_u32(transaction, "table")?;

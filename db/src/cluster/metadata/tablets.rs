@@ -10,18 +10,18 @@ use store::{HASH_RANGE_WIDTH_MIN, HashRange};
 use wire::limits::TABLETS_PER_TABLE_MAX;
 
 use super::encoding::{damaged, padded, parts, tenant_of};
-use super::{MetadataError, TabletError, Transaction};
+use super::{MetadataError, MetadataTransaction, TabletError};
 use crate::cluster::records::RecordsError;
 use crate::tenant::TenantId;
 
 pub(super) const TABLETS: &str = "catalog/tablets/";
 
 /// Last hash in hexadecimal, owner, and when it lost what it had, or 0.
-type Entry = (String, u32, u64);
+type TabletRecord = (String, u32, u64);
 
 #[derive(Serialize, Deserialize)]
-struct Value {
-    tablets: Vec<Entry>,
+struct TabletsValue {
+    tablets: Vec<TabletRecord>,
 }
 
 /// Hashes of a table with one owner.
@@ -137,7 +137,7 @@ impl TabletsRow {
         if owners.all(|other| other == owner) { Ok(owner) } else { Err(TabletError::SeveralOwners) }
     }
 
-    fn of(key: &str, value: &Value) -> Result<Self, RecordsError> {
+    fn of(key: &str, value: &TabletsValue) -> Result<Self, RecordsError> {
         let [tenant, table] = parts(key, TABLETS)?;
         let table = table.parse().map_err(|_| damaged(key))?;
         let mut next = Some(0);
@@ -155,12 +155,12 @@ impl TabletsRow {
         Ok(Self { tenant: tenant_of(tenant)?, table, tablets })
     }
 
-    pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
+    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
         let entry = |tablet: &Tablet| {
             (hash_text(tablet.hashes.last()), tablet.server, tablet.emptied_ms.unwrap_or_default())
         };
         let tablets = self.tablets.iter().map(entry).collect();
-        transaction.put(&key_of(self.tenant, self.table), &Value { tablets })
+        transaction.put(&key_of(self.tenant, self.table), &TabletsValue { tablets })
     }
 }
 
@@ -185,16 +185,16 @@ fn prefix_of(tenant: TenantId) -> String {
     format!("{TABLETS}{}/", padded(tenant.0))
 }
 
-pub(super) fn remove_tenant(transaction: &mut Transaction<'_>, tenant: TenantId) {
+pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
     transaction.clear(&prefix_of(tenant));
 }
 
-pub(super) fn remove_table(transaction: &mut Transaction<'_>, tenant: TenantId, table: u32) {
+pub(super) fn remove_table(transaction: &mut MetadataTransaction<'_>, tenant: TenantId, table: u32) {
     transaction.delete(&key_of(tenant, table));
 }
 
 pub(super) fn find(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
     table: u32,
 ) -> Result<Option<TabletsRow>, RecordsError> {
@@ -204,7 +204,7 @@ pub(super) fn find(
 
 /// Those of a tenant's tables, or of all.
 pub(super) fn all(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     of: Option<TenantId>,
 ) -> Result<Vec<TabletsRow>, RecordsError> {
     let prefix = of.map_or_else(|| TABLETS.to_owned(), prefix_of);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::encoding::{bytes_of, damaged, hexadecimal, padded, parts, tenant_of};
-use super::{Metadata, MetadataError, Transaction, next_u32};
+use super::{Metadata, MetadataError, MetadataTransaction, next_u32};
 use crate::cluster::records::RecordsError;
 use crate::limits::TENANTS_MAX;
 use crate::tenant::TenantId;
@@ -17,7 +17,7 @@ const NAMES: &str = "catalog/names/";
 const HELD: &str = "counts/tenants";
 
 #[derive(Serialize, Deserialize)]
-struct Value {
+struct TenantValue {
     name: String,
     salt: String,
     digest: String,
@@ -29,7 +29,7 @@ struct Named {
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct Held {
+struct TenantCount {
     held: usize,
 }
 
@@ -45,16 +45,16 @@ pub struct TenantRow {
 }
 
 impl TenantRow {
-    fn of(key: &str, value: Value) -> Result<Self, RecordsError> {
+    fn of(key: &str, value: TenantValue) -> Result<Self, RecordsError> {
         let [id] = parts(key, TENANTS)?;
         let salt = bytes_of(&value.salt).ok_or_else(|| damaged(key))?;
         let digest = bytes_of(&value.digest).ok_or_else(|| damaged(key))?;
         Ok(Self { id: tenant_of(id)?, name: value.name, secret: SecretHash { salt, digest } })
     }
 
-    pub(super) fn store(&self, transaction: &mut Transaction<'_>) -> Result<(), RecordsError> {
+    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
         let (salt, digest) = (hexadecimal(&self.secret.salt), hexadecimal(&self.secret.digest));
-        transaction.put(&key_of(self.id), &Value { name: self.name.clone(), salt, digest })?;
+        transaction.put(&key_of(self.id), &TenantValue { name: self.name.clone(), salt, digest })?;
         transaction.put(&name_key(&self.name), &Named { id: self.id.0 })
     }
 }
@@ -67,37 +67,43 @@ fn name_key(name: &str) -> String {
     format!("{NAMES}{name}")
 }
 
-pub(super) fn store_held(transaction: &mut Transaction<'_>, held: usize) -> Result<(), RecordsError> {
-    transaction.put(HELD, &Held { held })
+pub(super) fn store_held(transaction: &mut MetadataTransaction<'_>, held: usize) -> Result<(), RecordsError> {
+    transaction.put(HELD, &TenantCount { held })
 }
 
 /// Refuses what is of a tenant that there is not: another server may have dropped it.
-pub(super) fn check(transaction: &mut Transaction<'_>, tenant: TenantId) -> Result<(), MetadataError> {
+pub(super) fn check(
+    transaction: &mut MetadataTransaction<'_>,
+    tenant: TenantId,
+) -> Result<(), MetadataError> {
     if transaction.has(&key_of(tenant))? { Ok(()) } else { Err(MetadataError::NotFound) }
 }
 
-fn find(transaction: &mut Transaction<'_>, name: &str) -> Result<Option<TenantRow>, RecordsError> {
+fn find(transaction: &mut MetadataTransaction<'_>, name: &str) -> Result<Option<TenantRow>, RecordsError> {
     let Some(Named { id }) = transaction.get(&name_key(name))? else { return Ok(None) };
     numbered(transaction, TenantId(id))
 }
 
 /// A tenant by its number.
 pub(super) fn numbered(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
 ) -> Result<Option<TenantRow>, RecordsError> {
     let key = key_of(tenant);
     transaction.get(&key)?.map(|value| TenantRow::of(&key, value)).transpose()
 }
 
-pub(super) fn all(transaction: &mut Transaction<'_>) -> Result<Vec<TenantRow>, RecordsError> {
+pub(super) fn all(transaction: &mut MetadataTransaction<'_>) -> Result<Vec<TenantRow>, RecordsError> {
     transaction.all(TENANTS)?.into_iter().map(|(key, value)| TenantRow::of(&key, value)).collect()
 }
 
 /// Removes a tenant's own records, and gives its number.
-pub(super) fn remove(transaction: &mut Transaction<'_>, name: &str) -> Result<TenantId, MetadataError> {
+pub(super) fn remove(
+    transaction: &mut MetadataTransaction<'_>,
+    name: &str,
+) -> Result<TenantId, MetadataError> {
     let id = find(transaction, name)?.ok_or(MetadataError::NotFound)?.id;
-    let Held { held } = transaction.get(HELD)?.unwrap_or_default();
+    let TenantCount { held } = transaction.get(HELD)?.unwrap_or_default();
     store_held(transaction, held.saturating_sub(1))?;
     transaction.delete(&name_key(name));
     transaction.delete(&key_of(id));
@@ -114,7 +120,7 @@ impl Metadata {
             if transaction.has(&name_key(name))? {
                 return Err(MetadataError::AlreadyExists);
             }
-            let Held { held } = transaction.get(HELD)?.unwrap_or_default();
+            let TenantCount { held } = transaction.get(HELD)?.unwrap_or_default();
             if held >= TENANTS_MAX {
                 return Err(MetadataError::LimitExceeded);
             }
@@ -155,7 +161,7 @@ impl Metadata {
         name: &str,
         patience: Duration,
     ) -> Result<Option<TenantRow>, MetadataError> {
-        Ok(find(&mut Transaction::new(self.records()).within(patience), name)?)
+        Ok(find(&mut MetadataTransaction::new(self.records()).within(patience), name)?)
     }
 
     /// All tenants, by name.

@@ -10,7 +10,7 @@ use redb::backends::InMemoryBackend;
 use redb::{Builder, StorageBackend};
 use wire::{Placement, TableOptions};
 
-use super::{Metadata, MetadataError, Standing, StandingError};
+use super::{Metadata, MetadataError, VersionState, VersionStateError};
 use crate::cluster::records::RecordsError;
 use crate::limits::VERSIONS_RESERVED;
 use crate::tenant::secret::SecretHash;
@@ -40,13 +40,13 @@ fn everything_survives_a_restart() {
     assert_eq!(metadata.extension_find(ann, "tao").expect("a row"), Some(second));
     let stored = metadata.extension_version(ann, "tao", 1).expect("a version");
     assert_eq!((stored.installed_ms, stored.package.as_slice()), (5, &b"source"[..]));
-    let promoted = metadata.extension_change(ann, "tao", Standing::promote).expect("a canary");
+    let promoted = metadata.extension_change(ann, "tao", VersionState::promote).expect("a canary");
     assert_eq!((promoted.standing.current, promoted.standing.canary), (2, None));
     let removed = metadata.extension_change(ann, "tao", |standing| standing.remove(1)).expect("kept");
     assert_eq!(removed.standing.kept, [2]);
     assert_eq!(metadata.extension_version(ann, "tao", 1), Err(MetadataError::NotFound));
     let refused = metadata.extension_change(ann, "tao", |standing| standing.remove(2));
-    assert_eq!(refused, Err(MetadataError::Standing(StandingError::InUse(2))));
+    assert_eq!(refused, Err(MetadataError::Standing(VersionStateError::InUse(2))));
     let third = metadata.extension_install(ann, "tao", Placement::Current, 7, b"newest").expect("room");
     assert_eq!((third.newest, third.standing.current), (3, 3));
 }

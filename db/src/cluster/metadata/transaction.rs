@@ -14,26 +14,26 @@ use serde::de::DeserializeOwned;
 
 use super::encoding::{decode, encode};
 use crate::cluster::records::{
-    Change, Committed, Condition, Query, Record, Records, RecordsError, Revision, Span,
+    Committed, Condition, KeySpan, Query, Record, RecordChange, Records, RecordsError, Revision,
 };
 
 /// Names under which keys stand together: what is deleted among them is marked once for all.
 const COLLECTION_PARTS: usize = 2;
 
 /// See the file's head.
-pub(super) struct Transaction<'r> {
+pub(super) struct MetadataTransaction<'r> {
     /// What is read from and committed to; nothing when there is nothing yet.
     records: Option<&'r dyn Records>,
     at: Option<Revision>,
     /// How long a read may take, if less than it takes to find out that there will be no answer.
     patience: Option<Duration>,
     read: BTreeMap<String, Option<Record>>,
-    spans: BTreeSet<Span>,
+    spans: BTreeSet<KeySpan>,
     written: BTreeMap<String, Option<Vec<u8>>>,
     cleared: BTreeSet<String>,
 }
 
-impl<'r> Transaction<'r> {
+impl<'r> MetadataTransaction<'r> {
     pub(super) fn new(records: &'r dyn Records) -> Self {
         Self { records: Some(records), ..Self::over_nothing() }
     }
@@ -80,7 +80,7 @@ impl<'r> Transaction<'r> {
             return Ok(None);
         }
         if !self.read.contains_key(key) {
-            let found = self.look(Query::all(Span::one(key)))?.pop();
+            let found = self.look(Query::all(KeySpan::one(key)))?.pop();
             self.read.insert(key.to_owned(), found);
         }
         Ok(self.read[key].as_ref().map(|record| record.value.clone()))
@@ -91,7 +91,7 @@ impl<'r> Transaction<'r> {
         &mut self,
         prefix: &str,
     ) -> Result<Vec<(String, T)>, RecordsError> {
-        let span = Span::prefix(prefix);
+        let span = KeySpan::prefix(prefix);
         let found = self.look(Query::all(span.clone()))?;
         self.spans.insert(span.clone());
         let mut rows: BTreeMap<String, Vec<u8>> = found
@@ -109,10 +109,10 @@ impl<'r> Transaction<'r> {
     }
 
     /// The first key of a span as it was before this transaction.
-    pub(super) fn first_before(&mut self, span: Span) -> Result<Option<String>, RecordsError> {
+    pub(super) fn first_before(&mut self, span: KeySpan) -> Result<Option<String>, RecordsError> {
         let found = self.look(Query { span: span.clone(), limit: 1, from_last: false })?.pop();
         let to = found.as_ref().map_or(span.to, |record| format!("{}\0", record.key));
-        self.spans.insert(Span { from: span.from, to });
+        self.spans.insert(KeySpan { from: span.from, to });
         Ok(found.map(|record| record.key))
     }
 
@@ -165,14 +165,14 @@ impl<'r> Transaction<'r> {
         }
         let marks: BTreeSet<String> = self.spans.iter().map(|span| mark_of(&span.from)).collect();
         conditions.extend(self.spans.into_iter().map(|span| Condition::NoneNewer(span, at)));
-        conditions.extend(marks.iter().map(|mark| Condition::NoneNewer(Span::one(mark), at)));
+        conditions.extend(marks.iter().map(|mark| Condition::NoneNewer(KeySpan::one(mark), at)));
         let deleted = self.written.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| key);
         let marks: BTreeSet<String> = deleted.chain(&self.cleared).map(|key| mark_of(key)).collect();
-        let mut changes: Vec<Change> = marks.iter().map(|mark| Change::put(mark, "{}")).collect();
-        changes.extend(self.cleared.into_iter().map(Change::DeletePrefix));
+        let mut changes: Vec<RecordChange> = marks.iter().map(|mark| RecordChange::put(mark, "{}")).collect();
+        changes.extend(self.cleared.into_iter().map(RecordChange::DeletePrefix));
         changes.extend(self.written.into_iter().map(|(key, value)| match value {
-            Some(value) => Change::put(key, value),
-            None => Change::Delete(key),
+            Some(value) => RecordChange::put(key, value),
+            None => RecordChange::Delete(key),
         }));
         self.records.map_or(Ok(Committed::Conflict), |records| records.commit(&conditions, &changes))
     }

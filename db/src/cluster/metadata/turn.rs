@@ -8,15 +8,15 @@ use crate::cluster::records::RecordsError;
 
 /// See the file's head.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct WriteTurn {
     taken: Mutex<bool>,
     free: Condvar,
 }
 
 /// Somebody's turn; over when it is dropped.
-pub(super) struct Mine<'t>(&'t Turn);
+pub(super) struct Mine<'t>(&'t WriteTurn);
 
-impl Turn {
+impl WriteTurn {
     /// Waits for the turn.
     ///
     /// # Errors
@@ -44,11 +44,11 @@ impl Drop for Mine<'_> {
 mod tests {
     use std::time::Duration;
 
-    use super::Turn;
+    use super::WriteTurn;
 
     #[test]
     fn one_has_the_turn_and_who_waits_too_long_is_told() {
-        let turn = Turn::default();
+        let turn = WriteTurn::default();
         let mine = turn.take(Duration::ZERO).expect("free");
         assert!(turn.take(Duration::from_millis(1)).is_err());
         drop(mine);

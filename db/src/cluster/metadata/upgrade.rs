@@ -10,10 +10,10 @@ use super::audit::{self, AuditRow};
 use super::extensions::{ExtensionRow, StoredVersion};
 use super::grants::GrantRow;
 use super::limits::LimitRow;
-use super::standing::Standing;
 use super::tables::TableRow;
 use super::tenants::{self, TenantRow};
-use super::{Counter, Transaction, packages};
+use super::version_state::VersionState;
+use super::{Counter, MetadataTransaction, packages};
 use crate::cluster::records::RecordsError;
 use crate::tenant::TenantId;
 use crate::tenant::secret::SecretHash;
@@ -47,7 +47,7 @@ pub(super) fn records_of(
     version: u64,
     file: &WriteTransaction,
 ) -> Result<Vec<(String, Vec<u8>)>, RecordsError> {
-    let mut records = Transaction::over_nothing();
+    let mut records = MetadataTransaction::over_nothing();
     match version {
         1 => extensions_of_the_first_layout(file, &mut records)?,
         2 => extensions(file, &mut records)?,
@@ -64,12 +64,12 @@ pub(super) fn records_of(
 
 fn extensions_of_the_first_layout(
     file: &WriteTransaction,
-    records: &mut Transaction<'_>,
+    records: &mut MetadataTransaction<'_>,
 ) -> Result<(), RecordsError> {
     for entry in file.open_table(FIRST_LAYOUT)?.iter()? {
         let (key, value) = entry?;
         let ((tenant, name), (id, version, installed_ms, package)) = (key.value(), value.value());
-        let standing = Standing { current: version, canary: None, pinned: false, kept: vec![version] };
+        let standing = VersionState { current: version, canary: None, pinned: false, kept: vec![version] };
         let (tenant, name) = (TenantId(tenant), name.to_owned());
         let row = ExtensionRow { id, tenant, name, newest: version, standing };
         // The placement of a version that becomes current: two zero bytes.
@@ -81,7 +81,7 @@ fn extensions_of_the_first_layout(
     Ok(())
 }
 
-fn counters(file: &WriteTransaction, records: &mut Transaction<'_>) -> Result<(), RecordsError> {
+fn counters(file: &WriteTransaction, records: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
     for entry in file.open_table(COUNTERS)?.iter()? {
         let (counter, next) = entry?;
         records.put(&format!("counters/{}", counter.value()), &Counter { next: next.value() })?;
@@ -89,7 +89,7 @@ fn counters(file: &WriteTransaction, records: &mut Transaction<'_>) -> Result<()
     Ok(())
 }
 
-fn tenants(file: &WriteTransaction, records: &mut Transaction<'_>) -> Result<(), RecordsError> {
+fn tenants(file: &WriteTransaction, records: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
     let mut held = 0;
     for entry in file.open_table(TENANTS)?.iter()? {
         let (name, row) = entry?;
@@ -101,7 +101,7 @@ fn tenants(file: &WriteTransaction, records: &mut Transaction<'_>) -> Result<(),
     tenants::store_held(records, held)
 }
 
-fn tables(file: &WriteTransaction, records: &mut Transaction<'_>) -> Result<(), RecordsError> {
+fn tables(file: &WriteTransaction, records: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
     let ordered = file.open_table(ORDERED)?;
     for entry in file.open_table(TABLES)?.iter()? {
         let (key, id) = entry?;
@@ -114,7 +114,7 @@ fn tables(file: &WriteTransaction, records: &mut Transaction<'_>) -> Result<(), 
     Ok(())
 }
 
-fn limits(file: &WriteTransaction, records: &mut Transaction<'_>) -> Result<(), RecordsError> {
+fn limits(file: &WriteTransaction, records: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
     for entry in file.open_table(LIMITS)?.iter()? {
         let (key, value) = entry?;
         let (tenant, name) = key.value();
@@ -123,13 +123,13 @@ fn limits(file: &WriteTransaction, records: &mut Transaction<'_>) -> Result<(), 
     Ok(())
 }
 
-fn extensions(file: &WriteTransaction, records: &mut Transaction<'_>) -> Result<(), RecordsError> {
+fn extensions(file: &WriteTransaction, records: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
     let versions = file.open_table(VERSIONS)?;
     for entry in file.open_table(HEADS)?.iter()? {
         let (key, head) = entry?;
         let ((tenant, name), (id, newest, current, canary, percent, pinned)) = (key.value(), head.value());
         let canary = (canary != 0).then_some((canary, percent));
-        let standing = Standing { current, canary, pinned, kept: Vec::new() };
+        let standing = VersionState { current, canary, pinned, kept: Vec::new() };
         let mut row = ExtensionRow { id, tenant: TenantId(tenant), name: name.to_owned(), newest, standing };
         for entry in versions.range((tenant, name, 0)..=(tenant, name, u32::MAX))? {
             let (key, stored) = entry?;
@@ -143,7 +143,7 @@ fn extensions(file: &WriteTransaction, records: &mut Transaction<'_>) -> Result<
     Ok(())
 }
 
-fn grants(file: &WriteTransaction, records: &mut Transaction<'_>) -> Result<(), RecordsError> {
+fn grants(file: &WriteTransaction, records: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
     for entry in file.open_table(GRANTS)?.iter()? {
         let (key, row) = entry?;
         let ((owner, kind, name, to), (id, writable, granted_ms)) = (key.value(), row.value());
@@ -158,7 +158,7 @@ fn grants(file: &WriteTransaction, records: &mut Transaction<'_>) -> Result<(), 
     Ok(())
 }
 
-fn acts(file: &WriteTransaction, records: &mut Transaction<'_>) -> Result<(), RecordsError> {
+fn acts(file: &WriteTransaction, records: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
     for entry in file.open_table(ACTS)?.iter()? {
         let (_, row) = entry?;
         let (tenant, act) = row.value();

@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The slots of one side of a server, and the migrations that hold them or wait for one.
 #[derive(Clone, Debug)]
-pub struct Admission {
+pub struct SlotAdmission {
     free: Vec<usize>,
     held: BTreeMap<u32, usize>,
     waiting: BTreeSet<u32>,
 }
 
-impl Admission {
+impl SlotAdmission {
     /// All of these slots free.
     pub fn new(slots: impl IntoIterator<Item = usize>) -> Self {
         Self { free: slots.into_iter().collect(), held: BTreeMap::new(), waiting: BTreeSet::new() }
@@ -58,11 +58,11 @@ impl Admission {
 
 #[cfg(test)]
 mod tests {
-    use super::Admission;
+    use super::SlotAdmission;
 
     #[test]
     fn the_lowest_number_that_waits_is_next_and_a_slot_is_held_by_one() {
-        let mut admission = Admission::new([4, 5]);
+        let mut admission = SlotAdmission::new([4, 5]);
         [9, 3, 7].into_iter().for_each(|migration| admission.ask(migration));
         let first: Vec<_> = std::iter::from_fn(|| admission.admit()).collect();
         assert_eq!(first.iter().map(|(migration, _)| *migration).collect::<Vec<_>>(), [3, 7]);
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn one_that_leaves_the_queue_frees_no_slot_and_is_not_admitted() {
-        let mut admission = Admission::new([0]);
+        let mut admission = SlotAdmission::new([0]);
         [1, 2, 3].into_iter().for_each(|migration| admission.ask(migration));
         assert_eq!(admission.admit(), Some((1, 0)));
         admission.leave(2);

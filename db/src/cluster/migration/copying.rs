@@ -9,11 +9,11 @@
 
 use std::collections::VecDeque;
 
-use crate::cluster::migration::message::{Copied, Left, Message, Span};
+use crate::cluster::migration::message::{Copied, Left, Message, PullSpan};
 use crate::limits::{COPIED_PIECES_MAX, COPY_LEFT_BYTES, COPY_ROUNDS_MAX, MIGRATION_RETRY_US, PULL_BYTES};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Phase {
+enum CopyPhase {
     /// Nobody has asked.
     Off,
     /// Writers do not mark yet what they write.
@@ -26,7 +26,7 @@ enum Phase {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Gathered {
     /// Which hashes.
-    pub spans: Vec<Span>,
+    pub spans: Vec<PullSpan>,
     /// All of their objects.
     pub objects: Vec<u8>,
     /// Where the round is over: about so many bytes were written since they were gathered.
@@ -35,8 +35,8 @@ pub struct Gathered {
 
 /// See the file's head.
 #[derive(Debug)]
-pub(super) struct Copying {
-    phase: Phase,
+pub(super) struct CopyState {
+    phase: CopyPhase,
     round: u32,
     number: u32,
     is_gathering: bool,
@@ -55,16 +55,16 @@ pub(super) struct Copying {
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Step {
+pub(super) enum CopyStep {
     Watch,
     /// A piece of this round.
     Gather(u32),
 }
 
-impl Copying {
+impl CopyState {
     pub(super) fn new() -> Self {
-        Copying {
-            phase: Phase::Off,
+        CopyState {
+            phase: CopyPhase::Off,
             round: 0,
             number: 0,
             is_gathering: false,
@@ -79,25 +79,25 @@ impl Copying {
     }
 
     /// The target wants it.
-    pub(super) fn begin(&mut self) -> Option<Step> {
-        let is_new = self.phase == Phase::Off;
+    pub(super) fn begin(&mut self) -> Option<CopyStep> {
+        let is_new = self.phase == CopyPhase::Off;
         if is_new {
-            self.phase = Phase::Watching;
+            self.phase = CopyPhase::Watching;
         }
-        is_new.then_some(Step::Watch)
+        is_new.then_some(CopyStep::Watch)
     }
 
     /// Writers mark what they write.
-    pub(super) fn watched(&mut self) -> Option<Step> {
-        if self.phase == Phase::Watching {
-            self.phase = Phase::On;
+    pub(super) fn watched(&mut self) -> Option<CopyStep> {
+        if self.phase == CopyPhase::Watching {
+            self.phase = CopyPhase::On;
         }
         self.next()
     }
 
     /// Whether it goes on by itself.
     pub(super) fn is_on(&self) -> bool {
-        self.phase == Phase::On
+        self.phase == CopyPhase::On
     }
 
     /// Whether nobody writes here any more.
@@ -106,21 +106,21 @@ impl Copying {
     }
 
     /// Nobody writes here any more: what is left is sent at once. The second time nothing changes.
-    pub(super) fn cut(&mut self) -> Option<Step> {
+    pub(super) fn cut(&mut self) -> Option<CopyStep> {
         self.is_cut = true;
         self.next()
     }
 
     /// It comes to nothing, or all has arrived.
     pub(super) fn end(&mut self) {
-        self.phase = Phase::Over;
+        self.phase = CopyPhase::Over;
         self.sent.clear();
     }
 
     /// A piece was gathered: what is sent of it.
-    pub(super) fn gathered(&mut self, gathered: Gathered) -> (Option<Message>, Option<Step>) {
+    pub(super) fn gathered(&mut self, gathered: Gathered) -> (Option<Message>, Option<CopyStep>) {
         self.is_gathering = false;
-        if self.phase != Phase::On {
+        if self.phase != CopyPhase::On {
             return (None, None);
         }
         let Gathered { spans, objects, left_bytes } = gathered;
@@ -146,13 +146,13 @@ impl Copying {
             Message::Copied(piece)
         });
         if is_whole {
-            self.phase = Phase::Over;
+            self.phase = CopyPhase::Over;
         }
         (message, self.next())
     }
 
     /// So many pieces are stored.
-    pub(super) fn stored(&mut self, count: u32) -> Option<Step> {
+    pub(super) fn stored(&mut self, count: u32) -> Option<CopyStep> {
         while self.sent.front().is_some_and(|(_, piece)| piece.number < count) {
             self.sent.pop_front();
         }
@@ -160,7 +160,12 @@ impl Copying {
     }
 
     /// Time has passed: what is said again, and what is done.
-    pub(super) fn tick(&mut self, now_us: u64, allowance_bytes: u64, out: &mut Vec<Message>) -> Option<Step> {
+    pub(super) fn tick(
+        &mut self,
+        now_us: u64,
+        allowance_bytes: u64,
+        out: &mut Vec<Message>,
+    ) -> Option<CopyStep> {
         self.is_resting = false;
         let most = (COPIED_PIECES_MAX * PULL_BYTES) as i64 + allowance_bytes as i64;
         self.allowance_bytes = (self.allowance_bytes + allowance_bytes as i64).min(most);
@@ -176,8 +181,8 @@ impl Copying {
     }
 
     /// The next piece, if there is room for one.
-    fn next(&mut self) -> Option<Step> {
-        let may = self.phase == Phase::On && !self.is_gathering && self.sent.len() < COPIED_PIECES_MAX;
+    fn next(&mut self) -> Option<CopyStep> {
+        let may = self.phase == CopyPhase::On && !self.is_gathering && self.sent.len() < COPIED_PIECES_MAX;
         if !may || (!self.is_cut && self.allowance_bytes <= 0) {
             return None;
         }
@@ -190,6 +195,6 @@ impl Copying {
             self.is_last = self.is_cut;
         }
         self.is_gathering = true;
-        Some(Step::Gather(self.round))
+        Some(CopyStep::Gather(self.round))
     }
 }

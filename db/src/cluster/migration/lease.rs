@@ -39,7 +39,7 @@ impl Tenure {
 
 /// What a side knows of the lease under which its server is registered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Lease {
+pub(super) enum LeaseView {
     /// It was held when the records were read last, and is since.
     Held,
     /// It is over.
@@ -48,20 +48,20 @@ pub(super) enum Lease {
     Again,
 }
 
-impl Lease {
+impl LeaseView {
     /// It is held, or it is over.
     pub(super) fn turn(&mut self, is_held: bool) {
         *self = match (is_held, *self) {
-            (false, _) => Lease::Over,
-            (true, Lease::Over) => Lease::Again,
+            (false, _) => LeaseView::Over,
+            (true, LeaseView::Over) => LeaseView::Again,
             (true, before) => before,
         };
     }
 
     /// The records have been read, under a lease or not.
     pub(super) fn looked_up(&mut self, is_registered: bool) {
-        if is_registered && *self == Lease::Again {
-            *self = Lease::Held;
+        if is_registered && *self == LeaseView::Again {
+            *self = LeaseView::Held;
         }
     }
 }

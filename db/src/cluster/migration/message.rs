@@ -5,14 +5,14 @@
 
 mod copied;
 
-pub use copied::{Copied, Left, Span};
+pub use copied::{Copied, Left, PullSpan};
 
 use crate::cluster::fields::{Fields, NoField};
 use crate::limits::{MIGRATION_MESSAGE_BYTES_MAX, PRIORITY_PULL_HASHES};
 
 /// Two hashes of the last object that is done, by which a pull goes on.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Place {
+pub struct PullCursor {
     /// Of the key.
     pub hash: u64,
     /// What tells apart keys of one hash.
@@ -43,7 +43,7 @@ pub enum Message {
         /// Of the pull, within its partition.
         number: u32,
         /// Behind this place; `None` from the first hash on.
-        from: Option<Place>,
+        from: Option<PullCursor>,
     },
     /// To the target.
     Pulled {
@@ -52,7 +52,7 @@ pub enum Message {
         /// As asked.
         number: u32,
         /// Where the next one goes on; `None` at the end.
-        next: Option<Place>,
+        next: Option<PullCursor>,
         /// Their bytes.
         objects: Vec<u8>,
     },
@@ -87,7 +87,7 @@ pub enum Message {
         /// Objects that were written.
         objects: Vec<u8>,
         /// Keys that were removed, by their two hashes.
-        removed: Vec<Place>,
+        removed: Vec<PullCursor>,
     },
     /// To the target: it is here.
     TakenBack {
@@ -250,19 +250,19 @@ impl Message {
     }
 }
 
-fn put_place(out: &mut Vec<u8>, place: Option<Place>) {
+fn put_place(out: &mut Vec<u8>, place: Option<PullCursor>) {
     out.push(u8::from(place.is_some()));
-    if let Some(Place { hash, second }) = place {
+    if let Some(PullCursor { hash, second }) = place {
         out.extend(hash.to_le_bytes());
         out.extend(second.to_le_bytes());
     }
 }
 
-fn place(fields: &mut Fields<'_>) -> Result<Place, NoField> {
-    Ok(Place { hash: fields.long()?, second: fields.long()? })
+fn place(fields: &mut Fields<'_>) -> Result<PullCursor, NoField> {
+    Ok(PullCursor { hash: fields.long()?, second: fields.long()? })
 }
 
-fn maybe_place(fields: &mut Fields<'_>) -> Result<Option<Place>, NoField> {
+fn maybe_place(fields: &mut Fields<'_>) -> Result<Option<PullCursor>, NoField> {
     if fields.flag()? { place(fields).map(Some) } else { Ok(None) }
 }
 

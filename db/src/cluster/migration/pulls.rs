@@ -3,13 +3,13 @@
 //! A pull goes on behind the place where the one before ended, so it is asked for when that is known; whoever answers keeps
 //! nothing. What is late or comes twice has another number. How fast they go is paced in bytes.
 
-use crate::cluster::migration::message::{Message, Place};
+use crate::cluster::migration::message::{Message, PullCursor};
 use crate::limits::{MIGRATION_RETRY_US, PULL_BYTES};
 
 /// Objects that have come and are not replayed yet, with the place up to which they go.
 #[derive(Debug)]
-pub(super) struct Held {
-    pub(super) next: Option<Place>,
+pub(super) struct PulledObjects {
+    pub(super) next: Option<PullCursor>,
     pub(super) objects: Vec<u8>,
 }
 
@@ -18,13 +18,13 @@ struct Part {
     first: u64,
     last: u64,
     number: u32,
-    from: Option<Place>,
+    from: Option<PullCursor>,
     /// When it is asked for again.
     asked_due_us: Option<u64>,
     /// Waits for the replay of the one before.
-    held: Option<Held>,
+    held: Option<PulledObjects>,
     /// Up to where what is being replayed goes.
-    replaying: Option<Option<Place>>,
+    replaying: Option<Option<PullCursor>>,
     /// The last one has come.
     is_gathered: bool,
     /// Hashes below are here.
@@ -37,7 +37,7 @@ impl Part {
     }
 
     /// Whether a pull can end there: it goes on, and stays within the partition.
-    fn can_end(&self, next: Option<Place>) -> bool {
+    fn can_end(&self, next: Option<PullCursor>) -> bool {
         next.is_none_or(|next| (self.first..=self.last).contains(&next.hash) && Some(next) > self.from)
     }
 }
@@ -92,7 +92,12 @@ impl Pulls {
     }
 
     /// A pull has come. What is to be replayed now, if it is the one that is waited for.
-    pub(super) fn pulled(&mut self, partition: u8, number: u32, held: Held) -> Option<Held> {
+    pub(super) fn pulled(
+        &mut self,
+        partition: u8,
+        number: u32,
+        held: PulledObjects,
+    ) -> Option<PulledObjects> {
         let part = self.parts.get_mut(usize::from(partition))?;
         if part.asked_due_us.is_none() || part.number != number || !part.can_end(held.next) {
             return None;
@@ -111,7 +116,7 @@ impl Pulls {
     }
 
     /// What was replayed of a partition is here. What is to be replayed then.
-    pub(super) fn replayed(&mut self, partition: u8) -> Option<Held> {
+    pub(super) fn replayed(&mut self, partition: u8) -> Option<PulledObjects> {
         let part = self.parts.get_mut(usize::from(partition))?;
         let done = part.replaying.take()?;
         part.arrived =

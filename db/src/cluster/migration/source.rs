@@ -7,15 +7,15 @@ mod interface;
 
 pub use interface::{SourceAction, SourceEnd, SourceInput, SourceOutput};
 
-use crate::cluster::migration::Standing;
-use crate::cluster::migration::belief::{Awaited, Belief};
-use crate::cluster::migration::copying::{Copying, Step};
-use crate::cluster::migration::lease::Lease;
+use crate::cluster::migration::Phase;
+use crate::cluster::migration::copying::{CopyState, CopyStep};
+use crate::cluster::migration::lease::LeaseView;
+use crate::cluster::migration::local_view::{LocalView, MigrationWait};
 use crate::cluster::migration::message::Message;
 use crate::limits::MIGRATION_PARTITIONS;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Phase {
+enum SourcePhase {
     Serving,
     Cutting,
     Frozen { ceiling: u64 },
@@ -26,7 +26,7 @@ enum Phase {
 
 /// Whether it may work on the store.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Slot {
+enum SourceSlot {
     None,
     Asked,
     Held,
@@ -35,9 +35,9 @@ enum Slot {
 /// See the file's head.
 #[derive(Debug)]
 pub struct Source {
-    slot: Slot,
-    phase: Phase,
-    belief: Belief,
+    slot: SourceSlot,
+    phase: SourcePhase,
+    belief: LocalView,
     is_forgotten: bool,
     /// It was cut for want of a lease, and for nothing else.
     is_closed: bool,
@@ -48,22 +48,22 @@ pub struct Source {
     /// Versions at the target.
     ceiling: u64,
     gathers: usize,
-    copying: Copying,
+    copying: CopyState,
 }
 
 impl Default for Source {
     fn default() -> Self {
         Source {
-            slot: Slot::None,
-            phase: Phase::Serving,
-            belief: Belief::new(),
+            slot: SourceSlot::None,
+            phase: SourcePhase::Serving,
+            belief: LocalView::new(),
             is_forgotten: false,
             is_closed: false,
             expected: 0,
             taking: None,
             ceiling: 0,
             gathers: 0,
-            copying: Copying::new(),
+            copying: CopyState::new(),
         }
     }
 }
@@ -74,8 +74,8 @@ impl Source {
         match input {
             SourceInput::Message(message) => self.hear(message, out),
             SourceInput::Admitted => {
-                self.slot = Slot::Held;
-                if self.phase == Phase::Serving && self.belief.standing == Standing::Preparing {
+                self.slot = SourceSlot::Held;
+                if self.phase == SourcePhase::Serving && self.belief.standing == Phase::Preparing {
                     out.push(SourceOutput::Do(SourceAction::Count));
                 }
             }
@@ -122,16 +122,16 @@ impl Source {
 
     /// What it believes the records to say: how it ended, once it is over.
     #[must_use]
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> Phase {
         self.belief.standing
     }
 
     /// What it waits for before it goes on.
     #[must_use]
-    pub fn awaited(&self) -> Option<Awaited> {
+    pub fn awaited(&self) -> Option<MigrationWait> {
         self.belief.awaited().or(match (self.slot, self.belief.standing) {
-            (Slot::Asked, _) => Some(Awaited::Slot),
-            (Slot::None, Standing::Preparing) => Some(Awaited::Peer),
+            (SourceSlot::Asked, _) => Some(MigrationWait::Slot),
+            (SourceSlot::None, Phase::Preparing) => Some(MigrationWait::Peer),
             _ => None,
         })
     }
@@ -140,13 +140,15 @@ impl Source {
     #[must_use]
     pub fn is_over(&self) -> bool {
         match self.belief.standing {
-            Standing::Ended => self.phase == Phase::Serving || self.is_forgotten && self.phase == Phase::Gone,
-            Standing::Finished => self.phase == Phase::Gone,
+            Phase::Ended => {
+                self.phase == SourcePhase::Serving || self.is_forgotten && self.phase == SourcePhase::Gone
+            }
+            Phase::Finished => self.phase == SourcePhase::Gone,
             _ => false,
         }
     }
 
-    fn believe(&mut self, standing: Standing) {
+    fn believe(&mut self, standing: Phase) {
         // What is closed for another reason by now is opened by another rule.
         self.is_closed &= !self.belief.hear(standing);
     }
@@ -155,44 +157,43 @@ impl Source {
     fn follow(&mut self, out: &mut Vec<SourceOutput>) {
         let act = |out: &mut Vec<SourceOutput>, action| out.push(SourceOutput::Do(action));
         match (self.belief.standing, self.phase) {
-            (Standing::Moving | Standing::Finished, Phase::Serving) => {
-                self.phase = Phase::Cutting;
+            (Phase::Moving | Phase::Finished, SourcePhase::Serving) => {
+                self.phase = SourcePhase::Cutting;
                 act(out, SourceAction::Cut);
             }
-            (Standing::Preparing | Standing::Returning, Phase::Serving)
-                if self.belief.lease != Lease::Held =>
+            (Phase::Preparing | Phase::Returning, SourcePhase::Serving)
+                if self.belief.lease != LeaseView::Held =>
             {
-                self.phase = Phase::Cutting;
+                self.phase = SourcePhase::Cutting;
                 self.is_closed = true;
                 act(out, SourceAction::Cut);
             }
-            (Standing::Preparing | Standing::Returning, Phase::Frozen { ceiling })
-                if self.is_closed && self.taking.is_none() && self.belief.lease == Lease::Held =>
+            (Phase::Preparing | Phase::Returning, SourcePhase::Frozen { ceiling })
+                if self.is_closed && self.taking.is_none() && self.belief.lease == LeaseView::Held =>
             {
-                self.phase = Phase::Reopening;
+                self.phase = SourcePhase::Reopening;
                 self.is_closed = false;
                 act(out, SourceAction::Serve { ceiling: ceiling.max(self.ceiling) });
             }
-            (Standing::Ended, Phase::Frozen { ceiling }) if self.taking.is_none() => {
-                self.phase = Phase::Reopening;
+            (Phase::Ended, SourcePhase::Frozen { ceiling }) if self.taking.is_none() => {
+                self.phase = SourcePhase::Reopening;
                 act(out, SourceAction::Serve { ceiling: ceiling.max(self.ceiling) });
             }
-            (Standing::Finished, Phase::Frozen { .. }) if self.has_slot(out) => {
-                self.phase = Phase::Discarding;
+            (Phase::Finished, SourcePhase::Frozen { .. }) if self.has_slot(out) => {
+                self.phase = SourcePhase::Discarding;
                 act(out, SourceAction::Discard);
             }
             _ => {}
         }
         match (self.belief.standing, self.phase) {
             // Cut for good: the target is to have all of it.
-            (Standing::Moving, Phase::Frozen { .. }) => copy(self.copying.cut(), out),
-            (Standing::Preparing | Standing::Moving, _) => {}
+            (Phase::Moving, SourcePhase::Frozen { .. }) => copy(self.copying.cut(), out),
+            (Phase::Preparing | Phase::Moving, _) => {}
             _ => self.copying.end(),
         }
-        let is_open =
-            matches!(self.belief.standing, Standing::Preparing | Standing::Moving | Standing::Returning);
+        let is_open = matches!(self.belief.standing, Phase::Preparing | Phase::Moving | Phase::Returning);
         if self.belief.is_peer_gone && is_open && self.belief.may_commit(true) {
-            let (from, to) = (self.belief.standing, Standing::Ended);
+            let (from, to) = (self.belief.standing, Phase::Ended);
             act(out, SourceAction::Commit { from, to, is_peer_gone: true });
         }
     }
@@ -200,9 +201,9 @@ impl Source {
     fn hear(&mut self, message: Message, out: &mut Vec<SourceOutput>) {
         // Who says that has read in the records what allows it.
         match &message {
-            Message::HandOver => self.believe(Standing::Moving),
-            Message::GiveBack { .. } => self.believe(Standing::Returning),
-            Message::Discard => self.believe(Standing::Finished),
+            Message::HandOver => self.believe(Phase::Moving),
+            Message::GiveBack { .. } => self.believe(Phase::Returning),
+            Message::Discard => self.believe(Phase::Finished),
             _ => {}
         }
         let is_for_the_store = matches!(
@@ -214,45 +215,47 @@ impl Source {
                 | Message::GiveBack { .. }
         );
         // What has ended wants nothing of the store; else the target says it again.
-        if is_for_the_store && (self.belief.standing == Standing::Ended || !self.has_slot(out)) {
+        if is_for_the_store && (self.belief.standing == Phase::Ended || !self.has_slot(out)) {
             return;
         }
-        let is_moving = self.belief.standing == Standing::Moving;
+        let is_moving = self.belief.standing == Phase::Moving;
         let act = |out: &mut Vec<SourceOutput>, action| out.push(SourceOutput::Do(action));
         match (message, self.phase) {
-            (Message::Prepare, Phase::Serving) => act(out, SourceAction::Count),
-            (Message::Copy, Phase::Serving) if self.belief.standing == Standing::Preparing => {
+            (Message::Prepare, SourcePhase::Serving) => act(out, SourceAction::Count),
+            (Message::Copy, SourcePhase::Serving) if self.belief.standing == Phase::Preparing => {
                 copy(self.copying.begin(), out);
             }
             (Message::Stored { count }, _) => copy(self.copying.stored(count), out),
-            (Message::HandOver, Phase::Frozen { ceiling }) if is_moving => {
+            (Message::HandOver, SourcePhase::Frozen { ceiling }) if is_moving => {
                 out.push(SourceOutput::Send(Message::HandedOver { ceiling }));
             }
-            (Message::Pull { partition, number, from }, Phase::Frozen { .. })
+            (Message::Pull { partition, number, from }, SourcePhase::Frozen { .. })
                 if is_moving && self.may_gather() =>
             {
                 act(out, SourceAction::Gather { partition, number, from });
             }
-            (Message::PriorityPull { number, hashes }, Phase::Frozen { .. })
+            (Message::PriorityPull { number, hashes }, SourcePhase::Frozen { .. })
                 if is_moving && self.may_gather() =>
             {
                 act(out, SourceAction::GatherHashes { number, hashes });
             }
-            (Message::Discard, Phase::Gone) => out.push(SourceOutput::Send(Message::Discarded)),
+            (Message::Discard, SourcePhase::Gone) => out.push(SourceOutput::Send(Message::Discarded)),
             (Message::GiveBack { number, .. }, phase)
-                if number < self.expected && phase != Phase::Reopening =>
+                if number < self.expected && phase != SourcePhase::Reopening =>
             {
                 out.push(SourceOutput::Send(Message::TakenBack { number }));
             }
-            (Message::GiveBack { number, is_last: true, .. }, Phase::Serving) if number == 0 => {
+            (Message::GiveBack { number, is_last: true, .. }, SourcePhase::Serving) if number == 0 => {
                 // It was never cut: the target has served nobody.
                 self.expected = 1;
                 out.push(SourceOutput::Send(Message::TakenBack { number }));
             }
-            (Message::GiveBack { number, is_last, ceiling, objects, removed }, Phase::Frozen { .. })
-                if number == self.expected
-                    && self.taking.is_none()
-                    && self.belief.standing == Standing::Returning =>
+            (
+                Message::GiveBack { number, is_last, ceiling, objects, removed },
+                SourcePhase::Frozen { .. },
+            ) if number == self.expected
+                && self.taking.is_none()
+                && self.belief.standing == Phase::Returning =>
             {
                 self.taking = Some(is_last);
                 self.ceiling = self.ceiling.max(ceiling);
@@ -264,11 +267,11 @@ impl Source {
 
     /// Whether it may work on the store; the first time it asks for a slot.
     fn has_slot(&mut self, out: &mut Vec<SourceOutput>) -> bool {
-        if self.slot == Slot::None {
-            self.slot = Slot::Asked;
+        if self.slot == SourceSlot::None {
+            self.slot = SourceSlot::Asked;
             out.push(SourceOutput::Do(SourceAction::TakeSlot));
         }
-        self.slot == Slot::Held
+        self.slot == SourceSlot::Held
     }
 
     /// A target that keeps to the protocol has no more pulls on their way than it has partitions, and a priority pull.
@@ -281,9 +284,9 @@ impl Source {
     fn end(&mut self, end: SourceEnd, out: &mut Vec<SourceOutput>) {
         match (end, self.phase) {
             (SourceEnd::Counted(objects), _) => out.push(SourceOutput::Send(Message::Prepared { objects })),
-            (SourceEnd::Cut(ceiling), Phase::Cutting) => {
-                self.phase = Phase::Frozen { ceiling };
-                if self.belief.standing == Standing::Moving {
+            (SourceEnd::Cut(ceiling), SourcePhase::Cutting) => {
+                self.phase = SourcePhase::Frozen { ceiling };
+                if self.belief.standing == Phase::Moving {
                     out.push(SourceOutput::Send(Message::HandedOver { ceiling }));
                 }
             }
@@ -297,24 +300,24 @@ impl Source {
                 self.gathers = self.gathers.saturating_sub(1);
                 out.push(SourceOutput::Send(message));
             }
-            (SourceEnd::Discarded, Phase::Discarding) => {
-                self.phase = Phase::Gone;
+            (SourceEnd::Discarded, SourcePhase::Discarding) => {
+                self.phase = SourcePhase::Gone;
                 out.push(SourceOutput::Send(Message::Discarded));
             }
-            (SourceEnd::TakenBack, Phase::Frozen { ceiling }) => {
+            (SourceEnd::TakenBack, SourcePhase::Frozen { ceiling }) => {
                 let number = self.expected;
                 self.expected += 1;
                 if self.taking.take() != Some(true) {
                     out.push(SourceOutput::Send(Message::TakenBack { number }));
-                } else if self.belief.lease == Lease::Held {
-                    self.phase = Phase::Reopening;
+                } else if self.belief.lease == LeaseView::Held {
+                    self.phase = SourcePhase::Reopening;
                     out.push(SourceOutput::Do(SourceAction::Serve { ceiling: ceiling.max(self.ceiling) }));
                 } else {
                     self.is_closed = true;
                 }
             }
-            (SourceEnd::Served, Phase::Reopening) => {
-                self.phase = Phase::Serving;
+            (SourceEnd::Served, SourcePhase::Reopening) => {
+                self.phase = SourcePhase::Serving;
                 if let Some(number) = self.expected.checked_sub(1) {
                     out.push(SourceOutput::Send(Message::TakenBack { number }));
                 }
@@ -324,11 +327,11 @@ impl Source {
     }
 }
 
-fn copy(step: Option<Step>, out: &mut Vec<SourceOutput>) {
+fn copy(step: Option<CopyStep>, out: &mut Vec<SourceOutput>) {
     out.extend(step.map(|step| {
         SourceOutput::Do(match step {
-            Step::Watch => SourceAction::Watch,
-            Step::Gather(round) => SourceAction::GatherCopy { round },
+            CopyStep::Watch => SourceAction::Watch,
+            CopyStep::Gather(round) => SourceAction::GatherCopy { round },
         })
     }));
 }

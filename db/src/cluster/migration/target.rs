@@ -13,17 +13,17 @@ mod records;
 
 pub use interface::{TargetAction, TargetEnd, TargetInput, TargetOutput};
 
-use crate::cluster::migration::belief::{Awaited, Belief};
 use crate::cluster::migration::copies::Copies;
-use crate::cluster::migration::lease::Lease;
+use crate::cluster::migration::lease::LeaseView;
+use crate::cluster::migration::local_view::{LocalView, MigrationWait};
 use crate::cluster::migration::message::{Left, Message};
 use crate::cluster::migration::priority::Priority;
-use crate::cluster::migration::pulls::{Held, Pulls};
-use crate::cluster::migration::{Mode, Standing};
+use crate::cluster::migration::pulls::{PulledObjects, Pulls};
+use crate::cluster::migration::{Mode, Phase};
 use crate::limits::MIGRATION_RETRY_US;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Phase {
+enum TargetPhase {
     Queued,
     Asking,
     Making,
@@ -42,8 +42,8 @@ enum Phase {
 /// See the file's head.
 #[derive(Debug)]
 pub struct Target {
-    phase: Phase,
-    belief: Belief,
+    phase: TargetPhase,
+    belief: LocalView,
     is_aborted: bool,
     is_given_up: bool,
     /// Workers were told to leave the hashes for want of a lease.
@@ -69,8 +69,8 @@ impl Target {
     #[must_use]
     pub fn new(mode: Mode) -> Self {
         Target {
-            phase: Phase::Queued,
-            belief: Belief::new(),
+            phase: TargetPhase::Queued,
+            belief: LocalView::new(),
             is_aborted: false,
             is_given_up: false,
             is_closed: false,
@@ -89,15 +89,15 @@ impl Target {
         let before = self.phase;
         match input {
             TargetInput::Message(message) => self.hear(message, out),
-            TargetInput::Admitted if self.phase == Phase::Queued => self.phase = Phase::Asking,
+            TargetInput::Admitted if self.phase == TargetPhase::Queued => self.phase = TargetPhase::Asking,
             TargetInput::Admitted => {}
             TargetInput::Tick { allowance_bytes } => self.pulls.allow(allowance_bytes),
             TargetInput::Standing(standing) => self.believe(standing, out),
             TargetInput::Forgotten(standing) => {
                 self.believe(standing, out);
-                if self.belief.standing == Standing::Finished {
+                if self.belief.standing == Phase::Finished {
                     // Nobody is left to be told to discard.
-                    self.phase = Phase::Over;
+                    self.phase = TargetPhase::Over;
                 }
             }
             TargetInput::End(end) => self.end(end, out),
@@ -116,28 +116,31 @@ impl Target {
 
     /// What it believes the records to say: how it ended, once it is over.
     #[must_use]
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> Phase {
         self.belief.standing
     }
 
     /// Whether nothing will come of it any more.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.phase == Phase::Over
+        self.phase == TargetPhase::Over
     }
 
     /// Whether it waits for a slot.
     #[must_use]
     pub fn is_queued(&self) -> bool {
-        self.phase == Phase::Queued
+        self.phase == TargetPhase::Queued
     }
 
     /// What it waits for before it goes on.
     #[must_use]
-    pub fn awaited(&self) -> Option<Awaited> {
+    pub fn awaited(&self) -> Option<MigrationWait> {
         self.belief.awaited().or(match self.phase {
-            Phase::Queued => Some(Awaited::Slot),
-            Phase::Asking | Phase::HandingOver | Phase::Giving | Phase::Discarding => Some(Awaited::Peer),
+            TargetPhase::Queued => Some(MigrationWait::Slot),
+            TargetPhase::Asking
+            | TargetPhase::HandingOver
+            | TargetPhase::Giving
+            | TargetPhase::Discarding => Some(MigrationWait::Peer),
             _ => None,
         })
     }
@@ -156,18 +159,21 @@ impl Target {
 
     fn hear(&mut self, message: Message, out: &mut Vec<TargetOutput>) {
         match (message, self.phase) {
-            (Message::Prepared { objects }, Phase::Asking) => {
-                self.phase = Phase::Making;
+            (Message::Prepared { objects }, TargetPhase::Asking) => {
+                self.phase = TargetPhase::Making;
                 act(out, TargetAction::MakePart { objects });
             }
-            (Message::HandedOver { ceiling }, Phase::HandingOver)
-                if self.belief.standing == Standing::Moving =>
+            (Message::HandedOver { ceiling }, TargetPhase::HandingOver)
+                if self.belief.standing == Phase::Moving =>
             {
-                self.phase = Phase::Closing;
+                self.phase = TargetPhase::Closing;
                 self.ceiling = ceiling;
                 self.close(out);
             }
-            (Message::Copied(piece), Phase::Deciding | Phase::HandingOver | Phase::Closing) => {
+            (
+                Message::Copied(piece),
+                TargetPhase::Deciding | TargetPhase::HandingOver | TargetPhase::Closing,
+            ) => {
                 let Some(copies) = self.copies.as_mut().filter(|_| !self.belief.is_peer_gone) else { return };
                 let due = copies.came(piece);
                 if due.is_empty() {
@@ -176,30 +182,33 @@ impl Target {
                 }
                 due.into_iter().for_each(|piece| act(out, TargetAction::StoreCopy(piece)));
             }
-            (Message::Pulled { partition, number, next, objects }, Phase::Moving) => {
-                let due = self.pulls.pulled(partition, number, Held { next, objects });
+            (Message::Pulled { partition, number, next, objects }, TargetPhase::Moving) => {
+                let due = self.pulls.pulled(partition, number, PulledObjects { next, objects });
                 replay(partition, due, out);
             }
-            (Message::PriorityPulled { number, count, objects }, Phase::Moving) => {
+            (Message::PriorityPulled { number, count, objects }, TargetPhase::Moving) => {
                 if let Some(hashes) = self.priority.answered(number, count as usize) {
                     act(out, TargetAction::ReplayPriority { hashes, objects });
                 }
             }
-            (Message::Discarded, Phase::Discarding) => self.phase = Phase::Over,
-            (Message::TakenBack { number }, Phase::Giving) if number == self.given => self.taken(out),
+            (Message::Discarded, TargetPhase::Discarding) => self.phase = TargetPhase::Over,
+            (Message::TakenBack { number }, TargetPhase::Giving) if number == self.given => self.taken(out),
             _ => {}
         }
     }
 
     fn end(&mut self, end: TargetEnd, out: &mut Vec<TargetOutput>) {
         match (end, self.phase) {
-            (TargetEnd::PartMade(partitions), Phase::Making) => {
-                self.phase = Phase::Deciding;
+            (TargetEnd::PartMade(partitions), TargetPhase::Making) => {
+                self.phase = TargetPhase::Deciding;
                 if self.copies.is_none() {
                     self.pulls = Pulls::new(&partitions);
                 }
             }
-            (TargetEnd::CopyStored, Phase::Deciding | Phase::HandingOver | Phase::Closing) => {
+            (
+                TargetEnd::CopyStored,
+                TargetPhase::Deciding | TargetPhase::HandingOver | TargetPhase::Closing,
+            ) => {
                 if let Some(copies) = &mut self.copies {
                     copies.stored();
                     out.push(TargetOutput::Send(copies.said()));
@@ -214,20 +223,20 @@ impl Target {
                 self.belief.looked_up(is_registered);
                 self.believe(standing, out);
             }
-            (TargetEnd::Served, Phase::Opening) => self.phase = Phase::Moving,
-            (TargetEnd::Replayed { partition }, Phase::Moving) => {
+            (TargetEnd::Served, TargetPhase::Opening) => self.phase = TargetPhase::Moving,
+            (TargetEnd::Replayed { partition }, TargetPhase::Moving) => {
                 replay(partition, self.pulls.replayed(partition), out);
                 let pulls = &self.pulls;
                 let hashes = self.priority.take(|hash| pulls.has_arrived(hash));
                 wake(hashes, out);
             }
-            (TargetEnd::PriorityReplayed, Phase::Moving) => wake(self.priority.replayed(), out),
-            (TargetEnd::Cut(ceiling), Phase::Cutting) => {
-                self.phase = Phase::Giving;
+            (TargetEnd::PriorityReplayed, TargetPhase::Moving) => wake(self.priority.replayed(), out),
+            (TargetEnd::Cut(ceiling), TargetPhase::Cutting) => {
+                self.phase = TargetPhase::Giving;
                 self.ceiling = self.ceiling.max(ceiling);
                 act(out, TargetAction::GatherBack);
             }
-            (TargetEnd::GatheredBack { is_last, objects, removed }, Phase::Giving) => {
+            (TargetEnd::GatheredBack { is_last, objects, removed }, TargetPhase::Giving) => {
                 let (number, ceiling) = (self.given, self.ceiling);
                 self.giving = Some(Message::GiveBack { number, is_last, ceiling, objects, removed });
                 self.due_us = 0;
@@ -239,9 +248,9 @@ impl Target {
     /// Serves, when the source has been cut and has sent what is sent before that.
     fn close(&mut self, out: &mut Vec<TargetOutput>) {
         let is_whole = self.copies.is_none() || !self.lacks();
-        if self.phase == Phase::Closing && is_whole {
-            self.phase = Phase::Opening;
-            self.is_closed = self.belief.lease != Lease::Held;
+        if self.phase == TargetPhase::Closing && is_whole {
+            self.phase = TargetPhase::Opening;
+            self.is_closed = self.belief.lease != LeaseView::Held;
             if !self.is_closed {
                 act(out, TargetAction::Serve { ceiling: self.ceiling });
             }
@@ -258,7 +267,7 @@ impl Target {
 
     fn want(&mut self, hash: u64, out: &mut Vec<TargetOutput>) {
         // Workers serve before all of them do.
-        let is_moving = matches!(self.phase, Phase::Opening | Phase::Moving);
+        let is_moving = matches!(self.phase, TargetPhase::Opening | TargetPhase::Moving);
         let waits = is_moving && !self.has_arrived(hash) && self.priority.want(hash);
         if !waits {
             // It is here, or its place is elsewhere, or too many wait: who asked looks again and sees which.
@@ -269,7 +278,7 @@ impl Target {
     /// A piece is back at the source.
     fn taken(&mut self, out: &mut Vec<TargetOutput>) {
         match self.giving.take() {
-            Some(Message::GiveBack { is_last: true, .. }) => self.phase = Phase::Given,
+            Some(Message::GiveBack { is_last: true, .. }) => self.phase = TargetPhase::Given,
             Some(_) => {
                 self.given += 1;
                 act(out, TargetAction::GatherBack);
@@ -280,8 +289,8 @@ impl Target {
 
     fn lose_source(&mut self) {
         self.belief.is_peer_gone = true;
-        if self.phase == Phase::Discarding {
-            self.phase = Phase::Over;
+        if self.phase == TargetPhase::Discarding {
+            self.phase = TargetPhase::Over;
         }
     }
 
@@ -294,13 +303,13 @@ impl Target {
 
     /// Leaves the hashes to nobody while the server is not registered.
     fn open_or_close(&mut self, out: &mut Vec<TargetOutput>) {
-        let serves =
-            self.belief.standing == Standing::Moving && matches!(self.phase, Phase::Opening | Phase::Moving);
-        if serves && !self.is_closed && self.belief.lease != Lease::Held {
+        let serves = self.belief.standing == Phase::Moving
+            && matches!(self.phase, TargetPhase::Opening | TargetPhase::Moving);
+        if serves && !self.is_closed && self.belief.lease != LeaseView::Held {
             self.is_closed = true;
             act(out, TargetAction::Cut);
             wake(self.priority.take_all(), out);
-        } else if serves && self.is_closed && self.belief.lease == Lease::Held {
+        } else if serves && self.is_closed && self.belief.lease == LeaseView::Held {
             self.is_closed = false;
             act(out, TargetAction::Serve { ceiling: self.ceiling });
         }
@@ -314,19 +323,19 @@ impl Target {
         if self.belief.is_peer_gone {
             return;
         }
-        if self.phase == Phase::Moving {
+        if self.phase == TargetPhase::Moving {
             self.pulls.poll(now_us, |message| out.push(TargetOutput::Send(message)));
             out.extend(self.priority.poll(now_us).map(TargetOutput::Send));
             return;
         }
         let message = match self.phase {
-            Phase::Asking => Some(Message::Prepare),
-            Phase::Deciding => {
+            TargetPhase::Asking => Some(Message::Prepare),
+            TargetPhase::Deciding => {
                 self.copies.as_ref().filter(|copies| !copies.are_begun()).map(|_| Message::Copy)
             }
-            Phase::HandingOver => Some(Message::HandOver),
-            Phase::Discarding => Some(Message::Discard),
-            Phase::Giving => self.giving.clone(),
+            TargetPhase::HandingOver => Some(Message::HandOver),
+            TargetPhase::Discarding => Some(Message::Discard),
+            TargetPhase::Giving => self.giving.clone(),
             _ => None,
         };
         if let Some(message) = message.filter(|_| self.due_us <= now_us) {
@@ -336,8 +345,8 @@ impl Target {
     }
 }
 
-fn replay(partition: u8, due: Option<Held>, out: &mut Vec<TargetOutput>) {
-    if let Some(Held { next, objects }) = due {
+fn replay(partition: u8, due: Option<PulledObjects>, out: &mut Vec<TargetOutput>) {
+    if let Some(PulledObjects { next, objects }) = due {
         act(out, TargetAction::Replay { partition, next, objects });
     }
 }

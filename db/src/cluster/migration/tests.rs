@@ -9,7 +9,7 @@ mod world;
 use super::Mode;
 use world::{Trouble, World};
 
-use super::{Source, SourceAction, SourceEnd, SourceInput, SourceOutput, Standing, Target, TargetInput};
+use super::{Phase, Source, SourceAction, SourceEnd, SourceInput, SourceOutput, Target, TargetInput};
 
 fn seeds() -> Vec<u64> {
     let given = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -93,20 +93,20 @@ fn a_death_after_an_abort_leaves_one_owner() {
 fn a_side_whose_record_others_have_removed_is_over_though_nobody_answers_it() {
     let mut out = Vec::new();
     let mut target = Target::new(Mode::Rocksteady);
-    target.step(0, TargetInput::Standing(Standing::Finished), &mut out);
+    target.step(0, TargetInput::Standing(Phase::Finished), &mut out);
     assert!(!target.is_over(), "the source is to discard");
-    target.step(1, TargetInput::Forgotten(Standing::Finished), &mut out);
+    target.step(1, TargetInput::Forgotten(Phase::Finished), &mut out);
     assert!(target.is_over());
 
     let (mut source, mut out) = (Source::default(), Vec::new());
     source.step(SourceInput::Admitted, &mut out);
     let ends = [SourceEnd::Cut(7), SourceEnd::Discarded];
-    for (standing, end) in [Standing::Moving, Standing::Finished].into_iter().zip(ends) {
+    for (standing, end) in [Phase::Moving, Phase::Finished].into_iter().zip(ends) {
         source.step(SourceInput::Standing(standing), &mut out);
         source.step(SourceInput::End(end), &mut out);
     }
     // What it gave away has come back to it by another migration.
-    source.step(SourceInput::Forgotten(Standing::Ended), &mut out);
+    source.step(SourceInput::Forgotten(Phase::Ended), &mut out);
     assert!(source.is_over());
 }
 
@@ -120,13 +120,13 @@ fn a_death_that_was_recorded_too_late_for_one_standing_is_recorded_for_the_next(
         out.into_iter().filter(commits).collect::<Vec<_>>()
     };
     let commit =
-        |from| vec![SourceOutput::Do(SourceAction::Commit { from, to: Standing::Ended, is_peer_gone: true })];
-    assert_eq!(commits_after(SourceInput::TargetGone), commit(Standing::Preparing));
+        |from| vec![SourceOutput::Do(SourceAction::Commit { from, to: Phase::Ended, is_peer_gone: true })];
+    assert_eq!(commits_after(SourceInput::TargetGone), commit(Phase::Preparing));
     // The last that the target did was to own it.
-    assert_eq!(commits_after(SourceInput::Standing(Standing::Moving)), []);
-    let refused = SourceInput::End(SourceEnd::Committed(Standing::Moving));
-    assert_eq!(commits_after(refused.clone()), commit(Standing::Moving));
+    assert_eq!(commits_after(SourceInput::Standing(Phase::Moving)), []);
+    let refused = SourceInput::End(SourceEnd::Committed(Phase::Moving));
+    assert_eq!(commits_after(refused.clone()), commit(Phase::Moving));
 
     assert_eq!(commits_after(refused), [], "it was refused since the target is registered");
-    assert_eq!(commits_after(SourceInput::TargetGone), commit(Standing::Moving));
+    assert_eq!(commits_after(SourceInput::TargetGone), commit(Phase::Moving));
 }

@@ -9,7 +9,7 @@ use net::{Stream, StreamError};
 use wire::limits::{NONCE_BYTES, PROOF_BYTES, RECORD_HEADER_BYTES};
 use wire::{OpenRequest, RecordHeader, Status, VersionRange, opcode};
 
-use super::proof::{ClusterSecret, Exchange, Side};
+use super::proof::{ChallengeExchange, ClusterSecret, Prover};
 use crate::limits::{OPENING_BYTES_MAX, PEER_CONNECT_MS, PEER_OPENING_MS, RECORD_TIMEOUT_MS};
 use crate::tenant::secret::{RandomnessMissing, random_bytes};
 
@@ -83,11 +83,11 @@ pub fn open(
     let request = OpenRequest::Peer { server: own, nonce: opener_nonce };
     let answer = ask(&mut stream, request.opcode(), &request.encode(VersionRange::OURS))?;
     let (asked_nonce, proof) = halves(&answer).ok_or(PeerError::Nonsense)?;
-    let exchange = Exchange { opener: own, asked, opener_nonce, asked_nonce };
-    if !secret.is_proof(Side::Asked, &exchange, &proof) {
+    let exchange = ChallengeExchange { opener: own, asked, opener_nonce, asked_nonce };
+    if !secret.is_proof(Prover::Asked, &exchange, &proof) {
         return Err(PeerError::Stranger);
     }
-    let mut proving = secret.prove(Side::Opener, &exchange).to_vec();
+    let mut proving = secret.prove(Prover::Opener, &exchange).to_vec();
     let (kind, number): (u8, u64) = match purpose {
         Purpose::Migration(number) => (1, number),
         Purpose::Reads => (2, 0),
@@ -124,7 +124,7 @@ fn halves(challenge: &[u8]) -> Option<([u8; NONCE_BYTES], [u8; PROOF_BYTES])> {
 /// What a server that was asked has said, until the other one has proved itself.
 #[derive(Debug)]
 pub struct Challenge {
-    exchange: Exchange,
+    exchange: ChallengeExchange,
 }
 
 impl Challenge {
@@ -134,13 +134,13 @@ impl Challenge {
     /// When no random bytes can be had.
     pub fn new(own: u32, opener: u32, opener_nonce: [u8; NONCE_BYTES]) -> Result<Self, RandomnessMissing> {
         let asked_nonce = random_bytes()?;
-        Ok(Self { exchange: Exchange { opener, asked: own, opener_nonce, asked_nonce } })
+        Ok(Self { exchange: ChallengeExchange { opener, asked: own, opener_nonce, asked_nonce } })
     }
 
     /// Body of the answer to the opening.
     #[must_use]
     pub fn body(&self, secret: &ClusterSecret) -> Vec<u8> {
-        let proof = secret.prove(Side::Asked, &self.exchange);
+        let proof = secret.prove(Prover::Asked, &self.exchange);
         [self.exchange.asked_nonce, proof].concat()
     }
 
@@ -159,7 +159,7 @@ impl Challenge {
             return Err(Status::Malformed);
         }
         let (proof, rest) = body.split_first_chunk().ok_or(Status::Malformed)?;
-        if !secret.is_proof(Side::Opener, &self.exchange, proof) {
+        if !secret.is_proof(Prover::Opener, &self.exchange, proof) {
             return Err(Status::BadSecret);
         }
         match (rest[0], rest[1..].first_chunk()) {
@@ -174,13 +174,13 @@ impl Challenge {
 mod tests {
     use wire::{Status, opcode};
 
-    use super::{Challenge, ClusterSecret, Exchange, Purpose, Side, halves};
+    use super::{Challenge, ChallengeExchange, ClusterSecret, Prover, Purpose, halves};
 
     /// What an opener with that secret sends after a challenge.
     fn proving(challenge: &Challenge, secret: &ClusterSecret, (kind, number): (u8, u64)) -> Vec<u8> {
         let (asked_nonce, _) = halves(&challenge.body(secret)).expect("a challenge");
-        let exchange = Exchange { opener: 1, asked: 2, opener_nonce: [9; 32], asked_nonce };
-        let mut proving = secret.prove(Side::Opener, &exchange).to_vec();
+        let exchange = ChallengeExchange { opener: 1, asked: 2, opener_nonce: [9; 32], asked_nonce };
+        let mut proving = secret.prove(Prover::Opener, &exchange).to_vec();
         proving.push(kind);
         proving.extend(number.to_le_bytes());
         proving

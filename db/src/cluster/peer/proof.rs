@@ -19,7 +19,7 @@ impl std::fmt::Debug for ClusterSecret {
 
 /// Whose proof it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum Prover {
     /// Of who opens the stream.
     Opener = 1,
     /// Of who was asked.
@@ -28,7 +28,7 @@ pub enum Side {
 
 /// What both ends of a stream know when the nonces are exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Exchange {
+pub(super) struct ChallengeExchange {
     pub(super) opener: u32,
     pub(super) asked: u32,
     pub(super) opener_nonce: [u8; NONCE_BYTES],
@@ -36,8 +36,8 @@ pub(super) struct Exchange {
 }
 
 impl ClusterSecret {
-    pub(super) fn prove(&self, side: Side, exchange: &Exchange) -> [u8; PROOF_BYTES] {
-        let Exchange { opener, asked, opener_nonce, asked_nonce } = exchange;
+    pub(super) fn prove(&self, side: Prover, exchange: &ChallengeExchange) -> [u8; PROOF_BYTES] {
+        let ChallengeExchange { opener, asked, opener_nonce, asked_nonce } = exchange;
         let mut said = b"splinter peer 1".to_vec();
         said.push(side as u8);
         said.extend(opener.to_le_bytes());
@@ -48,7 +48,12 @@ impl ClusterSecret {
     }
 
     /// Whether it is that proof; takes as long for a near miss as for a far one.
-    pub(super) fn is_proof(&self, side: Side, exchange: &Exchange, proof: &[u8; PROOF_BYTES]) -> bool {
+    pub(super) fn is_proof(
+        &self,
+        side: Prover,
+        exchange: &ChallengeExchange,
+        proof: &[u8; PROOF_BYTES],
+    ) -> bool {
         let right = self.prove(side, exchange);
         let difference = right.iter().zip(proof).fold(0, |sum, (left, right)| sum | (left ^ right));
         std::hint::black_box(difference) == 0
@@ -69,7 +74,7 @@ fn hmac(key: &[u8], message: &[u8]) -> [u8; PROOF_BYTES] {
 
 #[cfg(test)]
 mod tests {
-    use super::{ClusterSecret, Exchange, Side, hmac};
+    use super::{ChallengeExchange, ClusterSecret, Prover, hmac};
 
     fn hexadecimal(bytes: &[u8]) -> String {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -95,15 +100,15 @@ mod tests {
     #[test]
     fn a_proof_holds_for_its_secret_its_side_and_its_exchange_alone() {
         let (secret, other) = (ClusterSecret([7; 32]), ClusterSecret([8; 32]));
-        let exchange = Exchange { opener: 1, asked: 2, opener_nonce: [3; 32], asked_nonce: [4; 32] };
-        let proof = secret.prove(Side::Opener, &exchange);
-        assert!(secret.is_proof(Side::Opener, &exchange, &proof));
-        assert!(!secret.is_proof(Side::Asked, &exchange, &proof));
-        assert!(!other.is_proof(Side::Opener, &exchange, &proof));
-        let turned = Exchange { opener: 2, asked: 1, ..exchange };
-        let swapped = Exchange { opener_nonce: [4; 32], asked_nonce: [3; 32], ..exchange };
+        let exchange = ChallengeExchange { opener: 1, asked: 2, opener_nonce: [3; 32], asked_nonce: [4; 32] };
+        let proof = secret.prove(Prover::Opener, &exchange);
+        assert!(secret.is_proof(Prover::Opener, &exchange, &proof));
+        assert!(!secret.is_proof(Prover::Asked, &exchange, &proof));
+        assert!(!other.is_proof(Prover::Opener, &exchange, &proof));
+        let turned = ChallengeExchange { opener: 2, asked: 1, ..exchange };
+        let swapped = ChallengeExchange { opener_nonce: [4; 32], asked_nonce: [3; 32], ..exchange };
         for other in [turned, swapped] {
-            assert!(!secret.is_proof(Side::Opener, &other, &proof));
+            assert!(!secret.is_proof(Prover::Opener, &other, &proof));
         }
     }
 }

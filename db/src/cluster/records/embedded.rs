@@ -21,10 +21,10 @@ use redb::{
     Builder, Database, ReadableDatabase, ReadableTable, Table, TableDefinition, TableHandle, WriteTransaction,
 };
 
-use self::leases::Leases;
+use self::leases::EmbeddedLeases;
 use super::{
-    Change, Committed, Condition, Event, Held, LeaseId, Query, Reading, Record, Records, RecordsError,
-    Revision, Span, Watch, WatchSource,
+    Committed, Condition, Event, HeldLease, KeySpan, LeaseId, Query, Reading, Record, RecordChange, Records,
+    RecordsError, Revision, Watch, WatchSource,
 };
 use crate::clock::Moment;
 
@@ -47,13 +47,13 @@ pub type Upgrade = fn(u64, &WriteTransaction) -> Result<Vec<(String, Vec<u8>)>, 
 /// See the file's head.
 pub struct Embedded {
     opener: Opener,
-    state: Mutex<State>,
+    state: Mutex<EmbeddedState>,
 }
 
 #[derive(Default)]
-struct State {
+struct EmbeddedState {
     database: Option<Database>,
-    leases: Leases,
+    leases: EmbeddedLeases,
     watchers: Vec<(String, WatchSource)>,
 }
 
@@ -76,18 +76,18 @@ impl Embedded {
         let transaction = database.begin_write()?;
         prepare(&transaction, upgrade)?;
         transaction.commit()?;
-        let state = State { database: Some(database), ..State::default() };
+        let state = EmbeddedState { database: Some(database), ..EmbeddedState::default() };
         Ok(Self { opener, state: Mutex::new(state) })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, EmbeddedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does something with the database, and lets go of it when that breaks it.
     fn with<T>(
         &self,
-        state: &mut State,
+        state: &mut EmbeddedState,
         run: impl FnOnce(&Database) -> Result<T, RecordsError>,
     ) -> Result<T, RecordsError> {
         if state.database.is_none() {
@@ -103,9 +103,9 @@ impl Embedded {
 
     fn commit_under(
         &self,
-        state: &mut State,
+        state: &mut EmbeddedState,
         conditions: &[Condition],
-        changes: &[Change],
+        changes: &[RecordChange],
     ) -> Result<Committed, RecordsError> {
         let Some(event) = self.with(state, |database| apply(database, conditions, changes))? else {
             return Ok(Committed::Conflict);
@@ -117,7 +117,7 @@ impl Embedded {
     }
 
     /// Deletes the records of leases that nobody kept.
-    fn expire(&self, state: &mut State) -> Result<(), RecordsError> {
+    fn expire(&self, state: &mut EmbeddedState) -> Result<(), RecordsError> {
         while let Some(lease) = state.leases.expired(Moment::now()) {
             self.end(state, lease)?;
         }
@@ -125,8 +125,9 @@ impl Embedded {
     }
 
     /// Deletes the records of a lease, then forgets it.
-    fn end(&self, state: &mut State, lease: LeaseId) -> Result<(), RecordsError> {
-        let deleted: Vec<Change> = state.leases.keys(lease).into_iter().map(Change::Delete).collect();
+    fn end(&self, state: &mut EmbeddedState, lease: LeaseId) -> Result<(), RecordsError> {
+        let deleted: Vec<RecordChange> =
+            state.leases.keys(lease).into_iter().map(RecordChange::Delete).collect();
         if !deleted.is_empty() {
             self.commit_under(state, &[], &deleted)?;
         }
@@ -155,12 +156,12 @@ impl Records for Embedded {
         })
     }
 
-    fn commit(&self, conditions: &[Condition], changes: &[Change]) -> Result<Committed, RecordsError> {
+    fn commit(&self, conditions: &[Condition], changes: &[RecordChange]) -> Result<Committed, RecordsError> {
         let mut state = self.state();
         self.expire(&mut state)?;
         let leases = changes.iter().filter_map(|change| match change {
-            Change::Put { lease, .. } => *lease,
-            Change::Delete(_) | Change::DeletePrefix(_) => None,
+            RecordChange::Put { lease, .. } => *lease,
+            RecordChange::Delete(_) | RecordChange::DeletePrefix(_) => None,
         });
         if !state.leases.are_held(leases) {
             return Err(RecordsError::LeaseGone);
@@ -183,11 +184,11 @@ impl Records for Embedded {
         Ok(watch)
     }
 
-    fn lease_grant(&self, ttl: Duration) -> Result<Held, RecordsError> {
+    fn lease_grant(&self, ttl: Duration) -> Result<HeldLease, RecordsError> {
         Ok(self.state().leases.grant(ttl, Moment::now()))
     }
 
-    fn lease_keep(&self, lease: LeaseId) -> Result<Held, RecordsError> {
+    fn lease_keep(&self, lease: LeaseId) -> Result<HeldLease, RecordsError> {
         let mut state = self.state();
         self.expire(&mut state)?;
         state.leases.keep(lease, Moment::now()).ok_or(RecordsError::LeaseGone)
@@ -259,7 +260,7 @@ fn find(
 fn apply(
     database: &Database,
     conditions: &[Condition],
-    changes: &[Change],
+    changes: &[RecordChange],
 ) -> Result<Option<Event>, RecordsError> {
     let transaction = database.begin_write()?;
     let event = {
@@ -292,7 +293,7 @@ fn holds(
         Condition::Is(key, revision) => {
             records.get(key.as_str())?.is_some_and(|row| row.value().0 == revision.0)
         }
-        Condition::NoneNewer(Span { from, to }, revision) => {
+        Condition::NoneNewer(KeySpan { from, to }, revision) => {
             for entry in records.range(from.as_str()..to.as_str())? {
                 if entry?.1.value().0 > revision.0 {
                     return Ok(false);
@@ -306,12 +307,12 @@ fn holds(
 fn make(
     records: &mut Table<'_, &'static str, (u64, &'static [u8])>,
     leased: &mut Table<'_, &'static str, i64>,
-    change: &Change,
+    change: &RecordChange,
     revision: Revision,
     changed: &mut Vec<(String, Option<Vec<u8>>)>,
 ) -> Result<(), RecordsError> {
     let deleted: BTreeSet<String> = match change {
-        Change::Put { key, value, lease } => {
+        RecordChange::Put { key, value, lease } => {
             records.insert(key.as_str(), (revision.0, value.as_slice()))?;
             match lease {
                 Some(lease) => leased.insert(key.as_str(), lease.0)?,
@@ -320,9 +321,9 @@ fn make(
             changed.push((key.clone(), Some(value.clone())));
             return Ok(());
         }
-        Change::Delete(key) => records.get(key.as_str())?.map(|_| key.clone()).into_iter().collect(),
-        Change::DeletePrefix(prefix) => {
-            let Span { from, to } = Span::prefix(prefix);
+        RecordChange::Delete(key) => records.get(key.as_str())?.map(|_| key.clone()).into_iter().collect(),
+        RecordChange::DeletePrefix(prefix) => {
+            let KeySpan { from, to } = KeySpan::prefix(prefix);
             let keys = records.range(from.as_str()..to.as_str())?;
             keys.map(|entry| Ok(entry?.0.value().to_owned())).collect::<Result<_, RecordsError>>()?
         }

@@ -31,17 +31,18 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use self::leasing::Leases;
+use self::leasing::EtcdLeases;
 use self::members::Members;
 use super::{
-    Change, Committed, Condition, Held, LeaseId, Query, Reading, Records, RecordsError, Revision, Watch,
+    Committed, Condition, HeldLease, LeaseId, Query, Reading, RecordChange, Records, RecordsError, Revision,
+    Watch,
 };
 use crate::config::EtcdAddress;
 use crate::limits::{ETCD_ATTEMPT_MS, ETCD_CALL_MS, ETCD_LOOK_MS, ETCD_RESOLVE_MS};
 
 /// See the file's head.
 pub struct Etcd {
-    shared: Arc<Shared>,
+    shared: Arc<EtcdShared>,
     runtime: Handle,
     thread: Option<JoinHandle<()>>,
     /// The thread ends when this is dropped.
@@ -49,13 +50,13 @@ pub struct Etcd {
 }
 
 /// What all tasks have.
-struct Shared {
+struct EtcdShared {
     members: Members,
     /// What all keys begin with.
     root: String,
     /// Etcd did not answer, and nobody has seen it since.
     missing: AtomicBool,
-    leases: Leases,
+    leases: EtcdLeases,
     /// Marks of commits whose outcome is known: the next commit takes them away.
     settled: Mutex<Vec<String>>,
     /// The answer to a commit was lost once: marks stay as long as their lease, since a request may still be on its way.
@@ -95,11 +96,11 @@ impl Etcd {
         let ended = |_| RecordsError::Unavailable("the thread that talks to etcd has ended".to_owned());
         let (runtime, members) = starting.recv().map_err(ended)??;
         let root = format!("/splinter/{}/", address.cluster);
-        let shared = Shared {
+        let shared = EtcdShared {
             members,
             root,
             missing: AtomicBool::new(false),
-            leases: Leases::default(),
+            leases: EtcdLeases::default(),
             settled: Mutex::default(),
             lost: AtomicBool::new(false),
         };
@@ -175,7 +176,7 @@ fn missing() -> RecordsError {
     RecordsError::Unavailable("etcd does not answer at present".to_owned())
 }
 
-impl Shared {
+impl EtcdShared {
     fn key(&self, key: &str) -> String {
         format!("{}{key}", self.root)
     }
@@ -213,7 +214,7 @@ impl Records for Etcd {
         })
     }
 
-    fn commit(&self, conditions: &[Condition], changes: &[Change]) -> Result<Committed, RecordsError> {
+    fn commit(&self, conditions: &[Condition], changes: &[RecordChange]) -> Result<Committed, RecordsError> {
         let shared = Arc::clone(&self.shared);
         let (conditions, changes) = (conditions.to_vec(), changes.to_vec());
         self.call(2 * ETCD_CALL_MS + ETCD_RESOLVE_MS, RecordsError::Uncertain, async move {
@@ -228,14 +229,14 @@ impl Records for Etcd {
         Ok(watch)
     }
 
-    fn lease_grant(&self, ttl: Duration) -> Result<Held, RecordsError> {
+    fn lease_grant(&self, ttl: Duration) -> Result<HeldLease, RecordsError> {
         let shared = Arc::clone(&self.shared);
         self.call(ETCD_CALL_MS, RecordsError::Unavailable, async move {
             shared.leases.grant(&shared.members, ttl).await
         })
     }
 
-    fn lease_keep(&self, lease: LeaseId) -> Result<Held, RecordsError> {
+    fn lease_keep(&self, lease: LeaseId) -> Result<HeldLease, RecordsError> {
         let shared = Arc::clone(&self.shared);
         self.call(ETCD_CALL_MS, RecordsError::Unavailable, async move {
             shared.leases.keep(&shared.members, lease).await

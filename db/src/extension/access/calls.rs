@@ -11,10 +11,10 @@ use sandstorm::abi::{RawRecord, RawSlice, TTL_FOREVER, TTL_MS_MAX};
 use store::{Condition, Table};
 
 use super::{Access, Awaited};
-use crate::extension::Mode;
+use crate::extension::CallMode;
 use crate::limits::{GET_MANY_KEYS_MAX, QUALIFIED_NAME_BYTES_MAX};
 use crate::ops::WorkerEnvironment;
-use crate::ops::transaction::{Found, Place, TransactionError};
+use crate::ops::transaction::{FoundObject, ObjectPlace, TransactionError};
 use crate::tablet::TableEntry;
 
 const _: () = assert!(TTL_MS_MAX == wire::limits::TTL_MS_MAX);
@@ -30,7 +30,7 @@ impl Access {
         let Some(part) = self.entry(environment, table)?.parts.find(hash) else {
             return self.get_elsewhere(environment, (table, hash, key), record);
         };
-        let place = Place { id: table, table: part, hash, key: checked_key(key)? };
+        let place = ObjectPlace { id: table, table: part, hash, key: checked_key(key)? };
         let found = self.transaction.get(environment.pin, place);
         let found = found.map_err(|error| self.refuse_at(place, error, 1))?;
         self.spending.read_bytes(key.len() + found.map_or(0, |found| found.value.bytes()))?;
@@ -79,7 +79,7 @@ impl Access {
         for (index, (&(part, hash), key)) in found_in.iter().flatten().zip(keys).enumerate() {
             // SAFETY: as above.
             let key = unsafe { key.as_slice() };
-            let place = Place { id: table, table: part, hash, key };
+            let place = ObjectPlace { id: table, table: part, hash, key };
             let found = self.transaction.get(pin, place).map_err(|error| self.refuse_at(place, error, 0))?;
             self.spending.read_bytes(key.len() + found.map_or(0, |found| found.value.bytes()))?;
             // SAFETY: there is a record for each key.
@@ -166,10 +166,10 @@ impl Access {
         environment: &'e WorkerEnvironment<'e>,
         id: u32,
         key: &'e [u8],
-    ) -> Result<Place<'e>, Error> {
+    ) -> Result<ObjectPlace<'e>, Error> {
         let hash = store::hash(key);
         let part = self.entry(environment, id)?.parts.find(hash).ok_or(Error::NotLocal)?;
-        Ok(Place { id, table: part, hash, key: checked_key(key)? })
+        Ok(ObjectPlace { id, table: part, hash, key: checked_key(key)? })
     }
 
     /// The table of that number.
@@ -235,7 +235,7 @@ impl Access {
 
     /// As [`Access::refuse`], of a place for which so many reads were counted.
     #[cold]
-    pub(super) fn refuse_at(&mut self, place: Place<'_>, error: TransactionError, reads: u64) -> Error {
+    pub(super) fn refuse_at(&mut self, place: ObjectPlace<'_>, error: TransactionError, reads: u64) -> Error {
         if error == TransactionError::NotArrived {
             self.lack(place.table, place.hash);
             self.spending.take_back_reads(reads);
@@ -249,7 +249,7 @@ impl Access {
         environment: &'e WorkerEnvironment<'e>,
         id: u32,
         key: &'e [u8],
-    ) -> Result<Place<'e>, Error> {
+    ) -> Result<ObjectPlace<'e>, Error> {
         let place = self.place(environment, id, key)?;
         if self.table_writable { Ok(place) } else { Err(Error::NotPermitted) }
     }
@@ -267,7 +267,7 @@ impl Access {
     }
 
     fn may_write(&self) -> Result<(), Error> {
-        if self.mode == Mode::Write { Ok(()) } else { Err(Error::ReadOnly) }
+        if self.mode == CallMode::Write { Ok(()) } else { Err(Error::ReadOnly) }
     }
 
     #[cold]
@@ -296,7 +296,7 @@ pub(super) fn checked_key(key: &[u8]) -> Result<&[u8], Error> {
 
 /// An object at the border: an absent one has version 0.
 #[inline]
-pub(super) fn raw_of(found: Option<Found>) -> RawRecord {
+pub(super) fn raw_of(found: Option<FoundObject>) -> RawRecord {
     match found {
         Some(found) => {
             let value = RawSlice { address: found.value.address(), bytes: found.value.bytes() };

@@ -9,10 +9,10 @@ use store::{CURSOR_BYTES, Cursor, Listed, PageLimits};
 
 use super::Access;
 use super::calls::raw_of;
-use crate::extension::Mode;
+use crate::extension::CallMode;
 use crate::limits::ENUMERATION_ENTRIES_MAX;
 use crate::metrics::Counter;
-use crate::ops::transaction::Found;
+use crate::ops::transaction::FoundObject;
 
 const _: () = assert!(CURSOR_BYTES <= CURSOR_BYTES_MAX);
 
@@ -27,7 +27,7 @@ impl Access {
         cursor: &[u8],
         (entries, capacity): (*mut RawEntry, usize),
     ) -> Result<RawListed, Error> {
-        if self.mode == Mode::Write {
+        if self.mode == CallMode::Write {
             return Err(Error::NotSerializable);
         }
         // What looks at buckets and finds nothing costs too.
@@ -55,7 +55,8 @@ impl Access {
                 self.spending.reads(1)?;
             }
             self.spending.read_bytes(object.key().len() + object.value().len())?;
-            let entry = RawEntry { key: RawSlice::of(object.key()), record: raw_of(Some(Found::of(object))) };
+            let entry =
+                RawEntry { key: RawSlice::of(object.key()), record: raw_of(Some(FoundObject::of(object))) };
             // SAFETY: no more than `capacity` objects are met, and there is room for them.
             unsafe { entries.add(met).write(entry) };
             met += 1;

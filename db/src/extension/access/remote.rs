@@ -14,15 +14,15 @@ use sandstorm::Error;
 use sandstorm::abi::{RawRecord, RawSlice};
 
 pub(super) use self::reads::Reads;
-use self::reads::{Read, State};
+use self::reads::{ReadState, RemoteRead};
 use super::calls::{checked_key, raw_of};
 use super::{Access, Awaited};
 use crate::extension::allowance::Limit;
 use crate::limits::{GET_MANY_KEYS_MAX, INVOCATION_REMOTE_READS_MAX};
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
-use crate::ops::remote::{Answer, Asker, Outcome, RemoteReads, Want};
-use crate::ops::transaction::Place;
+use crate::ops::remote::{Asker, RemoteAnswer, RemoteOutcome, RemoteReads, Want};
+use crate::ops::transaction::ObjectPlace;
 use crate::sched::running;
 use crate::tenant::ledger::Entry;
 use crate::tenant::limit::TenantLimit;
@@ -43,7 +43,7 @@ impl Access {
     }
 
     /// Takes an answer. True when all that was asked for is answered. One that nobody waits for any more is dropped.
-    pub fn answered(&mut self, answer: &Answer) -> bool {
+    pub fn answered(&mut self, answer: &RemoteAnswer) -> bool {
         let Some(remote) = &mut self.remote else { return true };
         remote.answer(answer);
         remote.open == 0
@@ -131,7 +131,7 @@ impl Access {
             // SAFETY: there is a record for each key.
             let (key, record) = unsafe { (key.as_slice(), records.add(index)) };
             if let Some((part, hash)) = local[index] {
-                let place = Place { id: table, table: part, hash, key };
+                let place = ObjectPlace { id: table, table: part, hash, key };
                 let found = self.transaction.get(environment.pin, place);
                 let found = raw_of(found.map_err(|error| self.refuse_at(place, error, 0))?);
                 // SAFETY: as above.
@@ -167,32 +167,32 @@ impl Access {
             return Ok(self.wait_for_answers());
         };
         match &remote.reads[at].state {
-            State::Known(record) => Ok(Some(*record)),
-            State::Asked | State::Over => Ok(self.wait_for_answers()),
-            State::Came(Outcome::Found(version, value)) => {
+            ReadState::Known(record) => Ok(Some(*record)),
+            ReadState::Asked | ReadState::Over => Ok(self.wait_for_answers()),
+            ReadState::Came(RemoteOutcome::Found(version, value)) => {
                 let (version, value) = (*version, Arc::clone(value));
                 let record = self.bring_in(version, value.bytes())?;
                 self.know(environment, at, record);
                 Ok(Some(record))
             }
-            State::Came(Outcome::Absent) => {
+            ReadState::Came(RemoteOutcome::Absent) => {
                 let nothing = RawSlice { address: ptr::null(), bytes: 0 };
                 let record = RawRecord { value: nothing, version: 0 };
                 self.know(environment, at, record);
                 Ok(Some(record))
             }
-            State::Came(Outcome::Here) => {
+            ReadState::Came(RemoteOutcome::Here) => {
                 // This worker has still to hear of it.
                 remote.give_up(at);
                 self.ask(environment, reads, (table, hash, key), map)?;
                 Ok(self.wait_for_answers())
             }
-            State::Came(Outcome::Away) => {
+            ReadState::Came(RemoteOutcome::Away) => {
                 remote.give_up(at);
                 self.count(environment, Counter::RemoteReadsUnanswered, Entry::RemoteReadsUnanswered, 1);
                 Err(Error::ServerAway)
             }
-            State::Came(Outcome::NoRoom) => {
+            ReadState::Came(RemoteOutcome::NoRoom) => {
                 remote.give_up(at);
                 Err(self.come_again(environment))
             }
@@ -222,7 +222,7 @@ impl Access {
         if !is_asked {
             return Err(self.come_again(environment));
         }
-        remote.push(Read { number, table, hash, key: key.into(), state: State::Asked });
+        remote.push(RemoteRead { number, table, hash, key: key.into(), state: ReadState::Asked });
         Ok(())
     }
 
@@ -259,7 +259,7 @@ impl Access {
     /// A read is over, and was counted.
     fn know(&mut self, environment: &WorkerEnvironment<'_>, at: usize, record: RawRecord) {
         let Some(read) = self.remote.as_mut().and_then(|remote| remote.reads.get_mut(at)) else { return };
-        read.state = State::Known(record);
+        read.state = ReadState::Known(record);
         let bytes = (read.key.len() + record.value.bytes) as u64;
         self.count(environment, Counter::RemoteReads, Entry::RemoteReads, 1);
         self.count(environment, Counter::RemoteReadBytes, Entry::RemoteReadBytes, bytes);

@@ -9,7 +9,7 @@ use store::KeyRange;
 use super::Access;
 use super::calls::{checked_key, raw_of};
 use crate::limits::SCAN_ENTRIES_MAX;
-use crate::ops::transaction::{Found, TransactionError};
+use crate::ops::transaction::{FoundObject, TransactionError};
 
 impl Access {
     /// Reads objects of a range in order.
@@ -34,7 +34,7 @@ impl Access {
         let (spending, mut met) = (&mut self.spending, 0);
         let mut refused = None;
         let capacity = capacity.min(SCAN_ENTRIES_MAX);
-        let found = |key: &[u8], found: Found| {
+        let found = |key: &[u8], found: FoundObject| {
             let spent = match met {
                 0 => Ok(()),
                 _ => spending.reads(1),

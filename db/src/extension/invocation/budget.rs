@@ -13,7 +13,7 @@ use crate::tenant::limit::TenantLimit;
 /// Limits of a worker that run in place of those of the accounts, for who measures or tests: they may be such
 /// as no account takes. The default is that of [`crate::limits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct LimitOverrides {
     /// What an invocation may run in one piece before it is parked, in microseconds.
     pub slice_us: u64,
     /// What it may use of the processor, in microseconds.
@@ -30,7 +30,7 @@ pub struct Budget {
     pub warm_bytes: usize,
 }
 
-impl Default for Budget {
+impl Default for LimitOverrides {
     fn default() -> Self {
         Self {
             slice_us: SLICE_US,
@@ -44,7 +44,7 @@ impl Default for Budget {
     }
 }
 
-impl Budget {
+impl LimitOverrides {
     /// What an account allows, with these limits of its time.
     pub(super) fn instead_of(&self, allowance: Allowance) -> Allowance {
         let Self { cpu_us, wall_us, .. } = *self;
@@ -98,13 +98,13 @@ pub(super) const fn counter_of(limit: Limit) -> Option<Counter> {
 impl Overdrawn {
     /// Writes the text for the caller into `place` as far as it has room; how many bytes it got.
     pub(super) fn describe(&self, function: &str, extension: &str, version: u32, place: &mut [u8]) -> usize {
-        let mut text = Text { place, bytes: 0 };
+        let mut text = FixedText { place, bytes: 0 };
         // A text that is cut short is good enough, and the function's name is what might be too long.
         let _ = self.write(&mut text, function, extension, version);
         text.bytes
     }
 
-    fn write(&self, text: &mut Text<'_>, function: &str, extension: &str, version: u32) -> fmt::Result {
+    fn write(&self, text: &mut FixedText<'_>, function: &str, extension: &str, version: u32) -> fmt::Result {
         let Exceeded { limit, value, used } = self.exceeded;
         write!(text, "the limit {} = {value} was reached: ", limit.name())?;
         match limit {
@@ -121,12 +121,12 @@ impl Overdrawn {
 }
 
 /// A fixed place for a text.
-struct Text<'p> {
+struct FixedText<'p> {
     place: &'p mut [u8],
     bytes: usize,
 }
 
-impl Write for Text<'_> {
+impl Write for FixedText<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let left = &mut self.place[self.bytes..];
         let mut bytes = text.len().min(left.len());
@@ -141,13 +141,13 @@ impl Write for Text<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Budget, Usage, verdict};
+    use super::{LimitOverrides, Usage, verdict};
     use crate::extension::allowance::{Allowance, Limit};
     use crate::tenant::limit::TenantLimit;
 
     #[test]
     fn the_first_limit_that_was_reached_is_named_with_what_was_used() {
-        let budget = Budget { cpu_us: 10, wall_us: 20, yields: 3, ..Budget::default() };
+        let budget = LimitOverrides { cpu_us: 10, wall_us: 20, yields: 3, ..LimitOverrides::default() };
         let allowance = budget.instead_of(Allowance::NONE);
         let over = |usage| verdict(&allowance, usage);
         assert_eq!(over(Usage { cpu_us: 10, wall_us: 20, yields: 3, slices: 9 }), None);

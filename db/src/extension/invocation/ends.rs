@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use crate::extension::invocation::Invocations;
 use crate::extension::invocation::budget;
 use crate::extension::invocation::ending::{Body, Ending};
-use crate::extension::invocation::slot::Slot;
+use crate::extension::invocation::state::InvocationState;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use wire::Status;
@@ -35,7 +35,7 @@ impl<O> Invocations<O> {
     ) {
         self.go_on_all();
         // SAFETY: what waits in a queue is ours alone.
-        let ends = |slot: &NonNull<Slot<O>>| unsafe { slot.as_ref() }.origin().is_some_and(&ends);
+        let ends = |slot: &NonNull<InvocationState<O>>| unsafe { slot.as_ref() }.origin().is_some_and(&ends);
         let mut over = self.queue.take_all(ends);
         if let Some(plain) = &mut self.plain {
             over.extend(plain.iter().copied().filter(ends));
@@ -48,7 +48,7 @@ impl<O> Invocations<O> {
 
     pub(super) fn finish(
         &mut self,
-        mut slot: NonNull<Slot<O>>,
+        mut slot: NonNull<InvocationState<O>>,
         environment: &WorkerEnvironment<'_>,
         ending: Ending,
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
@@ -89,7 +89,12 @@ impl<O> Invocations<O> {
 
     /// What few invocations need when they have ended: their trace is shown, what they held is free.
     #[cold]
-    fn settle(&mut self, mut slot: NonNull<Slot<O>>, environment: &WorkerEnvironment<'_>, status: Status) {
+    fn settle(
+        &mut self,
+        mut slot: NonNull<InvocationState<O>>,
+        environment: &WorkerEnvironment<'_>,
+        status: Status,
+    ) {
         // SAFETY: a slot in hand is ours alone.
         let ended = unsafe { slot.as_mut() };
         if *ended.counted_bytes() > 0 {

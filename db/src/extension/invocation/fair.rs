@@ -55,7 +55,7 @@ pub(super) struct Fair<T> {
 
 /// What is to run.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Turn<T> {
+pub(super) struct Runnable<T> {
     pub(super) place: PlaceId,
     pub(super) item: T,
     /// It waited among the parked ones.
@@ -151,7 +151,7 @@ impl<T> Fair<T> {
     /// Whose turn it is. `may_unpark` says whether a parked one may run; without it `None` also says that whoever
     /// is first has nothing else, and keeps its place.
     #[inline(always)]
-    pub(super) fn next(&mut self, may_unpark: bool) -> Option<Turn<T>> {
+    pub(super) fn next(&mut self, may_unpark: bool) -> Option<Runnable<T>> {
         if let Some(first) = self.first {
             let place = &mut self.places[first];
             if place.deficit > 0
@@ -159,14 +159,14 @@ impl<T> Fair<T> {
                 && let Some(item) = place.ready.pop_front()
             {
                 self.ready -= 1;
-                return Some(Turn { place: first, item, was_parked: false });
+                return Some(Runnable { place: first, item, was_parked: false });
             }
         }
         self.next_in_order(may_unpark)
     }
 
     #[inline(never)]
-    fn next_in_order(&mut self, may_unpark: bool) -> Option<Turn<T>> {
+    fn next_in_order(&mut self, may_unpark: bool) -> Option<Runnable<T>> {
         loop {
             let (id, from_fresh) = match self.fresh.front() {
                 Some(id) if !self.is_rings_turn() => (*id, true),
@@ -188,7 +188,7 @@ impl<T> Fair<T> {
             let parked_first = may_unpark && is_due && !place.parked.is_empty();
             if !parked_first && let Some(item) = place.ready.pop_front() {
                 self.ready -= 1;
-                return Some(Turn { place: id, item, was_parked: false });
+                return Some(Runnable { place: id, item, was_parked: false });
             }
             if place.parked.is_empty() {
                 self.unlist(id, from_fresh);
@@ -196,7 +196,7 @@ impl<T> Fair<T> {
                 place.since_parked = 0;
                 let item = place.parked.pop_front()?;
                 self.parked -= 1;
-                return Some(Turn { place: id, item, was_parked: true });
+                return Some(Runnable { place: id, item, was_parked: true });
             } else {
                 // Sent back instead, it would lose its place without its quantum whenever its function outlasts a
                 // slice, and with it its share.
@@ -212,7 +212,7 @@ impl<T> Fair<T> {
     }
 
     /// Gives back what was taken and not run.
-    pub(super) fn put_back(&mut self, turn: Turn<T>) {
+    pub(super) fn put_back(&mut self, turn: Runnable<T>) {
         let place = &mut self.places[turn.place];
         if turn.was_parked {
             self.parked += 1;

@@ -19,9 +19,9 @@ use std::ptr::NonNull;
 use super::Invocations;
 use super::budget::Overdrawn;
 use super::fair::PlaceId;
-use super::slot::Slot;
+use super::state::InvocationState;
 use crate::extension::allowance::{Exceeded, Limit};
-use crate::extension::room::ROOM_BYTES;
+use crate::extension::invocation_memory::ROOM_BYTES;
 use crate::limits::{
     HELD_BYTES_PER_WORKER, INVOCATION_BYTES_PER_WORKER, INVOCATIONS_PER_WORKER_MAX, SLOTS_KEPT_PER_WORKER,
     UNCOUNTED_INPUT_BYTES, WARM_BYTES_PER_WORKER,
@@ -77,7 +77,7 @@ impl<O> Invocations<O> {
 
     /// Counts the input of an invocation for which there [is room](Self::has_room_for).
     #[cold]
-    pub(super) fn hold_input(&mut self, slot: NonNull<Slot<O>>) {
+    pub(super) fn hold_input(&mut self, slot: NonNull<InvocationState<O>>) {
         // SAFETY: a slot in hand is ours alone.
         let bytes = unsafe { slot.as_ref() }.input_bytes_backed();
         // Not counted now, it is counted when it stays.
@@ -86,7 +86,11 @@ impl<O> Invocations<O> {
 
     /// The invocation stays beyond its poll: counts what it holds, or says that it is more than it may.
     #[inline]
-    pub(super) fn hold(&mut self, mut slot: NonNull<Slot<O>>, worked_us: u64) -> Option<Overdrawn> {
+    pub(super) fn hold(
+        &mut self,
+        mut slot: NonNull<InvocationState<O>>,
+        worked_us: u64,
+    ) -> Option<Overdrawn> {
         // SAFETY: a slot in hand is ours alone.
         let bytes = unsafe { slot.as_mut() }.footprint_bytes();
         let exceeded = self.count(slot, bytes).err()?;
@@ -96,7 +100,7 @@ impl<O> Invocations<O> {
 
     /// Nothing of an invocation is counted any more: it has ended.
     #[cold]
-    pub(super) fn release(&mut self, mut slot: NonNull<Slot<O>>) {
+    pub(super) fn release(&mut self, mut slot: NonNull<InvocationState<O>>) {
         // SAFETY: a slot in hand is ours alone.
         let ended = unsafe { slot.as_mut() };
         let bytes = std::mem::take(ended.counted_bytes());
@@ -105,7 +109,7 @@ impl<O> Invocations<O> {
 
     /// An invocation holds so many bytes. While it lives it gives none back.
     #[inline]
-    fn count(&mut self, mut slot: NonNull<Slot<O>>, bytes: usize) -> Result<(), Exceeded> {
+    fn count(&mut self, mut slot: NonNull<InvocationState<O>>, bytes: usize) -> Result<(), Exceeded> {
         // SAFETY: a slot in hand is ours alone.
         let holder = unsafe { slot.as_mut() };
         let place = holder.place();

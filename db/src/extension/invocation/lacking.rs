@@ -7,18 +7,18 @@
 use std::ptr::NonNull;
 
 use super::Invocations;
-use super::slot::Slot;
+use super::state::InvocationState;
 use crate::extension::access::Awaited;
 use crate::limits::{PARKED_US_MAX, REMOTE_READ_SLACK_US, REMOTE_READ_US_MAX};
 use crate::metrics::{Counter, Waits};
 use crate::ops::WorkerEnvironment;
-use crate::ops::remote::Answer;
+use crate::ops::remote::RemoteAnswer;
 
 /// One that waits.
 pub(super) struct Awaiting<O> {
     awaited: Awaited,
     since_us: u64,
-    slot: NonNull<Slot<O>>,
+    slot: NonNull<InvocationState<O>>,
 }
 
 impl<O> Awaiting<O> {
@@ -47,7 +47,7 @@ impl<O> Invocations<O> {
     pub(super) fn wait_for(
         &mut self,
         awaited: Awaited,
-        slot: NonNull<Slot<O>>,
+        slot: NonNull<InvocationState<O>>,
         environment: &WorkerEnvironment<'_>,
     ) {
         environment.metrics.count(match awaited {
@@ -59,7 +59,7 @@ impl<O> Invocations<O> {
 
     /// Lets answers find an invocation, if it has asked for any. Called whenever it was polled and has not ended.
     #[cold]
-    pub(super) fn note_asking(&mut self, slot: NonNull<Slot<O>>) {
+    pub(super) fn note_asking(&mut self, slot: NonNull<InvocationState<O>>) {
         // SAFETY: a slot in hand is ours alone.
         if let Some(number) = unsafe { slot.as_ref() }.asks_as() {
             self.asking.insert(number, slot);
@@ -80,7 +80,7 @@ impl<O> Invocations<O> {
     }
 
     /// Hands answers to who asked; those go on to whom nothing is open any more. What has ended meanwhile hears nothing.
-    pub fn answer(&mut self, answers: &[Answer]) {
+    pub fn answer(&mut self, answers: &[RemoteAnswer]) {
         let mut served: Vec<u64> = Vec::with_capacity(answers.len());
         for answer in answers {
             let number = answer.asker.invocation;

@@ -11,8 +11,8 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::slot::Slot;
-use super::{Invocations, Refused};
+use super::state::InvocationState;
+use super::{Invocations, RefusedInvocation};
 use crate::extension::Extension;
 use crate::limits::OFFER_INPUT_BYTES;
 use crate::ops::WorkerEnvironment;
@@ -83,7 +83,7 @@ impl<O> Invocations<O> {
     /// that one has begun, or cannot be given away.
     pub fn give(&mut self, environment: &WorkerEnvironment<'_>) -> Option<Offer<O>> {
         // SAFETY: slots in the queue are ours alone.
-        let may_go = |slot: &NonNull<Slot<O>>| unsafe { slot.as_ref() }.may_be_offered();
+        let may_go = |slot: &NonNull<InvocationState<O>>| unsafe { slot.as_ref() }.may_be_offered();
         let mut slot = self.queue.take_farthest(may_go)?;
         // SAFETY: a slot in hand is ours alone.
         let given = unsafe { slot.as_mut() };
@@ -100,7 +100,11 @@ impl<O> Invocations<O> {
     ///
     /// # Errors
     /// As [`Invocations::start`].
-    pub fn take(&mut self, environment: &WorkerEnvironment<'_>, offer: Offer<O>) -> Result<(), Refused<O>> {
+    pub fn take(
+        &mut self,
+        environment: &WorkerEnvironment<'_>,
+        offer: Offer<O>,
+    ) -> Result<(), RefusedInvocation<O>> {
         let Offer { extension, function, table, started_us, origin, key_bytes, input_bytes, input } = offer;
         let (key, arguments) = input[..input_bytes].split_at(key_bytes);
         let came = WorkerEnvironment { now_us: started_us, ..*environment };

@@ -11,8 +11,8 @@ use wire::Status;
 use super::Invocations;
 use super::budget::Overdrawn;
 use super::ending::Ending;
-use super::fair::Turn;
-use super::slot::{Progress, Slot};
+use super::fair::Runnable;
+use super::state::{InvocationState, PollOutcome};
 use crate::extension::allowance::{Exceeded, Limit};
 use crate::limits::PARKED_LOOK_US;
 use crate::metrics::Counter;
@@ -33,7 +33,8 @@ impl<O> Invocations<O> {
         self.parked_look_us = environment.now_us + PARKED_LOOK_US;
         let worked_us = self.worked_us(environment);
         // SAFETY: what waits in the queue is ours alone.
-        let overdue = |slot: &NonNull<Slot<O>>| unsafe { slot.as_ref() }.overdue(worked_us).is_some();
+        let overdue =
+            |slot: &NonNull<InvocationState<O>>| unsafe { slot.as_ref() }.overdue(worked_us).is_some();
         while let Some(slot) = self.queue.take_parked(overdue) {
             // SAFETY: as above.
             if let Some(kill) = unsafe { slot.as_ref() }.overdue(worked_us) {
@@ -50,9 +51,9 @@ impl<O> Invocations<O> {
     #[cold]
     pub(super) fn yielded(
         &mut self,
-        &Turn { item: mut slot, was_parked, .. }: &Turn<NonNull<Slot<O>>>,
+        &Runnable { item: mut slot, was_parked, .. }: &Runnable<NonNull<InvocationState<O>>>,
         environment: &WorkerEnvironment<'_>,
-        (used, progress): (u64, Progress),
+        (used, progress): (u64, PollOutcome),
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
         // SAFETY: a slot in hand is ours alone.
@@ -65,7 +66,7 @@ impl<O> Invocations<O> {
             Some(kill) => self.finish(slot, environment, Ending::killed(kill), on_done),
             None => match progress {
                 // What one lacks that was parked may have come meanwhile, and woken nobody: it looks once more.
-                Progress::Lacks(awaited) if !was_parked => self.wait_for(awaited, slot, environment),
+                PollOutcome::Lacks(awaited) if !was_parked => self.wait_for(awaited, slot, environment),
                 // SAFETY: as above.
                 _ => self.queue.push(unsafe { slot.as_ref() }.place(), slot),
             },
@@ -75,7 +76,7 @@ impl<O> Invocations<O> {
     #[cold]
     pub(super) fn overran(
         &mut self,
-        mut slot: NonNull<Slot<O>>,
+        mut slot: NonNull<InvocationState<O>>,
         environment: &WorkerEnvironment<'_>,
         used: u64,
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),

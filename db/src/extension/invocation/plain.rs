@@ -12,16 +12,16 @@ use std::sync::Arc;
 
 use wire::Status;
 
-use super::budget::Budget;
+use super::budget::LimitOverrides;
 use super::fair::PlaceId;
-use super::slot::{Progress, Slot};
-use super::{Invocations, Refused};
+use super::state::{InvocationState, PollOutcome};
+use super::{Invocations, RefusedInvocation};
 use crate::extension::Extension;
 use crate::limits::{INVOCATIONS_PER_WORKER_MAX, WARM_BYTES_PER_WORKER};
 use crate::ops::WorkerEnvironment;
 
 /// No limit of time.
-const ENDLESS: Budget = Budget {
+const ENDLESS: LimitOverrides = LimitOverrides {
     slice_us: u64::MAX,
     cpu_us: u64::MAX,
     wall_us: u64::MAX,
@@ -50,9 +50,9 @@ impl<O> Invocations<O> {
         (function, table): (usize, u32),
         (key, arguments): (&[u8], &[u8]),
         origin: O,
-    ) -> Result<(), Refused<O>> {
+    ) -> Result<(), RefusedInvocation<O>> {
         let Ok(mut slot) = self.slots.take() else {
-            return Err(Refused { status: Status::Unavailable, limit: None, origin });
+            return Err(RefusedInvocation { status: Status::Unavailable, limit: None, origin });
         };
         // SAFETY: slots in hand are ours alone and stay where they are.
         let fresh = unsafe { slot.as_mut() };
@@ -73,9 +73,9 @@ impl<O> Invocations<O> {
         for _ in 0..self.live() {
             let Some(mut slot) = self.take_plain() else { return };
             // SAFETY: a slot from the queue is begun, and ours alone until it is put back.
-            match unsafe { Slot::poll(slot, environment, &mut self.stacks, u64::MAX) } {
-                Progress::Ended(ending) => self.finish(slot, environment, ending, on_done),
-                Progress::Pending | Progress::Lacks(_) | Progress::Parked => {
+            match unsafe { InvocationState::poll(slot, environment, &mut self.stacks, u64::MAX) } {
+                PollOutcome::Ended(ending) => self.finish(slot, environment, ending, on_done),
+                PollOutcome::Pending | PollOutcome::Lacks(_) | PollOutcome::Parked => {
                     // SAFETY: as above.
                     unsafe { slot.as_mut() }.keep_lent(environment);
                     self.note_asking(slot);
@@ -88,7 +88,7 @@ impl<O> Invocations<O> {
     }
 
     /// The one that came first.
-    pub(super) fn take_plain(&mut self) -> Option<NonNull<Slot<O>>> {
+    pub(super) fn take_plain(&mut self) -> Option<NonNull<InvocationState<O>>> {
         self.plain.as_mut().and_then(VecDeque::pop_front)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wire::Status;
 
 use super::Invocations;
-use super::slot::Slot;
+use super::state::InvocationState;
 use crate::extension::Extension;
 use crate::ops::WorkerEnvironment;
 
@@ -15,7 +15,7 @@ impl<O> Invocations<O> {
     #[cold]
     pub(super) fn trace(
         &mut self,
-        mut slot: NonNull<Slot<O>>,
+        mut slot: NonNull<InvocationState<O>>,
         extension: &Arc<Extension>,
         function: usize,
         environment: &WorkerEnvironment<'_>,
@@ -35,7 +35,7 @@ impl<O> Invocations<O> {
     #[cold]
     pub(super) fn publish(
         &mut self,
-        mut slot: NonNull<Slot<O>>,
+        mut slot: NonNull<InvocationState<O>>,
         environment: &WorkerEnvironment<'_>,
         status: Status,
     ) {

@@ -1,12 +1,12 @@
 //! A turn of a worker: polls in the order of tenants' shares, each watched, all charged.
 //!
 //! The clock is read as seldom as measurement allows: extensions whose polls proved short are polled some times between
-//! two readings ([`Pace`]), and what passed is charged to the tenant that was polled. A turn ends with the first slice
+//! two readings ([`ClockPace`]), and what passed is charged to the tenant that was polled. A turn ends with the first slice
 //! that is used up, or when its own time has passed.
 
 use crate::extension::invocation::Invocations;
 use crate::extension::invocation::fair::PlaceId;
-use crate::extension::invocation::slot::{Progress, Slot};
+use crate::extension::invocation::state::{InvocationState, PollOutcome};
 use crate::limits::{INVOCATIONS_PER_TURN, POLLS_PER_READING, SLICES_CHARGED_MAX, TURN_SLICES};
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
@@ -90,13 +90,13 @@ impl<O> Invocations<O> {
             }
             self.gauge.begin();
             // SAFETY: a slot from the queue is begun, and ours alone until it is put back.
-            match unsafe { Slot::poll(slot, environment, &mut self.stacks, reading + slice) } {
-                Progress::Ended(ending) => {
+            match unsafe { InvocationState::poll(slot, environment, &mut self.stacks, reading + slice) } {
+                PollOutcome::Ended(ending) => {
                     // SAFETY: as above.
                     unsafe { slot.as_ref() }.note_short_poll(environment.now_us);
                     self.finish(slot, environment, ending, on_done);
                 }
-                progress @ (Progress::Pending | Progress::Lacks(_)) => {
+                progress @ (PollOutcome::Pending | PollOutcome::Lacks(_)) => {
                     // SAFETY: as above.
                     unsafe { slot.as_ref() }.note_short_poll(environment.now_us);
                     let now = cycles::now();
@@ -104,7 +104,7 @@ impl<O> Invocations<O> {
                     self.yielded(&turn, environment, ((now - reading) / u64::from(polls), progress), on_done);
                     (reading, polls) = (now, 0);
                 }
-                Progress::Parked => {
+                PollOutcome::Parked => {
                     let now = cycles::now();
                     self.overran(slot, environment, now - reading, on_done);
                     return now;
@@ -134,12 +134,12 @@ impl<O> Invocations<O> {
 }
 
 /// How many polls of an extension in a row go without a look at the clock: one until they proved short.
-pub(super) struct Pace {
+pub(super) struct ClockPace {
     extension: *const (),
     polls: u32,
 }
 
-impl Pace {
+impl ClockPace {
     /// Nothing is known yet.
     pub(super) fn new() -> Self {
         Self { extension: std::ptr::null(), polls: 1 }

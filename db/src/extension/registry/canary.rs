@@ -4,7 +4,7 @@
 //! themselves weighs on both. A canary fails when it exceeds the current version's rate by a margin that
 //! matters and by more than chance explains.
 
-use crate::extension::measures::Measures;
+use crate::extension::version_metrics::VersionMetrics;
 use crate::limits::{CANARY_CALLS_MIN, CANARY_ERRORS_DEVIATIONS, CANARY_ERRORS_MARGIN_PERCENT};
 
 /// Calls, and those of them that were errors.
@@ -37,7 +37,7 @@ pub struct Failing {
 }
 
 impl Errors {
-    pub(super) fn of(measures: &Measures) -> Self {
+    pub(super) fn of(measures: &VersionMetrics) -> Self {
         let tally = measures.tally();
         Self { calls: tally.calls(), errors: tally.errors() }
     }

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Lineage, Live, Registry};
+use super::{Live, Registry, VersionHistory};
 use crate::extension::Extension;
-use crate::extension::lineup::Lineup;
+use crate::extension::active_versions::ActiveVersions;
 use crate::tenant::TenantId;
 
 /// Versions by number, as another tenant has them.
@@ -24,7 +24,7 @@ impl Registry {
         id: u32,
         to: TenantId,
         called: &str,
-    ) -> Option<Lineup> {
+    ) -> Option<ActiveVersions> {
         let account = self.accounts.of(to);
         let mut live = self.live();
         let log = live.logs.entry(to).or_default().clone();
@@ -62,6 +62,6 @@ impl Live {
     }
 }
 
-fn lineup(lineage: &Lineage, granted: &Granted) -> Option<Lineup> {
+fn lineup(lineage: &VersionHistory, granted: &Granted) -> Option<ActiveVersions> {
     lineage.lineup_of(|version| granted.get(&version).cloned())
 }

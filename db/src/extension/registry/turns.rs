@@ -11,14 +11,14 @@ use crate::tenant::TenantId;
 
 /// Who builds and who waits.
 #[derive(Debug, Default)]
-struct State {
+struct BuildQueue {
     building: Vec<TenantId>,
     waiting: HashMap<TenantId, usize>,
     /// Each tenant that waits, once.
     order: VecDeque<TenantId>,
 }
 
-impl State {
+impl BuildQueue {
     /// The tenant whose turn it is.
     fn next(&self) -> Option<TenantId> {
         let has_room = self.building.len() < COMPILES_AT_ONCE_MAX;
@@ -30,20 +30,20 @@ impl State {
 /// See the file's head.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    state: Mutex<State>,
+    state: Mutex<BuildQueue>,
     changed: Condvar,
 }
 
 /// The right to build until it is dropped.
 #[derive(Debug)]
-pub(super) struct Turn<'t> {
+pub(super) struct BuildTurn<'t> {
     turns: &'t Turns,
     tenant: TenantId,
 }
 
 impl Turns {
     /// Waits for a turn; `None` when too many of this tenant wait already.
-    pub(super) fn take(&self, tenant: TenantId) -> Option<Turn<'_>> {
+    pub(super) fn take(&self, tenant: TenantId) -> Option<BuildTurn<'_>> {
         let mut state = self.state();
         let waiting = state.waiting.entry(tenant).or_default();
         if *waiting == COMPILES_WAITING_PER_TENANT_MAX {
@@ -68,15 +68,15 @@ impl Turns {
         state.building.push(tenant);
         // There may be room for the one behind.
         self.changed.notify_all();
-        Some(Turn { turns: self, tenant })
+        Some(BuildTurn { turns: self, tenant })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BuildQueue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for BuildTurn<'_> {
     fn drop(&mut self) {
         self.turns.state().building.retain(|tenant| *tenant != self.tenant);
         self.turns.changed.notify_all();

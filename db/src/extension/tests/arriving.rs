@@ -7,7 +7,7 @@ use store::{Config, Core, Cursor, Quota, Replayed, Store, Table, TableOptions};
 use wire::Status;
 
 use super::world::{Answer, TABLE, World, function};
-use crate::extension::Mode;
+use crate::extension::CallMode;
 use crate::limits::PARKED_US_MAX;
 use crate::metrics::Waits;
 use crate::tablet::{Parts, TableEntry};
@@ -121,12 +121,12 @@ function!(reads_one, |db, args, reply| {
 #[test]
 fn a_read_of_what_has_not_arrived_waits_and_others_run() {
     let mut arriving = Arriving::with(10);
-    let reads = World::extension(reads_one, Mode::Read);
+    let reads = World::extension(reads_one, CallMode::Read);
     assert!(arriving.world.start(&reads, &key(3), b"", 3) && arriving.world.start(&reads, &key(3), b"", 4));
     assert!(arriving.world.start(&reads, &key(99), b"", 99));
     assert!(arriving.world.turn().is_empty());
     assert!(!arriving.world.invocations.can_run(0) && arriving.world.invocations.live() == 3);
-    let beside = arriving.world.call(&World::extension(puts_blindly, Mode::Write), &key(5), b"");
+    let beside = arriving.world.call(&World::extension(puts_blindly, CallMode::Write), &key(5), b"");
     assert_eq!((beside.0, arriving.value(5)), (Status::Ok, Some(-1)));
     assert_eq!(arriving.pull_wanted(), 2, "two wait for the same");
     let mut ended = arriving.world.turn();
@@ -145,7 +145,7 @@ function!(deletes_blindly, |db, args, reply| { db.delete(args.table(), args.key(
 #[test]
 fn a_deletion_waits_for_the_old_object_which_stays_deleted() {
     let mut arriving = Arriving::with(100);
-    let deletes = World::extension(deletes_blindly, Mode::Write);
+    let deletes = World::extension(deletes_blindly, CallMode::Write);
     // Half of the keys were invented by the caller.
     for number in (0..50).chain(1_000..1_050) {
         assert!(arriving.world.start(&deletes, &key(number), b"", number.into()));
@@ -176,7 +176,7 @@ fn commits_of_what_arrives_meanwhile_are_exact() {
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let (count, mut arriving) = (300_u32, Arriving::with(300));
-    let moves = World::extension(moves, Mode::Write);
+    let moves = World::extension(moves, CallMode::Write);
     let mut expected: Vec<i64> = (0..count).map(i64::from).collect();
     let (mut started, mut ended, mut asked) = (0, 0, Vec::new());
     while ended < 2_000 {
@@ -221,10 +221,10 @@ function!(goes_through_all, |db, args, reply| {
 fn what_goes_through_a_table_comes_again_when_all_of_it_has_arrived() {
     let mut arriving = Arriving::with(10);
     let through: unsafe extern "C" fn(*mut Call) -> Code = goes_through_all;
-    let (status, body) = arriving.world.call_once(through, Mode::Read, b"");
+    let (status, body) = arriving.world.call_once(through, CallMode::Read, b"");
     assert_eq!((status, wire::reply::decode_retry(&body).is_ok()), (Status::Retry, true));
     (0..PARTITIONS).for_each(|partition| arriving.pull(partition));
-    assert_eq!(arriving.world.call_once(through, Mode::Read, b"").0, Status::Ok);
+    assert_eq!(arriving.world.call_once(through, CallMode::Read, b"").0, Status::Ok);
 }
 
 function!(adds_one, |db, args, reply| {
@@ -235,7 +235,7 @@ function!(adds_one, |db, args, reply| {
 #[test]
 fn a_range_that_is_taken_away_or_a_session_that_ends_ends_the_waiting() {
     let mut arriving = Arriving::with(10);
-    let adds = World::extension(adds_one, Mode::Write);
+    let adds = World::extension(adds_one, CallMode::Write);
     assert!((1..=3).all(|number| arriving.world.start(&adds, &key(number), b"", number.into())));
     assert!(arriving.world.turn().is_empty());
     assert_eq!(arriving.world.end_of_sessions(|origin| origin == 2), [(2, Status::BadToken)]);
@@ -253,7 +253,7 @@ fn a_range_that_is_taken_away_or_a_session_that_ends_ends_the_waiting() {
 #[test]
 fn one_that_waits_for_long_asks_again_and_a_worker_that_stops_ends_it() {
     let mut arriving = Arriving::with(10);
-    let adds = World::extension(adds_one, Mode::Write);
+    let adds = World::extension(adds_one, CallMode::Write);
     assert!(arriving.world.start(&adds, &key(1), b"", 1) && arriving.world.start(&adds, &key(2), b"", 2));
     assert!(arriving.world.turn().is_empty());
     // Whoever pulls loses what was wanted.

@@ -6,7 +6,7 @@ use sandstorm::{Condition, Level};
 use wire::Status;
 
 use super::world::{TABLE, World, function};
-use crate::extension::Mode;
+use crate::extension::CallMode;
 use crate::limits::HOST_CALL_STACK_BYTES;
 use crate::sched::running;
 
@@ -61,14 +61,14 @@ function!(calls_everything, |db, args, reply| {
 fn host_calls_stay_within_their_part_of_the_stack() {
     let mut world = World::new();
     world.put(TABLE, b"key", b"value");
-    let extension = World::extension(calls_everything, Mode::Write);
+    let extension = World::extension(calls_everything, CallMode::Write);
     for _ in 0..3 {
         let (status, body) = world.call(&extension, b"key", &vec![1; 1 << 20]);
         assert_eq!(status, Status::Ok);
         let used = u64::from_le_bytes(body.try_into().expect("a number")) as usize;
         println!("{used} bytes beyond {OWN_FRAMES_BYTES}");
         assert!(used + OWN_FRAMES_BYTES < HOST_CALL_STACK_BYTES, "{used}");
-        world.call_once(clean, Mode::Write, b"");
+        world.call_once(clean, CallMode::Write, b"");
     }
 }
 

@@ -4,7 +4,7 @@ use sandstorm::{Condition, Error, Table};
 use wire::Status;
 
 use super::world::{FOREIGN, SECOND, TABLE, World, function};
-use crate::extension::Mode;
+use crate::extension::CallMode;
 use crate::limits::{TRANSACTION_READS_MAX, TRANSACTION_WRITES_MAX};
 
 function!(echo, |db, args, reply| {
@@ -22,7 +22,7 @@ function!(get, |db, args, reply| {
 #[test]
 fn key_table_and_arguments_arrive() {
     let mut world = World::new();
-    let extension = World::extension(echo, Mode::Read);
+    let extension = World::extension(echo, CallMode::Read);
     for (key, arguments) in [(&b""[..], &b""[..]), (b"k", b"arguments"), (&[1; 65_535], &[2; 100_000])] {
         let (status, body) = world.call(&extension, key, arguments);
         assert_eq!(status, Status::Ok);
@@ -35,10 +35,10 @@ fn a_get_sees_what_the_store_has() {
     let mut world = World::new();
     world.put(TABLE, b"key", b"value");
     world.put(TABLE, b"empty", b"");
-    assert_eq!(world.call_once(get, Mode::Read, b"key"), (Status::Ok, b"value".to_vec()));
-    assert_eq!(world.call_once(get, Mode::Read, b"empty"), (Status::Ok, Vec::new()));
-    assert_eq!(world.call_once(get, Mode::Read, b"absent").0, Status::NotFound);
-    assert_eq!(world.call_once(get, Mode::Write, b"key").1, b"value");
+    assert_eq!(world.call_once(get, CallMode::Read, b"key"), (Status::Ok, b"value".to_vec()));
+    assert_eq!(world.call_once(get, CallMode::Read, b"empty"), (Status::Ok, Vec::new()));
+    assert_eq!(world.call_once(get, CallMode::Read, b"absent").0, Status::NotFound);
+    assert_eq!(world.call_once(get, CallMode::Write, b"key").1, b"value");
 }
 
 function!(write_and_look, |db, args, reply| {
@@ -59,7 +59,7 @@ function!(write_and_look, |db, args, reply| {
 fn writes_are_seen_by_the_function_and_applied_together_at_its_good_end() {
     let mut world = World::new();
     world.put(TABLE, b"old", b"value");
-    let (status, body) = world.call_once(write_and_look, Mode::Write, b"");
+    let (status, body) = world.call_once(write_and_look, CallMode::Write, b"");
     assert_eq!((status, body), (Status::Ok, b"firstsecond".to_vec()));
     assert_eq!(world.value(TABLE, b"new"), Some(b"second".to_vec()));
     assert_eq!(world.value(TABLE, b"old"), None);
@@ -70,7 +70,7 @@ fn writes_are_seen_by_the_function_and_applied_together_at_its_good_end() {
 fn a_function_that_fails_leaves_no_write_behind() {
     let mut world = World::new();
     world.put(TABLE, b"old", b"value");
-    assert_eq!(world.call_once(write_and_look, Mode::Write, b"fail").0, Status::ExtensionError);
+    assert_eq!(world.call_once(write_and_look, CallMode::Write, b"fail").0, Status::ExtensionError);
     assert_eq!(world.value(TABLE, b"new"), None);
     assert_eq!(world.value(TABLE, b"old"), Some(b"value".to_vec()));
     assert_eq!(world.value(SECOND, b"other"), None);
@@ -79,7 +79,7 @@ fn a_function_that_fails_leaves_no_write_behind() {
 #[test]
 fn a_read_function_may_not_write() {
     let mut world = World::new();
-    assert_eq!(world.call_once(write_and_look, Mode::Read, b"").0, Status::ReadOnly);
+    assert_eq!(world.call_once(write_and_look, CallMode::Read, b"").0, Status::ReadOnly);
     assert_eq!(world.value(TABLE, b"new"), None);
 }
 
@@ -104,7 +104,7 @@ function!(conditions, |db, args, reply| {
 fn conditions_look_at_the_store_and_at_earlier_writes() {
     let mut world = World::new();
     world.put(TABLE, b"there", b"value");
-    assert_eq!(world.call_once(conditions, Mode::Write, b"").0, Status::Ok);
+    assert_eq!(world.call_once(conditions, CallMode::Write, b"").0, Status::Ok);
     assert_eq!(world.value(TABLE, b"there"), Some(b"x".to_vec()));
     assert_eq!(world.value(TABLE, b"missing"), Some(b"x".to_vec()));
 }
@@ -117,7 +117,7 @@ function!(put_if_absent, |db, args, reply| {
 fn a_failed_condition_answers_the_version_that_is_there() {
     let mut world = World::new();
     let version = world.put(TABLE, b"key", b"theirs");
-    let (status, body) = world.call_once(put_if_absent, Mode::Write, b"key");
+    let (status, body) = world.call_once(put_if_absent, CallMode::Write, b"key");
     assert_eq!((status, body), (Status::ConditionFailed, version.to_le_bytes().to_vec()));
 }
 
@@ -129,13 +129,19 @@ function!(count_twice, |db, args, reply| {
 #[test]
 fn increments_add_up_and_refuse_what_is_no_number() {
     let mut world = World::new();
-    assert_eq!(world.call_once(count_twice, Mode::Write, b"n"), (Status::Ok, 3_i64.to_le_bytes().to_vec()));
-    assert_eq!(world.call_once(count_twice, Mode::Write, b"n"), (Status::Ok, 6_i64.to_le_bytes().to_vec()));
+    assert_eq!(
+        world.call_once(count_twice, CallMode::Write, b"n"),
+        (Status::Ok, 3_i64.to_le_bytes().to_vec())
+    );
+    assert_eq!(
+        world.call_once(count_twice, CallMode::Write, b"n"),
+        (Status::Ok, 6_i64.to_le_bytes().to_vec())
+    );
     assert_eq!(world.value(TABLE, b"n"), Some(6_i64.to_le_bytes().to_vec()));
     world.put(TABLE, b"text", b"seven b");
-    assert_eq!(world.call_once(count_twice, Mode::Write, b"text").0, Status::NotANumber);
+    assert_eq!(world.call_once(count_twice, CallMode::Write, b"text").0, Status::NotANumber);
     world.put(TABLE, b"top", &(i64::MAX - 1).to_le_bytes());
-    assert_eq!(world.call_once(count_twice, Mode::Write, b"top").0, Status::Overflow);
+    assert_eq!(world.call_once(count_twice, CallMode::Write, b"top").0, Status::Overflow);
 }
 
 function!(read_foreign, |db, args, reply| {
@@ -152,7 +158,7 @@ function!(read_foreign, |db, args, reply| {
 fn tables_of_others_are_as_absent_as_those_that_never_were() {
     let mut world = World::new();
     world.put(FOREIGN, b"key", b"secret");
-    assert_eq!(world.call_once(read_foreign, Mode::Write, b""), (Status::UnknownTable, Vec::new()));
+    assert_eq!(world.call_once(read_foreign, CallMode::Write, b""), (Status::UnknownTable, Vec::new()));
     assert_eq!(world.value(FOREIGN, b"key"), Some(b"secret".to_vec()));
 }
 
@@ -167,7 +173,7 @@ function!(find_tables, |db, args, reply| {
 fn tables_are_found_by_name_within_the_tenant() {
     let mut world = World::new();
     let body = [TABLE.to_le_bytes(), SECOND.to_le_bytes()].concat();
-    assert_eq!(world.call_once(find_tables, Mode::Read, b""), (Status::Ok, body));
+    assert_eq!(world.call_once(find_tables, CallMode::Read, b""), (Status::Ok, body));
 }
 
 function!(many, |db, args, reply| {
@@ -194,7 +200,7 @@ fn get_many_answers_what_gets_would() {
             expected.push(b'-');
         }
     }
-    assert_eq!(world.call_once(many, Mode::Write, b""), (Status::Ok, expected));
+    assert_eq!(world.call_once(many, CallMode::Write, b""), (Status::Ok, expected));
 }
 
 function!(oversized, |db, args, reply| {
@@ -214,7 +220,7 @@ function!(oversized, |db, args, reply| {
 #[test]
 fn keys_values_and_write_sets_have_limits() {
     let mut world = World::new();
-    let extension = World::extension(oversized, Mode::Write);
+    let extension = World::extension(oversized, CallMode::Write);
     let value = vec![5; 1 << 20];
     assert_eq!(world.call(&extension, b"", &value).0, Status::Ok);
     assert_eq!(world.value(TABLE, b"key"), Some(value.clone()));
@@ -248,16 +254,16 @@ fn a_write_function_writes_and_reads_as_much_as_one_commit_takes() {
         world.put(TABLE, &number.to_le_bytes(), b"of the index's size");
     }
     let writes = TRANSACTION_WRITES_MAX as u32;
-    let writer = World::extension(writes_many, Mode::Write);
+    let writer = World::extension(writes_many, CallMode::Write);
     assert_eq!(world.call(&writer, b"", &(writes + 1).to_le_bytes()).0, Status::LimitExceeded);
     assert_eq!(world.value(TABLE, &0_u32.to_le_bytes()), None);
     assert_eq!(world.call(&writer, b"", &writes.to_le_bytes()).0, Status::Ok);
     assert!((0..writes).all(|number| world.value(TABLE, &number.to_le_bytes()).is_some()));
     let reads = TRANSACTION_READS_MAX as u32;
-    let reader = World::extension(reads_many, Mode::Write);
+    let reader = World::extension(reads_many, CallMode::Write);
     assert_eq!(world.call(&reader, b"", &reads.to_le_bytes()).0, Status::Ok);
     assert_eq!(world.call(&reader, b"", &(reads + 1).to_le_bytes()).0, Status::LimitExceeded);
-    let free = World::extension(reads_many, Mode::Read);
+    let free = World::extension(reads_many, CallMode::Read);
     assert_eq!(world.call(&free, b"", &(reads * 4).to_le_bytes()).0, Status::Ok);
 }
 
@@ -288,7 +294,7 @@ fn objects_are_put_for_a_time_and_numbers_keep_theirs() {
         pinned.put_until(&world.table(TABLE), number, b"number", &[0; 8], expires_ms, always).map(|_| ())
     };
     put(10_500).expect("there is memory");
-    let (status, body) = world.call_once(live_for, Mode::Write, b"");
+    let (status, body) = world.call_once(live_for, CallMode::Write, b"");
     assert_eq!((status, body), (Status::Ok, 3_i64.to_le_bytes().to_vec()));
     store.advance_clock(10_499);
     for key in [&b"a while"[..], b"a while after all", b"for good", b"for good after all", b"number"] {

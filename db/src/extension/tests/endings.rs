@@ -7,7 +7,7 @@ use sandstorm::{Error, Level};
 use wire::Status;
 
 use super::world::{TABLE, World, function};
-use crate::extension::Mode;
+use crate::extension::CallMode;
 use crate::extension::services::SERVICES;
 use crate::limits::{ARENA_BYTES, EXTENSION_LOG_LINES_MAX, LAST_WORDS_BYTES_MAX};
 use crate::metrics::Counter;
@@ -27,18 +27,18 @@ function!(fails_with_all, |db, args, reply| {
 });
 
 fn assert_healthy(world: &mut World) {
-    assert_eq!(world.call_once(noop, Mode::Read, b""), (Status::Ok, Vec::new()));
+    assert_eq!(world.call_once(noop, CallMode::Read, b""), (Status::Ok, Vec::new()));
     assert_eq!(world.invocations.live(), 0);
 }
 
 #[test]
 fn an_error_brings_its_number_and_the_reply_as_its_message() {
     let mut world = World::new();
-    let (status, body) = world.call_once(fails, Mode::Read, b"a reason");
+    let (status, body) = world.call_once(fails, CallMode::Read, b"a reason");
     assert_eq!(status, Status::ExtensionError);
     let failure = wire::reply::ExtensionFailure::decode(&body).expect("a failure");
     assert_eq!((failure.code, failure.message), (42, &b"why: a reason"[..]));
-    let (status, body) = world.call_once(fails_with_all, Mode::Read, b"");
+    let (status, body) = world.call_once(fails_with_all, CallMode::Read, b"");
     assert_eq!(status, Status::ExtensionError);
     assert_eq!(body.len(), wire::limits::REPLY_BYTES_MAX);
     assert_healthy(&mut world);
@@ -53,7 +53,7 @@ function!(floods_the_reply, |db, args, reply| {
 #[test]
 fn a_reply_beyond_its_limit_is_refused() {
     let mut world = World::new();
-    let (status, body) = world.call_once(floods_the_reply, Mode::Read, b"");
+    let (status, body) = world.call_once(floods_the_reply, CallMode::Read, b"");
     assert_eq!(status, Status::ReplyTooLarge);
     let (most, text) = (wire::limits::REPLY_BYTES_MAX, String::from_utf8(body).expect("text"));
     let asked = (most / 1000 + 1) * 1000;
@@ -101,7 +101,7 @@ fn a_stack_that_is_used_up_ends_the_invocation_alone() {
     let mut world = World::new();
     for function in [recurses, has_a_huge_frame, calls_the_host_from_deep_down] {
         for _ in 0..50 {
-            let (status, body) = world.call_once(function, Mode::Write, b"");
+            let (status, body) = world.call_once(function, CallMode::Write, b"");
             assert_eq!(status, Status::ExtensionStackOverflow);
             let text = String::from_utf8(body).expect("text");
             let expected = "the limit stack_bytes = 65536 was reached: no room for another call in ";
@@ -135,9 +135,9 @@ function!(panics, |db, args, reply| {
 #[test]
 fn panics_and_memory_that_is_used_up_bring_their_text_and_leave_no_write_behind() {
     let mut world = World::new();
-    let panicking = World::extension(panics, Mode::Write);
+    let panicking = World::extension(panics, CallMode::Write);
     for _ in 0..50 {
-        let (status, body) = world.call_once(runs_out_of_memory, Mode::Write, b"");
+        let (status, body) = world.call_once(runs_out_of_memory, CallMode::Write, b"");
         let text = String::from_utf8(body).expect("text");
         assert_eq!(status, Status::ExtensionOutOfMemory);
         let limit = "the limit invocation_arena_bytes = 1048576 was reached: ";
@@ -163,7 +163,7 @@ function!(yields_for_ever, |db, args, reply| {
 #[test]
 fn one_that_yields_for_ever_is_ended_at_a_limit() {
     let mut world = World::new();
-    let (status, body) = world.call_once(yields_for_ever, Mode::Read, b"");
+    let (status, body) = world.call_once(yields_for_ever, CallMode::Read, b"");
     assert_eq!(status, Status::ExtensionKilled);
     assert!(String::from_utf8(body).expect("text").contains("yield"));
     assert_healthy(&mut world);
@@ -172,7 +172,7 @@ fn one_that_yields_for_ever_is_ended_at_a_limit() {
 #[test]
 fn one_that_grows_too_old_is_ended_when_it_yields() {
     let mut world = World::new();
-    assert!(world.start(&World::extension(yields_for_ever, Mode::Read), b"", b"", 1));
+    assert!(world.start(&World::extension(yields_for_ever, CallMode::Read), b"", b"", 1));
     assert!(world.turn().is_empty());
     world.lent.now_us += crate::limits::INVOCATION_WALL_US_MAX + 1;
     let ended = world.turn();
@@ -189,7 +189,7 @@ function!(reads_for_ever, |db, args, reply| {
 #[test]
 fn one_that_reads_for_ever_meets_a_limit() {
     let mut world = World::new();
-    assert_eq!(world.call_once(reads_for_ever, Mode::Read, b"key").0, Status::LimitExceeded);
+    assert_eq!(world.call_once(reads_for_ever, CallMode::Read, b"key").0, Status::LimitExceeded);
     assert_healthy(&mut world);
 }
 
@@ -203,7 +203,7 @@ function!(floods_the_log, |db, args, reply| {
 #[test]
 fn log_lines_reach_the_tenant_up_to_a_number() {
     let mut world = World::new();
-    let extension = World::extension(floods_the_log, Mode::Read);
+    let extension = World::extension(floods_the_log, CallMode::Read);
     let (status, body) = world.call(&extension, b"", b"");
     assert_eq!((status, body), (Status::Ok, 1_700_000_000_000_u64.to_le_bytes().to_vec()));
     let lines = extension.log.lines();
@@ -216,10 +216,10 @@ function!(answers_an_unknown_code, |db, args, reply| { Err(Error::Unknown) });
 #[test]
 fn every_error_of_the_sdk_has_its_status() {
     let mut world = World::new();
-    assert_eq!(world.call_once(answers_an_unknown_code, Mode::Read, b"").0, Status::Internal);
+    assert_eq!(world.call_once(answers_an_unknown_code, CallMode::Read, b"").0, Status::Internal);
     function!(bad_arguments, |db, args, reply| { args.reader().u64().map(|_| ()) });
     let takes = b"Arguments: a shape".to_vec();
-    assert_eq!(world.call_once(bad_arguments, Mode::Read, b""), (Status::Malformed, takes));
+    assert_eq!(world.call_once(bad_arguments, CallMode::Read, b""), (Status::Malformed, takes));
     function!(not_permitted, |db, args, reply| { Err(Error::NotPermitted) });
-    assert_eq!(world.call_once(not_permitted, Mode::Read, b"").0, Status::NotPermitted);
+    assert_eq!(world.call_once(not_permitted, CallMode::Read, b"").0, Status::NotPermitted);
 }

@@ -4,7 +4,7 @@ use sandstorm::{Cursor, Error, Table};
 use wire::Status;
 
 use super::world::{FOREIGN, ORDERED, TABLE, World, function};
-use crate::extension::Mode;
+use crate::extension::CallMode;
 
 function!(first_bytes, |db, args, reply| {
     let (mut objects, mut next) = ([None; 7], Some(Cursor::start()));
@@ -31,10 +31,10 @@ fn numbers(body: &[u8]) -> Vec<u32> {
 #[test]
 fn each_object_that_stays_is_met_once_while_others_come_and_go() {
     let mut world = World::new();
-    assert_eq!(world.call_once(first_bytes, Mode::Read, b""), (Status::Ok, Vec::new()));
+    assert_eq!(world.call_once(first_bytes, CallMode::Read, b""), (Status::Ok, Vec::new()));
     let put = |world: &World, number: u32| _ = world.put(TABLE, &number.to_le_bytes(), &number.to_le_bytes());
     (0..500).for_each(|number| put(&world, number));
-    let extension = World::extension(first_bytes, Mode::Read);
+    let extension = World::extension(first_bytes, CallMode::Read);
     assert!(world.start(&extension, b"", b"", 7));
     let (mut come, mut ended) = (1_000, Vec::new());
     while ended.is_empty() {
@@ -64,7 +64,8 @@ function!(resumed, |db, args, reply| {
 fn an_enumeration_goes_on_where_another_invocation_has_ended() {
     let mut world = World::new();
     (0..50_u32).for_each(|number| _ = world.put(TABLE, &number.to_le_bytes(), b""));
-    let (extension, mut cursor, mut met) = (World::extension(resumed, Mode::Read), Vec::new(), Vec::new());
+    let (extension, mut cursor, mut met) =
+        (World::extension(resumed, CallMode::Read), Vec::new(), Vec::new());
     loop {
         let (status, body) = world.call(&extension, b"", &cursor);
         assert_eq!(status, Status::Ok);
@@ -103,9 +104,9 @@ function!(refused, |db, args, reply| {
 fn cursors_and_tables_of_others_are_refused_and_so_is_a_function_that_writes() {
     let mut world = World::new();
     (0..50_u32).for_each(|number| _ = world.put(TABLE, &number.to_le_bytes(), b""));
-    assert_eq!(world.call_once(refused, Mode::Read, b"").0, Status::CursorInvalid);
-    assert_eq!(world.call_once(refused, Mode::Write, b"").0, Status::NotSerializable);
-    assert_eq!(world.call_once(first_bytes, Mode::Write, b"").0, Status::NotSerializable);
+    assert_eq!(world.call_once(refused, CallMode::Read, b"").0, Status::CursorInvalid);
+    assert_eq!(world.call_once(refused, CallMode::Write, b"").0, Status::NotSerializable);
+    assert_eq!(world.call_once(first_bytes, CallMode::Write, b"").0, Status::NotSerializable);
 }
 
 function!(floats, |db, args, reply| {
@@ -127,7 +128,7 @@ function!(floats, |db, args, reply| {
 fn floating_point_numbers_add_up_and_what_is_none_is_refused() {
     let mut world = World::new();
     let sum = 0.25_f64.to_le_bytes().to_vec();
-    assert_eq!(world.call_once(floats, Mode::Write, b"n"), (Status::Ok, sum.clone()));
+    assert_eq!(world.call_once(floats, CallMode::Write, b"n"), (Status::Ok, sum.clone()));
     assert_eq!(world.value(TABLE, b"n"), Some(sum));
-    assert_eq!(world.call_once(floats, Mode::Read, b"n").0, Status::ReadOnly);
+    assert_eq!(world.call_once(floats, CallMode::Read, b"n").0, Status::ReadOnly);
 }

@@ -11,10 +11,10 @@ use wire::Status;
 
 use super::world::{Answer, TABLE, World, function};
 use crate::extension::allowance::Limit;
-use crate::extension::invocation::{Budget, Invocations};
+use crate::extension::invocation::{Invocations, LimitOverrides};
 use crate::extension::log::ExtensionLog;
 use crate::extension::services::SERVICES;
-use crate::extension::{Extension, Mode};
+use crate::extension::{CallMode, Extension};
 use crate::limits::ROOM_PART_BYTES_KEPT;
 use crate::metrics::Counter;
 use crate::tenant::TenantId;
@@ -40,8 +40,9 @@ fn touched(bytes: usize) -> &'static [u8] {
 /// A world where tenants take turns of 100 ms, with this much to be held, and to be kept warm.
 fn world_of(held_bytes: usize, warm_bytes: usize) -> World {
     let mut world = World::new();
-    let times = Budget { slice_us: 100_000, cpu_us: u64::MAX, yields: u32::MAX, ..Budget::default() };
-    let budget = Budget { held_bytes, warm_bytes, ..times };
+    let times =
+        LimitOverrides { slice_us: 100_000, cpu_us: u64::MAX, yields: u32::MAX, ..LimitOverrides::default() };
+    let budget = LimitOverrides { held_bytes, warm_bytes, ..times };
     world.invocations = Invocations::with_budget(budget).expect("stacks");
     world
 }
@@ -67,7 +68,7 @@ function!(does_much_at_the_first_try, |db, args, reply| {
 #[test]
 fn what_a_try_before_a_conflict_touched_is_given_back() {
     let mut world = World::new();
-    let extension = World::extension(does_much_at_the_first_try, Mode::Write);
+    let extension = World::extension(does_much_at_the_first_try, CallMode::Write);
     assert!(world.start(&extension, b"key", b"", 1));
     assert!(world.turn().is_empty());
     world.put(TABLE, b"key", b"of somebody else");
@@ -87,9 +88,9 @@ function!(replies_and_spins, |db, args, reply| {
 #[test]
 fn the_reply_of_one_that_is_killed_while_it_is_parked_is_given_back() {
     let mut world = World::new();
-    let budget = Budget { slice_us: 50, cpu_us: u64::MAX, ..Budget::default() };
+    let budget = LimitOverrides { slice_us: 50, cpu_us: u64::MAX, ..LimitOverrides::default() };
     world.invocations = Invocations::with_budget(budget).expect("stacks");
-    assert!(world.start(&World::extension(replies_and_spins, Mode::Read), b"key", b"", 1));
+    assert!(world.start(&World::extension(replies_and_spins, CallMode::Read), b"key", b"", 1));
     while world.lent.metrics.value(Counter::Preemptions) < 50 {
         assert!(world.turn().is_empty());
     }
@@ -106,7 +107,7 @@ function!(drops_most_of_its_reply, |db, args, reply| {
 #[test]
 fn what_was_dropped_of_a_reply_is_given_back() {
     let mut world = World::new();
-    assert_eq!(world.call_once(drops_most_of_its_reply, Mode::Read, b""), (Status::Ok, vec![7; 3]));
+    assert_eq!(world.call_once(drops_most_of_its_reply, CallMode::Read, b""), (Status::Ok, vec![7; 3]));
     assert!(world.invocations.kept_bytes().0 <= SLOT_KEEPS);
 }
 
@@ -136,13 +137,13 @@ fn what_the_lists_of_a_big_transaction_grew_to_is_given_back_and_those_of_others
         while world.lent.core.step() {}
     }
     for _ in 0..3 {
-        assert_eq!(world.call_once(reads_and_writes_many, Mode::Write, b"").0, Status::Ok);
+        assert_eq!(world.call_once(reads_and_writes_many, CallMode::Write, b"").0, Status::Ok);
         assert!(world.invocations.kept_bytes().1 <= LISTS_KEEP, "{:?}", world.invocations.kept_bytes());
     }
-    assert_eq!(world.call_once(reads_and_writes_some, Mode::Write, b"").0, Status::Ok);
+    assert_eq!(world.call_once(reads_and_writes_some, CallMode::Write, b"").0, Status::Ok);
     let kept = world.invocations.kept_bytes().1;
     assert!(kept > 50 * 64, "{kept}");
-    assert_eq!(world.call_once(reads_and_writes_some, Mode::Write, b"").0, Status::Ok);
+    assert_eq!(world.call_once(reads_and_writes_some, CallMode::Write, b"").0, Status::Ok);
     assert_eq!(world.invocations.kept_bytes().1, kept);
 }
 
@@ -156,7 +157,7 @@ function!(touches_and_yields, |db, args, reply| {
 #[test]
 fn slots_that_are_warmed_one_after_the_other_keep_no_more_than_a_bound() {
     let mut world = world_of(256 * MIB, MIB);
-    let extension = World::extension(touches_and_yields, Mode::Read);
+    let extension = World::extension(touches_and_yields, CallMode::Read);
     for _ in 0..4 {
         for origin in 0..300 {
             assert!(world.start(&extension, b"key", b"", origin));
@@ -197,8 +198,8 @@ fn crowd(world: &mut World, extension: &Arc<Extension>, count: u64) -> (usize, V
 fn a_tenant_holds_half_of_what_others_leave_and_beyond_it_is_told_so_while_others_go_on() {
     const MANY: u64 = 20;
     let mut world = world_of(4 * MIB, 4 * MIB);
-    let first = World::extension(holds_and_yields_for_ever, Mode::Read);
-    let healthy = granted(&World::extension(touches_and_yields, Mode::Read), 4);
+    let first = World::extension(holds_and_yields_for_ever, CallMode::Read);
+    let healthy = granted(&World::extension(touches_and_yields, CallMode::Read), 4);
     for _ in 0..2 {
         let mut all = 0;
         for tenant in 1..=3 {
@@ -245,7 +246,7 @@ fn held_off(world: &mut World, extension: &Arc<Extension>, arguments: &[u8]) -> 
 #[test]
 fn large_arguments_that_wait_are_counted_and_beyond_the_bound_held_off_while_small_ones_come_in() {
     let mut world = world_of(8 * MIB, 4 * MIB);
-    let first = World::extension(echoes, Mode::Read);
+    let first = World::extension(echoes, CallMode::Read);
     let second = granted(&first, 2);
     let large = vec![7; MIB];
     for _ in 0..3 {

@@ -13,14 +13,14 @@ use store::{HashRange, Quota, TableOptions};
 use wire::{Body, ServerPlace, Status, TabletMap};
 
 use super::world::{Answer as Reply, TABLE, World, function};
-use crate::extension::invocation::{Budget, Invocations};
-use crate::extension::{Extension, Mode};
+use crate::extension::invocation::{Invocations, LimitOverrides};
+use crate::extension::{CallMode, Extension};
 use crate::limits::{
     INVOCATION_REMOTE_READS_MAX, REMOTE_READ_SLACK_US, REMOTE_READ_US_MAX, TENANT_REMOTE_BYTES_MAX,
     TENANT_REMOTE_READS_MAX,
 };
 use crate::metrics::Counter;
-use crate::ops::remote::{Answer, Outcome, RemoteReads, Want};
+use crate::ops::remote::{RemoteAnswer, RemoteOutcome, RemoteReads, Want};
 use crate::tablet::{Parts, TableEntry};
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
@@ -38,7 +38,7 @@ struct Halved {
 }
 
 impl Halved {
-    fn with(run: unsafe extern "C" fn(*mut Call) -> Code, mode: Mode) -> Self {
+    fn with(run: unsafe extern "C" fn(*mut Call) -> Code, mode: CallMode) -> Self {
         let mut world = World::new();
         let remote = RemoteReads::new(Sleeper::alone().expect("a descriptor").waker());
         world.lent.remote = Some(Arc::new(remote));
@@ -56,13 +56,13 @@ impl Halved {
         std::iter::from_fn(|| remote.take()).collect()
     }
 
-    fn answer(&mut self, want: &Want, outcome: Outcome) {
-        self.world.invocations.answer(&[Answer { asker: want.asker, outcome }]);
+    fn answer(&mut self, want: &Want, outcome: RemoteOutcome) {
+        self.world.invocations.answer(&[RemoteAnswer { asker: want.asker, outcome }]);
     }
 
     fn found(&mut self, want: &Want, version: u64, value: &[u8]) {
         let value = RemoteValue::keep(want.place.account(), value).expect("room");
-        self.answer(want, Outcome::Found(version, Arc::new(value)));
+        self.answer(want, RemoteOutcome::Found(version, Arc::new(value)));
     }
 
     fn account(&self) -> &Account {
@@ -125,7 +125,7 @@ function!(reads, |db, args, reply| {
 
 #[test]
 fn what_another_server_has_is_waited_for_without_being_polled_and_asked_for_once() {
-    let mut halved = Halved::with(reads, Mode::Read);
+    let mut halved = Halved::with(reads, CallMode::Read);
     let key = &keys(true, 1)[0];
     halved.start(key, b"", 1);
     assert!(halved.world.turn().is_empty());
@@ -144,11 +144,11 @@ fn what_another_server_has_is_waited_for_without_being_polled_and_asked_for_once
 
 #[test]
 fn an_object_that_is_nowhere_is_absent_and_a_server_that_does_not_answer_is_away() {
-    let mut halved = Halved::with(reads, Mode::Read);
+    let mut halved = Halved::with(reads, CallMode::Read);
     let key = &keys(true, 1)[0];
     for (outcome, expected) in [
-        (Outcome::Absent, (Status::Ok, b"none".to_vec())),
-        (Outcome::Away, (Status::Unavailable, Vec::new())),
+        (RemoteOutcome::Absent, (Status::Ok, b"none".to_vec())),
+        (RemoteOutcome::Away, (Status::Unavailable, Vec::new())),
     ] {
         halved.start(key, b"", 1);
         assert!(halved.world.turn().is_empty());
@@ -161,7 +161,7 @@ fn an_object_that_is_nowhere_is_absent_and_a_server_that_does_not_answer_is_away
 
 #[test]
 fn who_hears_nothing_is_told_that_the_server_is_away() {
-    let mut halved = Halved::with(reads, Mode::Read);
+    let mut halved = Halved::with(reads, CallMode::Read);
     halved.start(&keys(true, 1)[0], b"", 1);
     assert!(halved.world.turn().is_empty());
     let late = halved.asked().pop().expect("a want");
@@ -187,8 +187,8 @@ function!(is_parked_while_it_asks, |db, args, reply| {
 
 #[test]
 fn what_came_while_who_asked_was_parked_is_not_waited_for() {
-    let mut halved = Halved::with(is_parked_while_it_asks, Mode::Read);
-    let budget = Budget { slice_us: 50, cpu_us: u64::MAX, ..Budget::default() };
+    let mut halved = Halved::with(is_parked_while_it_asks, CallMode::Read);
+    let budget = LimitOverrides { slice_us: 50, cpu_us: u64::MAX, ..LimitOverrides::default() };
     halved.world.invocations = Invocations::with_budget(budget).expect("stacks");
     halved.start(&keys(true, 1)[0], b"", 1);
     let want = loop {
@@ -219,7 +219,7 @@ function!(reads_several, |db, args, reply| {
 
 #[test]
 fn many_keys_are_asked_for_at_once_and_read_together_with_those_that_are_here() {
-    let mut halved = Halved::with(reads_several, Mode::Write);
+    let mut halved = Halved::with(reads_several, CallMode::Write);
     let (here, there) = (keys(false, 2), keys(true, 2));
     halved.world.put(TABLE, &here[0], b"h");
     let all = [&here[0], &there[0], &here[1], &there[1]].map(|key| &key[..]).concat();
@@ -229,7 +229,7 @@ fn many_keys_are_asked_for_at_once_and_read_together_with_those_that_are_here() 
     assert_eq!(wants.iter().map(|want| &*want.key).collect::<Vec<_>>(), [&there[0][..], &there[1]]);
     halved.found(&wants[1], 1, b"t");
     assert!(halved.world.turn().is_empty(), "one is still open");
-    halved.answer(&wants[0], Outcome::Absent);
+    halved.answer(&wants[0], RemoteOutcome::Absent);
     assert_eq!(only(halved.world.turn()), (Status::Ok, vec![b'h', 0, 0, b't']));
 }
 
@@ -244,7 +244,7 @@ function!(reads_there_and_writes, |db, args, reply| {
 
 #[test]
 fn what_is_read_elsewhere_may_be_written_here_and_nothing_is_written_elsewhere() {
-    let mut halved = Halved::with(reads_there_and_writes, Mode::Write);
+    let mut halved = Halved::with(reads_there_and_writes, CallMode::Write);
     let (here, there) = (keys(false, 1), keys(true, 1));
     halved.start(&here[0], &there[0], 1);
     assert!(halved.world.turn().is_empty());
@@ -263,7 +263,7 @@ function!(hears_that_it_is_not_local, |db, args, reply| {
 
 #[test]
 fn a_tenant_that_is_local_only_asks_nobody() {
-    let mut halved = Halved::with(hears_that_it_is_not_local, Mode::Read);
+    let mut halved = Halved::with(hears_that_it_is_not_local, CallMode::Read);
     halved.account().set_limit(TenantLimit::LocalOnly, 1);
     halved.start(&keys(true, 1)[0], b"", 1);
     assert_eq!(only(halved.world.turn()).0, Status::Ok);
@@ -273,22 +273,22 @@ fn a_tenant_that_is_local_only_asks_nobody() {
 
 #[test]
 fn an_object_that_came_here_meanwhile_is_read_here() {
-    let mut halved = Halved::with(reads, Mode::Read);
+    let mut halved = Halved::with(reads, CallMode::Read);
     let key = &keys(true, 1)[0];
     halved.start(key, b"", 1);
     assert!(halved.world.turn().is_empty());
     let want = halved.asked().pop().expect("a want");
-    halved.answer(&want, Outcome::Here);
+    halved.answer(&want, RemoteOutcome::Here);
     assert!(halved.world.turn().is_empty());
     let want = halved.asked().pop().expect("this worker has not heard of it, and asks again");
     own(&mut halved.world, &[HashRange::ALL]);
-    halved.answer(&want, Outcome::Here);
+    halved.answer(&want, RemoteOutcome::Here);
     assert_eq!(only(halved.world.turn()), (Status::Ok, b"none".to_vec()));
 }
 
 #[test]
 fn a_tenant_with_too_much_under_way_comes_again_and_has_room_when_that_is_over() {
-    let mut halved = Halved::with(reads_several, Mode::Read);
+    let mut halved = Halved::with(reads_several, CallMode::Read);
     let there = keys(true, TENANT_REMOTE_READS_MAX + 1);
     for (index, some) in there.chunks(32).enumerate() {
         halved.start(&some[0], &some.concat(), index as u64);
@@ -299,7 +299,7 @@ fn a_tenant_with_too_much_under_way_comes_again_and_has_room_when_that_is_over()
     let wants = halved.asked();
     assert_eq!(wants.len(), TENANT_REMOTE_READS_MAX);
     for want in &wants {
-        halved.answer(want, Outcome::Absent);
+        halved.answer(want, RemoteOutcome::Absent);
     }
     drop(wants);
     assert_eq!(halved.world.turn().len(), TENANT_REMOTE_READS_MAX / 32);
@@ -316,7 +316,7 @@ function!(reads_all, |db, args, reply| {
 
 #[test]
 fn one_invocation_reads_a_bounded_number_and_no_more_bytes_than_its_arena_has() {
-    let mut halved = Halved::with(reads_all, Mode::Read);
+    let mut halved = Halved::with(reads_all, CallMode::Read);
     let there = keys(true, INVOCATION_REMOTE_READS_MAX + 1).concat();
     let mut run = |value: &[u8]| {
         halved.start(b"", &there, 1);

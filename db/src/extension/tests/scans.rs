@@ -4,7 +4,7 @@ use sandstorm::{Error, KeyRange, Table};
 use wire::Status;
 
 use super::world::{FOREIGN, ORDERED, TABLE, World, function};
-use crate::extension::Mode;
+use crate::extension::CallMode;
 use crate::limits::TRANSACTION_READS_MAX;
 
 function!(keys_of, |db, args, reply| {
@@ -21,14 +21,14 @@ function!(keys_of, |db, args, reply| {
 #[test]
 fn objects_come_in_the_order_of_their_keys_however_many() {
     let mut world = World::new();
-    assert_eq!(world.call_once(keys_of, Mode::Read, b""), (Status::Ok, Vec::new()));
+    assert_eq!(world.call_once(keys_of, CallMode::Read, b""), (Status::Ok, Vec::new()));
     let mut expected = String::new();
     for number in (100..350).rev() {
         world.put(ORDERED, format!("a{number}").as_bytes(), b"v");
         world.put(ORDERED, format!("b{number}").as_bytes(), b"w");
     }
     (100..350).for_each(|number| expected += &format!("b{number}=w "));
-    for mode in [Mode::Read, Mode::Write] {
+    for mode in [CallMode::Read, CallMode::Write] {
         assert_eq!(world.call_once(keys_of, mode, b"b"), (Status::Ok, expected.clone().into_bytes()));
     }
 }
@@ -61,10 +61,10 @@ fn a_scan_sees_the_functions_own_writes_in_their_place() {
         world.put(ORDERED, key, b"stored");
     }
     let expected = "bowndownefownyown yownfownedownbown a z downefownyown edownbown ";
-    let (status, body) = world.call_once(own_writes, Mode::Write, b"");
+    let (status, body) = world.call_once(own_writes, CallMode::Write, b"");
     assert_eq!((status, String::from_utf8_lossy(&body).as_ref()), (Status::Ok, expected));
     assert_eq!(
-        world.call_once(keys_of, Mode::Read, b"").1,
+        world.call_once(keys_of, CallMode::Read, b"").1,
         b"a=stored b=own d=own e=stored f=own y=own z=stored "
     );
 }
@@ -85,7 +85,7 @@ function!(count_and_write, |db, args, reply| {
 fn a_function_is_done_again_when_its_range_has_changed_and_not_for_others() {
     let mut world = World::new();
     world.put(ORDERED, b"q1", b"");
-    let extension = World::extension(count_and_write, Mode::Write);
+    let extension = World::extension(count_and_write, CallMode::Write);
     for (key, counted) in [(&b"q0"[..], 2), (b"q2", 3), (b"p", 3), (b"r", 3)] {
         assert!(world.start(&extension, b"", b"", 7));
         assert_eq!(world.turn(), []);
@@ -105,7 +105,7 @@ fn a_function_is_done_again_when_what_it_met_has_gone_or_changed() {
     for key in [b"q0", b"q1", b"q2"] {
         world.put(ORDERED, key, b"");
     }
-    let extension = World::extension(count_and_write, Mode::Write);
+    let extension = World::extension(count_and_write, CallMode::Write);
     for counted in (0..3).rev() {
         assert!(world.start(&extension, b"", b"", 7));
         assert_eq!(world.turn(), []);
@@ -137,7 +137,7 @@ function!(refused, |db, args, reply| {
 fn what_cannot_be_scanned_is_refused() {
     let mut world = World::new();
     world.put(ORDERED, b"key", b"");
-    for mode in [Mode::Read, Mode::Write] {
+    for mode in [CallMode::Read, CallMode::Write] {
         let extension = World::extension(refused, mode);
         assert_eq!(world.call(&extension, b"", &[0; 65_536]).0, Status::Ok);
     }
@@ -149,8 +149,8 @@ fn a_write_function_scans_as_much_as_one_commit_takes() {
     for number in 0..=TRANSACTION_READS_MAX as u32 {
         world.put(ORDERED, &[&b"q"[..], &number.to_be_bytes()].concat(), b"");
     }
-    assert_eq!(world.call_once(keys_of, Mode::Read, b"q").0, Status::Ok);
-    assert_eq!(world.call_once(keys_of, Mode::Write, b"q").0, Status::LimitExceeded);
+    assert_eq!(world.call_once(keys_of, CallMode::Read, b"q").0, Status::Ok);
+    assert_eq!(world.call_once(keys_of, CallMode::Write, b"q").0, Status::LimitExceeded);
     world.delete(ORDERED, &[&b"q"[..], &0_u32.to_be_bytes()].concat());
-    assert_eq!(world.call_once(keys_of, Mode::Write, b"q").0, Status::Ok);
+    assert_eq!(world.call_once(keys_of, CallMode::Write, b"q").0, Status::Ok);
 }

@@ -7,7 +7,7 @@ use store::{HashRange, Quota, TableOptions};
 use wire::Status;
 
 use super::world::{SECOND, TABLE, World, function};
-use crate::extension::Mode;
+use crate::extension::CallMode;
 use crate::tablet::{Parts, TableEntry};
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
@@ -74,7 +74,7 @@ fn one_commit_writes_to_several_parts() {
     let mut world = World::new();
     cut(&mut world, &[HashRange::ALL]);
     let [low, high] = keys(1);
-    let extension = World::extension(moves_one, Mode::Write);
+    let extension = World::extension(moves_one, CallMode::Write);
     for round in 1..=3_i64 {
         let met = if round == 1 { 0 } else { 2 };
         assert_eq!(world.call(&extension, &low[0], &high[0]), (Status::Ok, vec![met]));
@@ -98,7 +98,7 @@ fn what_another_server_owns_is_not_local() {
     let mut world = World::new();
     cut(&mut world, &[lower()]);
     let [low, high] = keys(1);
-    let extension = World::extension(reaches, Mode::Write);
+    let extension = World::extension(reaches, CallMode::Write);
     assert_eq!(world.call(&extension, &low[0], &high[0]).0, Status::Ok);
     assert_eq!(value(&world, &low[0]), Some(b"v".to_vec()));
     assert_eq!(value(&world, &high[0]), None);
@@ -112,9 +112,9 @@ function!(goes_through_all, |db, args, reply| {
 #[test]
 fn a_table_in_several_parts_is_not_gone_through() {
     let mut world = World::new();
-    assert_eq!(world.call_once(goes_through_all, Mode::Read, b"").0, Status::Ok);
+    assert_eq!(world.call_once(goes_through_all, CallMode::Read, b"").0, Status::Ok);
     cut(&mut world, &[HashRange::ALL]);
-    assert_eq!(world.call_once(goes_through_all, Mode::Read, b"").0, Status::NotLocal);
+    assert_eq!(world.call_once(goes_through_all, CallMode::Read, b"").0, Status::NotLocal);
 }
 
 function!(waits_and_reads, |db, args, reply| {
@@ -128,7 +128,7 @@ fn one_whose_own_key_goes_away_comes_again_and_one_that_asks_for_anothers_does_n
     let mut world = World::new();
     cut(&mut world, &[HashRange::ALL]);
     let [low, high] = keys(1);
-    let extension = World::extension(waits_and_reads, Mode::Read);
+    let extension = World::extension(waits_and_reads, CallMode::Read);
     assert!(world.start(&extension, &low[0], b"", 1) && world.start(&extension, &high[0], &low[0], 2));
     assert!(world.turn().is_empty(), "they yield");
     cut(&mut world, &[upper()]);
@@ -149,7 +149,7 @@ fn what_moves_away_before_the_commit_is_not_written() {
     let mut world = World::new();
     cut(&mut world, &[HashRange::ALL]);
     let [low, _] = keys(1);
-    let extension = World::extension(writes_and_waits, Mode::Write);
+    let extension = World::extension(writes_and_waits, CallMode::Write);
     assert!(world.start(&extension, &low[0], b"", 1));
     assert!(world.turn().is_empty(), "it yields");
     cut(&mut world, &[upper()]);

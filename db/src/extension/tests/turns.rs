@@ -7,8 +7,8 @@ use std::time::Duration;
 use wire::Status;
 
 use super::world::{TABLE, World, function};
-use crate::extension::Mode;
-use crate::extension::invocation::{Budget, Invocations};
+use crate::extension::CallMode;
+use crate::extension::invocation::{Invocations, LimitOverrides};
 use crate::extension::log::ExtensionLog;
 use crate::limits::{COMMIT_TRIES_MAX, INVOCATION_WALL_US_MAX, INVOCATIONS_PER_WORKER_MAX};
 use crate::metrics::Counter;
@@ -35,7 +35,7 @@ fn a_lent_value_stays_while_its_object_is_overwritten() {
 
 fn a_lent_value_stays(mut world: World) {
     world.put(TABLE, b"key", b"before");
-    assert!(world.start(&World::extension(holds_a_value_over_yields, Mode::Read), b"key", b"", 1));
+    assert!(world.start(&World::extension(holds_a_value_over_yields, CallMode::Read), b"key", b"", 1));
     assert!(world.turn().is_empty());
     for round in 0..2_000_u32 {
         world.put(TABLE, b"key", format!("after{round:05}").as_bytes());
@@ -68,7 +68,7 @@ fn with_a_session_all_ends_that_it_runs_and_leaves_nothing_behind() {
         if !isolation {
             world.invocations = Invocations::without_isolation().expect("stacks");
         }
-        let extension = World::extension(writes_then_yields, Mode::Write);
+        let extension = World::extension(writes_then_yields, CallMode::Write);
         let keys: Vec<String> = (0..6).map(|number| format!("key{number}")).collect();
         for (key, origin) in keys.iter().zip(0..4) {
             assert!(world.start(&extension, key.as_bytes(), b"", origin));
@@ -102,7 +102,7 @@ fn with_a_session_all_ends_that_it_runs_and_leaves_nothing_behind() {
 #[test]
 fn an_invocation_ages_from_its_first_poll_on_however_long_it_waited_for_that() {
     let mut world = World::new();
-    let extension = World::extension(echoes_after_yields, Mode::Read);
+    let extension = World::extension(echoes_after_yields, CallMode::Read);
     assert!(world.start(&extension, b"key", &3_u32.to_le_bytes(), 1));
     world.lent.now_us += 2 * INVOCATION_WALL_US_MAX;
     for _ in 0..3 {
@@ -123,9 +123,9 @@ function!(works_for_some_slices, |db, args, reply| {
 fn a_preempted_invocation_ages_only_while_its_worker_has_a_core() {
     const WALL_US: u64 = 20_000;
     let mut world = World::new();
-    let budget = Budget { wall_us: WALL_US, ..Budget::default() };
+    let budget = LimitOverrides { wall_us: WALL_US, ..LimitOverrides::default() };
     world.invocations = Invocations::with_budget(budget).expect("stacks");
-    assert!(world.start(&World::extension(works_for_some_slices, Mode::Read), b"key", b"", 1));
+    assert!(world.start(&World::extension(works_for_some_slices, CallMode::Read), b"key", b"", 1));
     assert_eq!(world.turn(), [], "it is preempted");
     std::thread::sleep(Duration::from_micros(2 * WALL_US));
     world.lent.now_us += 2 * WALL_US;
@@ -140,10 +140,10 @@ fn a_preempted_invocation_ages_only_while_its_worker_has_a_core() {
 fn a_preempted_invocation_goes_on_while_new_ones_of_its_tenant_come_and_come() {
     const NEW_ONES: u64 = 32;
     let mut world = World::new();
-    world.invocations = Invocations::with_budget(Budget::default()).expect("stacks");
-    assert!(world.start(&World::extension(works_for_some_slices, Mode::Read), b"key", b"", 0));
+    world.invocations = Invocations::with_budget(LimitOverrides::default()).expect("stacks");
+    assert!(world.start(&World::extension(works_for_some_slices, CallMode::Read), b"key", b"", 0));
     assert_eq!(world.turn(), [], "it is preempted");
-    let (short, mut turns) = (World::extension(echoes_after_yields, Mode::Read), 0);
+    let (short, mut turns) = (World::extension(echoes_after_yields, CallMode::Read), 0);
     loop {
         while (world.invocations.live() as u64) < NEW_ONES {
             assert!(world.start(&short, b"key", &0_u32.to_le_bytes(), 1));
@@ -173,9 +173,9 @@ fn a_turn_ends_after_a_slice_also_when_all_that_it_polls_yield_within_theirs() {
     const MANY: u64 = 100;
     let mut world = World::new();
     let slice_us = MANY * LONG_YIELD_US / 4;
-    let budget = Budget { slice_us, cpu_us: u64::MAX, ..Budget::default() };
+    let budget = LimitOverrides { slice_us, cpu_us: u64::MAX, ..LimitOverrides::default() };
     world.invocations = Invocations::with_budget(budget).expect("stacks");
-    let extension = World::extension(works_and_yields_for_ever, Mode::Read);
+    let extension = World::extension(works_and_yields_for_ever, CallMode::Read);
     for origin in 0..MANY {
         assert!(world.start(&extension, b"key", b"", origin));
     }
@@ -189,7 +189,7 @@ fn a_turn_ends_after_a_slice_also_when_all_that_it_polls_yield_within_theirs() {
 fn without_isolation_all_end_with_their_answers_in_the_order_in_which_they_came() {
     let mut world = World::new();
     world.invocations = Invocations::without_isolation().expect("stacks");
-    let extension = World::extension(echoes_after_yields, Mode::Read);
+    let extension = World::extension(echoes_after_yields, CallMode::Read);
     for origin in 0..100_u64 {
         let turns = (origin % 2) as u32;
         assert!(world.start(&extension, &origin.to_le_bytes(), &turns.to_le_bytes(), origin));
@@ -206,7 +206,7 @@ fn without_isolation_all_end_with_their_answers_in_the_order_in_which_they_came(
 #[test]
 fn many_invocations_take_turns_and_keep_apart() {
     let mut world = World::new();
-    let extension = World::extension(echoes_after_yields, Mode::Read);
+    let extension = World::extension(echoes_after_yields, CallMode::Read);
     for origin in 0..500_u64 {
         let turns = (origin % 5) as u32;
         assert!(world.start(&extension, &origin.to_le_bytes(), &turns.to_le_bytes(), origin));
@@ -234,7 +234,7 @@ function!(adds_one_slowly, |db, args, reply| {
 #[test]
 fn a_commit_that_meets_a_conflict_starts_over_and_counts_once() {
     let mut world = World::new();
-    let extension = World::extension(adds_one_slowly, Mode::Write);
+    let extension = World::extension(adds_one_slowly, CallMode::Write);
     assert!(world.start(&extension, b"n", b"", 1) && world.start(&extension, b"n", b"", 2));
     let mut ended = Vec::new();
     for _ in 0..6 {
@@ -248,7 +248,7 @@ fn a_commit_that_meets_a_conflict_starts_over_and_counts_once() {
 #[test]
 fn one_that_always_meets_a_conflict_is_told_so_and_writes_nothing() {
     let mut world = World::new();
-    assert!(world.start(&World::extension(adds_one_slowly, Mode::Write), b"n", b"", 1));
+    assert!(world.start(&World::extension(adds_one_slowly, CallMode::Write), b"n", b"", 1));
     let mut ended = Vec::new();
     for turn in 0..COMMIT_TRIES_MAX * 2 {
         assert!(ended.is_empty(), "turn {turn}");
@@ -262,7 +262,7 @@ fn one_that_always_meets_a_conflict_is_told_so_and_writes_nothing() {
 #[test]
 fn an_absent_object_that_appears_is_a_conflict() {
     let mut world = World::new();
-    assert!(world.start(&World::extension(adds_one_slowly, Mode::Write), b"n", b"", 1));
+    assert!(world.start(&World::extension(adds_one_slowly, CallMode::Write), b"n", b"", 1));
     assert!(world.turn().is_empty());
     world.put(TABLE, b"n", &[10]);
     assert!(world.turn().is_empty());
@@ -278,7 +278,7 @@ function!(yields_once, |db, args, reply| {
 #[test]
 fn however_many_tenants_crowd_a_worker_there_is_room_for_the_next() {
     let mut world = World::new();
-    let first = World::extension(yields_once, Mode::Read);
+    let first = World::extension(yields_once, CallMode::Read);
     let mut all = 0;
     for tenant in 1..=10 {
         let account = Arc::new(Account::new(TenantId(tenant)));
@@ -299,7 +299,7 @@ fn however_many_tenants_crowd_a_worker_there_is_room_for_the_next() {
 #[test]
 fn a_retired_extension_is_let_go_once_its_invocations_have_ended() {
     let mut world = World::new();
-    let extension = World::extension(yields_once, Mode::Read);
+    let extension = World::extension(yields_once, CallMode::Read);
     for origin in 0..20 {
         assert!(world.start(&extension, b"", b"", origin));
     }
@@ -309,7 +309,7 @@ fn a_retired_extension_is_let_go_once_its_invocations_have_ended() {
     assert_eq!(world.turn().len(), 20);
     assert_eq!(Arc::strong_count(&extension), 1);
 
-    let idle = World::extension(yields_once, Mode::Read);
+    let idle = World::extension(yields_once, CallMode::Read);
     assert_eq!(world.call(&idle, b"", b"").0, Status::Ok);
     assert_eq!(Arc::strong_count(&idle), 1, "the next one may be of another extension");
     assert_eq!(world.call(&idle, b"", b"").0, Status::Ok);
@@ -322,7 +322,7 @@ fn a_retired_extension_is_let_go_once_its_invocations_have_ended() {
 #[test]
 fn a_table_that_is_dropped_under_an_invocation_is_unknown_at_its_commit() {
     let mut world = World::new();
-    assert!(world.start(&World::extension(adds_one_slowly, Mode::Write), b"n", b"", 1));
+    assert!(world.start(&World::extension(adds_one_slowly, CallMode::Write), b"n", b"", 1));
     assert!(world.turn().is_empty());
     world.lent.tables.remove(TABLE);
     assert_eq!(world.turn()[0].1.0, Status::UnknownTable);
@@ -331,7 +331,7 @@ fn a_table_that_is_dropped_under_an_invocation_is_unknown_at_its_commit() {
 #[test]
 fn a_worker_that_stops_answers_all_that_have_not_ended() {
     let mut world = World::new();
-    let extension = World::extension(yields_once, Mode::Read);
+    let extension = World::extension(yields_once, CallMode::Read);
     for origin in 0..3 {
         assert!(world.start(&extension, b"", b"", origin));
     }

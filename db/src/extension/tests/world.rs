@@ -6,10 +6,10 @@ use sandstorm::abi::{Call, Code};
 use store::{Condition, Config, Core, Pinned, Quota, Store, Table, TableKind};
 use wire::Status;
 
-use crate::extension::invocation::{Budget, Invocations};
+use crate::extension::invocation::{Invocations, LimitOverrides};
 use crate::extension::log::ExtensionLog;
 use crate::extension::native::{Library, Run};
-use crate::extension::{Extension, Function, Mode};
+use crate::extension::{CallMode, Extension, Function};
 use crate::metrics::WorkerMetrics;
 use crate::ops::WorkerEnvironment;
 use crate::ops::remote::RemoteReads;
@@ -107,12 +107,13 @@ impl World {
         let metrics = WorkerMetrics::new();
         let lent = Lent { core: store.core(0), tables, metrics, remote: None, now_us: 0 };
         // A slice that no turn uses up, however busy the machine: turns are counted.
-        let budget = Budget { slice_us: 3_600_000_000, cpu_us: u64::MAX, ..Budget::default() };
+        let budget =
+            LimitOverrides { slice_us: 3_600_000_000, cpu_us: u64::MAX, ..LimitOverrides::default() };
         Self { lent, invocations: Invocations::with_budget(budget).expect("stacks") }
     }
 
     /// The extension of one function, of tenant 1.
-    pub(crate) fn extension(run: unsafe extern "C" fn(*mut Call) -> Code, mode: Mode) -> Arc<Extension> {
+    pub(crate) fn extension(run: unsafe extern "C" fn(*mut Call) -> Code, mode: CallMode) -> Arc<Extension> {
         let run: Run = run;
         let hash = wire::function_hash("function");
         let functions = vec![Function { name: "function".into(), hash, mode, run }];
@@ -213,7 +214,7 @@ impl World {
     pub(crate) fn call_once(
         &mut self,
         run: unsafe extern "C" fn(*mut Call) -> Code,
-        mode: Mode,
+        mode: CallMode,
         key: &[u8],
     ) -> Answer {
         self.call(&Self::extension(run, mode), key, b"")

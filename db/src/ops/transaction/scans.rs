@@ -10,7 +10,7 @@ use sandstorm::abi::VERSION_UNAPPLIED;
 use store::{KeyRange, Object, Pinned, RangeCheck, Table};
 
 use super::write_set::{Lent, WriteSet};
-use super::{Found, Place, Transaction, TransactionError};
+use super::{FoundObject, ObjectPlace, Transaction, TransactionError};
 use crate::limits::{SCAN_KEYS_EXAMINED_MAX, TRANSACTION_READS_MAX};
 
 /// A part of a table that was scanned.
@@ -57,7 +57,7 @@ impl Transaction {
         (id, table): (u32, &'p Table),
         range: KeyRange<'_>,
         capacity: usize,
-        found: impl FnMut(&'p [u8], Found) -> Result<(), TransactionError>,
+        found: impl FnMut(&'p [u8], FoundObject) -> Result<(), TransactionError>,
     ) -> Result<Scanned<'p>, TransactionError> {
         let (notes_reads, first_read) = (self.notes_reads, self.reads.len());
         if notes_reads && self.scans.len() == TRANSACTION_READS_MAX {
@@ -121,7 +121,7 @@ impl Transaction {
     }
 }
 
-impl<'p, F: FnMut(&'p [u8], Found) -> Result<(), TransactionError>> Merge<'_, 'p, F> {
+impl<'p, F: FnMut(&'p [u8], FoundObject) -> Result<(), TransactionError>> Merge<'_, 'p, F> {
     /// A key of the store: first what the transaction itself has before it, then what is there of both.
     fn meet(&mut self, key: &'p [u8], hash: u64, object: Option<Object<'p>>) -> Result<(), TransactionError> {
         let (id, table) = self.table;
@@ -132,7 +132,7 @@ impl<'p, F: FnMut(&'p [u8], Found) -> Result<(), TransactionError>> Merge<'_, 'p
             }
         }
         if self.transaction.notes_reads {
-            let place = Place { id, table, hash, key };
+            let place = ObjectPlace { id, table, hash, key };
             self.transaction.note_met(place, object.map_or(0, |object| object.version()))?;
         }
         self.last = Some(key);
@@ -144,7 +144,7 @@ impl<'p, F: FnMut(&'p [u8], Found) -> Result<(), TransactionError>> Merge<'_, 'p
         let Some(object) = object else { return Ok(()) };
         self.left -= 1;
         // The key of the object, not that of the tree: it lies as still, and its value lies behind it.
-        (self.found)(object.key(), Found::of(&object))
+        (self.found)(object.key(), FoundObject::of(&object))
     }
 
     /// Gives own writes as long as there is room, those before `key` where it is given.
@@ -175,7 +175,7 @@ impl<'p, F: FnMut(&'p [u8], Found) -> Result<(), TransactionError>> Merge<'_, 'p
         let write = self.transaction.writes.writes()[own as usize];
         let Some(value) = write.value else { return Ok(()) };
         self.left -= 1;
-        (self.found)(key, Found { value, version: VERSION_UNAPPLIED, expires_ms: write.expires_ms })
+        (self.found)(key, FoundObject { value, version: VERSION_UNAPPLIED, expires_ms: write.expires_ms })
     }
 }
 

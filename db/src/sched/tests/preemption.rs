@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use super::{LEFT_BY_OVERFLOW, double, near_the_bottom, run, set_up, sum_by_recursion};
 use crate::sched::cycles;
 use crate::sched::preempt::Preemption;
-use crate::sched::running::{self, Parked};
+use crate::sched::running::{self, ParkedStack};
 use crate::sched::signal;
-use crate::sched::stack::{Entry, Outcome, Stack, StackPool, signal_frame_bytes};
+use crate::sched::stack::{Stack, StackEntry, StackOutcome, StackPool, signal_frame_bytes};
 use crate::sched::watchdog::{self, Watchdog};
 
 /// What the entries of this file work with.
@@ -43,7 +43,7 @@ impl Preempted {
         now + self.preemption.slice()
     }
 
-    fn start<T>(&mut self, entry: Entry, data: &T) -> (Stack, Outcome) {
+    fn start<T>(&mut self, entry: StackEntry, data: &T) -> (Stack, StackOutcome) {
         let stack = self.pool.take().expect("a stack");
         let (data, nothing) = (ptr::from_ref(data).cast_mut().cast(), ptr::null_mut());
         // SAFETY: the entries of this file take a reference to what they work with, and own nothing.
@@ -52,7 +52,7 @@ impl Preempted {
         (stack, outcome)
     }
 
-    pub(super) fn resume(&mut self, parked: Parked) -> (Stack, Outcome) {
+    pub(super) fn resume(&mut self, parked: ParkedStack) -> (Stack, StackOutcome) {
         let nothing = ptr::null_mut();
         // SAFETY: parked by this thread, and taken by value.
         let outcome = unsafe { running::resume(&parked, nothing, nothing.cast(), self.slice_ends()) };
@@ -60,21 +60,21 @@ impl Preempted {
     }
 
     /// Starts `entry`, which has to be parked.
-    pub(super) fn parked<T>(&mut self, entry: Entry, data: &T) -> Parked {
+    pub(super) fn parked<T>(&mut self, entry: StackEntry, data: &T) -> ParkedStack {
         let (stack, outcome) = self.start(entry, data);
         assert!(outcome.is_parked(), "{outcome:?}");
-        Parked::new(stack, outcome)
+        ParkedStack::new(stack, outcome)
     }
 
     /// Resumes until it is not parked again.
-    pub(super) fn finish(&mut self, mut parked: Parked) -> Outcome {
+    pub(super) fn finish(&mut self, mut parked: ParkedStack) -> StackOutcome {
         loop {
             let (stack, outcome) = self.resume(parked);
             if !outcome.is_parked() {
                 self.pool.give(stack);
                 return outcome;
             }
-            parked = Parked::new(stack, outcome);
+            parked = ParkedStack::new(stack, outcome);
         }
     }
 
@@ -101,14 +101,14 @@ fn a_loop_is_parked_and_goes_on_where_it_was() {
     let mut counted = vec![bench.count.load(Relaxed)];
     for _ in 0..200 {
         let (stack, outcome) = thread.resume(parked);
-        parked = Parked::new(stack, outcome);
+        parked = ParkedStack::new(stack, outcome);
         counted.push(bench.count.load(Relaxed));
     }
     // On a busy machine the thread may lose its core for a whole slice now and then.
     let brought = counted.windows(2).filter(|pair| pair[1] > pair[0]).count();
     assert!(brought > 100 && counted.is_sorted(), "{brought} of 200 slices brought something");
     bench.stop.store(true, Relaxed);
-    assert_eq!(thread.finish(parked), Outcome { value: bench.count.load(Relaxed), cause: 0 });
+    assert_eq!(thread.finish(parked), StackOutcome { value: bench.count.load(Relaxed), cause: 0 });
 }
 
 #[test]
@@ -124,13 +124,13 @@ fn forgotten_stacks_are_reused_and_the_thread_stays_preemptible() {
 fn many_parked_stacks_do_not_disturb_each_other() {
     let mut thread = Preempted::new(20);
     let benches: Vec<Bench> = (0..50).map(|_| Bench::default()).collect();
-    let mut parked: Vec<Parked> = benches.iter().map(|bench| thread.parked(counts, bench)).collect();
+    let mut parked: Vec<ParkedStack> = benches.iter().map(|bench| thread.parked(counts, bench)).collect();
     for _ in 0..5 {
         parked = parked
             .into_iter()
             .map(|parked| {
                 let (stack, outcome) = thread.resume(parked);
-                Parked::new(stack, outcome)
+                ParkedStack::new(stack, outcome)
             })
             .collect();
     }
@@ -182,7 +182,7 @@ fn signals_from_outside_change_nothing_before_a_slice_is_over() {
         });
         while sent.load(Relaxed) < 1000 {
             let (stack, outcome) = thread.start(computes, &());
-            assert_eq!(outcome, Outcome { value: expected, cause: 0 });
+            assert_eq!(outcome, StackOutcome { value: expected, cause: 0 });
             thread.pool.give(stack);
         }
         bench.stop.store(true, Relaxed);
@@ -206,7 +206,7 @@ fn a_preemption_in_a_host_call_waits_for_its_end() {
     for round in 0..50 {
         let parked = thread.parked(stays_in_the_host, &bench);
         assert_eq!(bench.count.load(Relaxed), round + 1, "parked before the host call was over");
-        assert_eq!(thread.finish(parked), Outcome { value: round + 40, cause: 0 });
+        assert_eq!(thread.finish(parked), StackOutcome { value: round + 40, cause: 0 });
     }
     thread.assert_preempts();
 }
@@ -267,7 +267,7 @@ fn a_lost_timer_is_made_up_for_by_the_watchdog() {
     let outcome = unsafe { running::run(&stack, nothing, nothing.cast(), cycles::now(), counts, data) };
     assert!(outcome.is_parked());
     assert!(watchdog::counts().0 > before);
-    thread.pool.give(Parked::new(stack, outcome).into_stack());
+    thread.pool.give(ParkedStack::new(stack, outcome).into_stack());
 }
 
 unsafe extern "C" fn is_stuck_in_the_host(bench: *mut c_void) -> u64 {

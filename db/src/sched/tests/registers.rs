@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::preemption::{Bench, Preempted};
-use crate::sched::running::Parked;
-use crate::sched::stack::{Entry, Outcome};
+use crate::sched::running::ParkedStack;
+use crate::sched::stack::{StackEntry, StackOutcome};
 
 const VECTOR_BYTES: usize = 64 * 32;
 
@@ -56,7 +56,7 @@ hold_vectors!(holds_128, "sse2", "movdqu", "xmm", "16", 0 1 2 3 4 5 6 7 8 9 10 1
 #[test]
 fn vector_registers_survive_parking() {
     let mut thread = Preempted::new(20);
-    let mut widths: Vec<(Entry, usize)> = vec![(holds_128, 16 * 16)];
+    let mut widths: Vec<(StackEntry, usize)> = vec![(holds_128, 16 * 16)];
     if std::arch::is_x86_feature_detected!("avx") {
         widths.push((holds_256, 32 * 16));
     }
@@ -74,7 +74,7 @@ fn vector_registers_survive_parking() {
                 unsafe { entry((&raw mut others).cast()) };
                 assert_eq!(others.after[..bytes], others.image[..bytes]);
                 let (stack, outcome) = thread.resume(parked);
-                parked = Parked::new(stack, outcome);
+                parked = ParkedStack::new(stack, outcome);
             }
             vectors.stop.store(true, Relaxed);
             assert_eq!(thread.finish(parked).cause, 0);
@@ -127,8 +127,8 @@ fn general_registers_flags_red_zone_and_x87_survive_parking() {
         let bench = Bench::default();
         let parked = thread.parked(holds_general, &bench.stop);
         let (stack, outcome) = thread.resume(parked);
-        let parked = Parked::new(stack, outcome);
+        let parked = ParkedStack::new(stack, outcome);
         bench.stop.store(true, Relaxed);
-        assert_eq!(thread.finish(parked), Outcome { value: 0, cause: 0 });
+        assert_eq!(thread.finish(parked), StackOutcome { value: 0, cause: 0 });
     }
 }

@@ -10,9 +10,9 @@ use std::ptr;
 use super::set_up;
 use crate::sched::cycles;
 use crate::sched::preempt::Preemption;
-use crate::sched::running::{self, Parked};
+use crate::sched::running::{self, ParkedStack};
 use crate::sched::signal;
-use crate::sched::stack::{Outcome, Stack, StackPool};
+use crate::sched::stack::{Stack, StackOutcome, StackPool};
 
 const TRAP_FLAG: i64 = 0x100;
 
@@ -41,7 +41,7 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
     STEPPER.with(|stepper| {
         let left = stepper.strike_after.get().saturating_sub(1);
         stepper.strike_after.set(left);
-        let lent = running::with(running::Running::is_lent);
+        let lent = running::with(running::ThreadState::is_lent);
         let on_worker = WORKER_STEPS.get();
         WORKER_STEPS.set(on_worker.saturating_sub(u64::from(!lent)));
         if left == 0 {
@@ -67,7 +67,7 @@ fn step_from_here() {
 /// Asks for a preemption in the midst of a host call, which parks at its end; answers its number after that.
 unsafe extern "C" fn parks_and_answers(number: *mut c_void) -> u64 {
     let work = |_: *mut c_void| {
-        running::with(running::Running::set_pending);
+        running::with(running::ThreadState::set_pending);
         step_from_here();
         number as u64
     };
@@ -75,16 +75,16 @@ unsafe extern "C" fn parks_and_answers(number: *mut c_void) -> u64 {
     unsafe { running::host_call(work) + 1000 }
 }
 
-fn start(stack: Stack, number: u64) -> Result<Parked, Outcome> {
+fn start(stack: Stack, number: u64) -> Result<ParkedStack, StackOutcome> {
     // SAFETY: the entry takes a number and owns nothing; the caller holds a `Guarded`.
     let outcome = unsafe {
         running::run(&stack, ptr::null_mut(), ptr::null_mut(), 0, parks_and_answers, number as *mut c_void)
     };
-    if outcome.is_parked() { Ok(Parked::new(stack, outcome)) } else { Err(outcome) }
+    if outcome.is_parked() { Ok(ParkedStack::new(stack, outcome)) } else { Err(outcome) }
 }
 
 /// Resumes until it is not parked again.
-fn finish(pool: &mut StackPool, mut parked: Parked, steps_on_worker: u64) -> Outcome {
+fn finish(pool: &mut StackPool, mut parked: ParkedStack, steps_on_worker: u64) -> StackOutcome {
     for _ in 0..10 {
         WORKER_STEPS.set(steps_on_worker);
         if steps_on_worker > 0 {
@@ -97,7 +97,7 @@ fn finish(pool: &mut StackPool, mut parked: Parked, steps_on_worker: u64) -> Out
             pool.give(parked.into_stack());
             return outcome;
         }
-        parked = Parked::new(parked.into_stack(), outcome);
+        parked = ParkedStack::new(parked.into_stack(), outcome);
     }
     panic!("parked again and again");
 }
@@ -156,10 +156,10 @@ fn strike_each(struck: Struck) -> u64 {
             has_ended = !has_struck();
         }
         strike_after(0);
-        assert_eq!(outcome, Outcome { value: 1001, cause: 0 }, "struck behind instruction {traps}");
+        assert_eq!(outcome, StackOutcome { value: 1001, cause: 0 }, "struck behind instruction {traps}");
         assert_eq!(
             finish(&mut pool, second, 0),
-            Outcome { value: 1002, cause: 0 },
+            StackOutcome { value: 1002, cause: 0 },
             "beside one struck at {traps}"
         );
         if has_ended {

@@ -1,14 +1,14 @@
 //! The description of an extension: functions, limits in force, versions and what their invocations came to. Whom it
 //! is granted to sees its functions, and the limits of its own invocations; what it costs is its owner's to know.
 
-use wire::{Body, ExtensionDescription, Measured, Standing, Statistic, Subject, VersionDescription};
+use wire::{Body, ExtensionDescription, Measured, Statistic, Subject, VersionDescription, VersionState};
 
 use super::extensions::{functions, milliseconds, unknown};
 use super::grants;
 use crate::cluster::metadata::MetadataError;
 use crate::extension::allowance::Limit;
-use crate::extension::measures::{ENDS, Tally};
 use crate::extension::registry::Installed;
+use crate::extension::version_metrics::{ENDS, MeasuredSummary};
 use crate::limits::{
     COMMIT_TRIES_MAX, EXTENSION_LOG_LINES_MAX, EXTENSION_STACK_BYTES, TRANSACTION_READS_MAX,
 };
@@ -46,7 +46,7 @@ fn described(
     Ok(ExtensionDescription {
         extension: row.id,
         name: row.name,
-        standing: Standing::from(&row.standing),
+        standing: VersionState::from(&row.standing),
         functions: lineage.current().map_or_else(Vec::new, |installed| functions(installed)),
         limits,
         versions: lineage.versions.values().map(|installed| version(installed)).collect(),
@@ -65,7 +65,7 @@ fn version(installed: &Installed) -> VersionDescription {
     }
 }
 
-fn measured(tally: &Tally) -> Measured {
+fn measured(tally: &MeasuredSummary) -> Measured {
     let ends = ENDS.iter().zip(tally.ends).filter(|(_, count)| *count > 0);
     Measured {
         ends: ends.map(|(name, value)| Statistic { name: (*name).to_owned(), value }).collect(),

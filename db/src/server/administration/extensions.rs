@@ -12,8 +12,8 @@ use wire::{
 };
 
 use super::grants;
-use crate::cluster::metadata::{ExtensionRow, MetadataError, Standing, StandingError};
-use crate::extension::registry::{Choice, Customer, InstallError, Installed};
+use crate::cluster::metadata::{ExtensionRow, MetadataError, VersionState, VersionStateError};
+use crate::extension::registry::{Choice, InstallError, InstallHooks, Installed};
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal};
 use crate::sync::lock;
@@ -24,7 +24,7 @@ type Files = Vec<(String, Vec<u8>)>;
 
 /// Tells registry and workers which versions there are.
 pub(super) fn publish(control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
-    let Standing { current, canary, kept, .. } = row.standing.clone();
+    let VersionState { current, canary, kept, .. } = row.standing.clone();
     match control.registry.settle(row.tenant, &row.name, Choice { current, canary, kept }) {
         Some(lineup) => control.tell(&Change::ExtensionSettled(Arc::new(lineup)))?,
         // Its current version could not be built when the server started.
@@ -92,7 +92,7 @@ struct Newcomer<'c> {
     wanted: Option<(MutexGuard<'c, ()>, ExtensionRow)>,
 }
 
-impl Customer for Newcomer<'_> {
+impl InstallHooks for Newcomer<'_> {
     type Refusal = Refusal;
 
     fn was_installed(&self) -> bool {
@@ -124,7 +124,7 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Result<Vec<u8>, Refus
         ExtensionEntry {
             extension: row.id,
             name: row.name.clone(),
-            standing: wire::Standing::from(&row.standing),
+            standing: wire::VersionState::from(&row.standing),
             functions: loaded(row.standing.current).map_or(0, |installed| installed.functions.len() as u32),
             versions: versions.collect(),
         }
@@ -132,12 +132,12 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Result<Vec<u8>, Refus
     Ok(rows.iter().map(entry).collect::<Vec<_>>().encode())
 }
 
-/// Changes by one of the rules of [`Standing`] which versions there are or which of them invocations get.
+/// Changes by one of the rules of [`VersionState`] which versions there are or which of them invocations get.
 pub(super) fn change(
     control: &Control,
     tenant: TenantId,
     name: &str,
-    rule: impl Fn(&mut Standing) -> Result<(), StandingError>,
+    rule: impl Fn(&mut VersionState) -> Result<(), VersionStateError>,
 ) -> Result<Vec<u8>, Refusal> {
     let _changing = lock(&control.changing);
     let row = control
@@ -145,7 +145,7 @@ pub(super) fn change(
         .extension_change(tenant, name, rule)
         .map_err(|error| if error == MetadataError::NotFound { unknown(name) } else { error.into() })?;
     publish(control, &row)?;
-    Ok(wire::Standing::from(&row.standing).encode())
+    Ok(wire::VersionState::from(&row.standing).encode())
 }
 
 pub(super) fn remove_version(

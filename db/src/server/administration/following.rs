@@ -10,8 +10,8 @@ use std::sync::{Arc, MutexGuard};
 
 use wire::Status;
 
-use super::{Tenants, extensions, grants, limits, tables, tenants};
-use crate::cluster::metadata::{Catalog, ExtensionRow, Standing, TableRow};
+use super::{TenantSet, extensions, grants, limits, tables, tenants};
+use crate::cluster::metadata::{Catalog, ExtensionRow, TableRow, VersionState};
 use crate::cluster::records::Revision;
 use crate::extension::registry::Choice;
 use crate::server::control::{Control, Refusal};
@@ -43,7 +43,7 @@ impl Follower {
     ///
     /// # Errors
     /// When the metadata cannot be read or workers fail: then it is to be called again, for all.
-    pub fn follow(&mut self, control: &Arc<Control>, of: Option<&Tenants>) -> Result<Revision, Refusal> {
+    pub fn follow(&mut self, control: &Arc<Control>, of: Option<&TenantSet>) -> Result<Revision, Refusal> {
         if of.is_none() {
             self.behind = false;
         }
@@ -106,7 +106,7 @@ impl Follower {
     /// take the place of one that runs.
     fn settle(&mut self, control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
         let Some(lineage) = control.registry.lineage(row.tenant, &row.name) else { return Ok(()) };
-        let Standing { current, canary, kept, .. } = row.standing.clone();
+        let VersionState { current, canary, kept, .. } = row.standing.clone();
         let is_there = lineage.versions.contains_key(&current) || self.broken.contains(&(row.id, current));
         let choice = Choice { current, canary, kept };
         if lineage.choice != choice && is_there {
@@ -122,7 +122,7 @@ fn tables_come(
     control: &Control,
     changing: &MutexGuard<'_, ()>,
     catalog: &Catalog,
-    of: Option<&Tenants>,
+    of: Option<&TenantSet>,
 ) -> Result<(), Refusal> {
     control.interim.see(&catalog.tenants, |tenant| is_meant(of, tenant));
     limits::follow(control, &catalog.limits, |tenant| is_meant(of, tenant));
@@ -130,7 +130,7 @@ fn tables_come(
 }
 
 /// Brings migrations to what the metadata says.
-fn tablets_move(control: &Arc<Control>, catalog: &Catalog, of: Option<&Tenants>) {
+fn tablets_move(control: &Arc<Control>, catalog: &Catalog, of: Option<&TenantSet>) {
     if let (Some(migrations), Some(own)) = (&control.migrations, control.interim.run()) {
         let rows = (&catalog.migrations[..], &catalog.tablets[..]);
         migrations::follow(control, migrations, rows, own, |row| is_meant(of, row.tenant));
@@ -153,18 +153,23 @@ fn come(control: &Control, catalog: &Catalog) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn is_meant(of: Option<&Tenants>, tenant: TenantId) -> bool {
+fn is_meant(of: Option<&TenantSet>, tenant: TenantId) -> bool {
     of.is_none_or(|of| of.contains(&tenant))
 }
 
 /// The tenants that have an account here. Sessions are opened meanwhile, so that only who was known before the metadata
 /// was read and is not in it has gone.
-fn known(control: &Control) -> Tenants {
+fn known(control: &Control) -> TenantSet {
     control.accounts.all().iter().map(|account| account.tenant).collect()
 }
 
 /// Takes out what the metadata does not know any more, of the tenants that were known before it was read.
-fn leave(control: &Control, known: &Tenants, catalog: &Catalog, of: Option<&Tenants>) -> Result<(), Refusal> {
+fn leave(
+    control: &Control,
+    known: &TenantSet,
+    catalog: &Catalog,
+    of: Option<&TenantSet>,
+) -> Result<(), Refusal> {
     let is_meant = |tenant: TenantId| is_meant(of, tenant);
     let there: BTreeSet<TenantId> = catalog.tenants.iter().map(|row| row.id).collect();
     let wanted: BTreeSet<_> = catalog.grants.iter().map(|row| (row.right.subject() as u8, row.id)).collect();

@@ -10,7 +10,7 @@ use wire::{Body, ExtensionInstalled, PackageFile, Placement, Status};
 
 use super::extensions::{milliseconds, owned, publish, refusal};
 use crate::cluster::metadata::ExtensionRow;
-use crate::extension::registry::Customer;
+use crate::extension::registry::InstallHooks;
 use crate::server::control::{Control, Refusal};
 use crate::session::Session;
 use crate::sync::lock;
@@ -56,7 +56,7 @@ pub(super) fn install(
     Ok(answer.encode())
 }
 
-impl Customer for Installation<'_> {
+impl InstallHooks for Installation<'_> {
     type Refusal = Refusal;
 
     fn admit(&mut self) -> Result<(), Refusal> {

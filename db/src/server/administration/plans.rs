@@ -4,7 +4,7 @@
 use wire::{Adopted, Body, ClusterStatus, MemberEntry, PlanEntry, PlanProgress, Status};
 
 use crate::clock::Moment;
-use crate::cluster::metadata::{Goal, MetadataError, PlanRow, PlanStanding, Snapshot, TabletError, drained};
+use crate::cluster::metadata::{Goal, MetadataError, PlanRow, PlanState, Snapshot, TabletError, drained};
 use crate::limits::GONE_AFTER_MS;
 use crate::server::control::{Control, Refusal};
 
@@ -130,9 +130,9 @@ fn entry_of(row: &PlanRow) -> PlanEntry {
             Goal::Balance => 0,
         },
         progress: match row.standing {
-            PlanStanding::Running => PlanProgress::Running,
-            PlanStanding::Done => PlanProgress::Done,
-            PlanStanding::Stopped => PlanProgress::Stopped,
+            PlanState::Running => PlanProgress::Running,
+            PlanState::Done => PlanProgress::Done,
+            PlanState::Stopped => PlanProgress::Stopped,
         },
         begun_ms: row.begun_ms,
         moves: row.moves.len() as u32,

@@ -8,9 +8,9 @@ use crate::cluster::metadata::Side;
 use crate::metrics::{Counter, total};
 use crate::sched::{cycles, watchdog};
 use crate::server::control::{Control, OpenSession, Refusal};
-use crate::server::doorway::{LINK_COUNTERS, LINKS, Signs};
 use crate::server::migrations::{Figure, Migrations};
 use crate::server::opening::Role;
+use crate::server::shm_listener::{LINK_COUNTERS, LINKS, ListenerStatus};
 use crate::sync::lock;
 use crate::tenant::TenantId;
 use crate::tenant::ledger::{self, Entry};
@@ -75,7 +75,7 @@ fn of_server(control: &Control) -> Vec<Statistic> {
 }
 
 /// What passes shared memory.
-fn of_links(signs: &Signs) -> impl Iterator<Item = Statistic> {
+fn of_links(signs: &ListenerStatus) -> impl Iterator<Item = Statistic> {
     let figures = [LINKS].into_iter().chain(LINK_COUNTERS);
     let of_cores = figures.map(|figure| statistic(figure.name, signs.of_cores(&figure).sum()));
     of_cores.chain([statistic("shm_links_refused", signs.refused())])

@@ -7,7 +7,7 @@ use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange};
 use wire::limits::TABLETS_PER_TABLE_MAX;
 use wire::{Body, MigrationMode, Status, Subject, TableEntry, TableId, TableOptions, TableStatistics};
 
-use super::{Tenants, grants};
+use super::{TenantSet, grants};
 use crate::cluster::metadata::{Catalog, MigrationRow, ServerRun, Side, TabletsRow};
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal};
@@ -56,7 +56,7 @@ pub(super) fn create(
 }
 
 /// What the metadata says of these tenants, or of all; tables of a cluster that nobody has placed yet are placed here.
-pub(super) fn placed(control: &Control, of: Option<&Tenants>) -> Result<Catalog, Refusal> {
+pub(super) fn placed(control: &Control, of: Option<&TenantSet>) -> Result<Catalog, Refusal> {
     let catalog = control.metadata.catalog(of)?;
     let Some(own) = control.interim.run() else { return Ok(catalog) };
     let placed: BTreeSet<u32> = catalog.tablets.iter().map(|row| row.table).collect();

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use store::HashRange;
 use wire::{
-    Body, MigrationAwaited, MigrationEntry, MigrationMode, MigrationProgress, MigrationStanding, Status,
+    Body, MigrationAwaited, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, Status,
     TabletEntry,
 };
 
 use crate::cluster::metadata::{MetadataError, MigrationRow, Side, TabletError};
-use crate::cluster::migration::{Awaited, Mode, Standing};
+use crate::cluster::migration::{MigrationWait, Mode, Phase};
 use crate::server::control::{Control, Refusal};
 use crate::server::migrations::{Figure, Shown};
 use crate::tenant::TenantId;
@@ -88,9 +88,9 @@ pub(super) fn progress(control: &Control) -> Result<Vec<u8>, Refusal> {
             is_over: *is_over,
             awaited: match progress.awaited().filter(|_| !is_over) {
                 None => MigrationAwaited::Nothing,
-                Some(Awaited::Slot) => MigrationAwaited::Slot,
-                Some(Awaited::Peer) => MigrationAwaited::Peer,
-                Some(Awaited::Records) => MigrationAwaited::Records,
+                Some(MigrationWait::Slot) => MigrationAwaited::Slot,
+                Some(MigrationWait::Peer) => MigrationAwaited::Peer,
+                Some(MigrationWait::Records) => MigrationAwaited::Records,
             },
             ahead: migrations.ahead_of(*side, row.id).unwrap_or_default() as u32,
             objects_expected: figure(Figure::ObjectsExpected),
@@ -163,11 +163,11 @@ fn entry_of(row: &MigrationRow, table: String) -> MigrationEntry {
             Mode::PreCopy => MigrationMode::PreCopy,
         },
         standing: match row.standing {
-            Standing::Preparing => MigrationStanding::Preparing,
-            Standing::Moving => MigrationStanding::Moving,
-            Standing::Returning => MigrationStanding::Returning,
-            Standing::Finished => MigrationStanding::Finished,
-            Standing::Ended => MigrationStanding::Ended,
+            Phase::Preparing => MigrationPhase::Preparing,
+            Phase::Moving => MigrationPhase::Moving,
+            Phase::Returning => MigrationPhase::Returning,
+            Phase::Finished => MigrationPhase::Finished,
+            Phase::Ended => MigrationPhase::Ended,
         },
         is_aborted: row.is_aborted,
         begun_ms: row.begun_ms,

@@ -5,8 +5,8 @@ use wire::{Body, Status, Subject, TraceEntry, TracedCalls, TracedPoll, Traces};
 
 use super::extensions::unknown;
 use super::grants;
-use crate::extension::registry::Lineage;
-use crate::extension::trace::{CALL_KINDS, Poll, PollEnd, Recording, Wanted};
+use crate::extension::registry::VersionHistory;
+use crate::extension::trace::{CALL_KINDS, Poll, PollEnd, Recording, TraceFilter};
 use crate::limits::{TRACED_TENANTS_MAX, TRACES_KEPT};
 use crate::sched::cycles::to_ns;
 use crate::server::control::{Control, Refusal};
@@ -39,7 +39,7 @@ pub(super) fn read(
         }
         traced.push((tenant, log.clone()));
     }
-    let wanted = Wanted { extension, function, slower_than_us };
+    let wanted = TraceFilter { extension, function, slower_than_us };
     let leased = log.traces.lease(&control.accounts.of(tenant), wanted, now_us);
     leased.map_err(|_| {
         let text = "the tenant traces something else at present: end that, or try again in some seconds";
@@ -64,7 +64,7 @@ pub(super) fn end(control: &Control, tenant: TenantId, name: &str) -> Result<Vec
 
 /// The number under which a tenant invokes an extension, and its versions. As for log lines: of a granted one a tenant
 /// sees its own invocations.
-fn extension(control: &Control, tenant: TenantId, name: &str) -> Result<(u32, Lineage), Refusal> {
+fn extension(control: &Control, tenant: TenantId, name: &str) -> Result<(u32, VersionHistory), Refusal> {
     let (id, lineage) = match grants::find(control, tenant, Subject::Extension, name) {
         Some(grant) => (grant.row.id, control.registry.lineage(grant.row.owner, &grant.row.name)),
         None => {

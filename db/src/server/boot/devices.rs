@@ -14,7 +14,7 @@ use super::{BootError, metadata};
 use crate::cluster::metadata::Metadata;
 use crate::config::{Config, SharedMemory};
 use crate::extension::registry::Prepare;
-use crate::server::doorway::Doorway;
+use crate::server::shm_listener::ShmEntrance;
 
 /// Mode of directories that are made: what is in them is loaded as code, or opens sessions.
 const DIRECTORY_MODE: u32 = 0o700;
@@ -33,7 +33,7 @@ pub struct Devices<P: Port> {
     /// Makes the toolchain that builds extensions.
     pub prepare: Prepare,
     /// Where clients of this host get in; nothing where the ports have no shared memory.
-    pub doorway: Option<Doorway>,
+    pub doorway: Option<ShmEntrance>,
 }
 
 impl Devices<HostPort> {
@@ -76,13 +76,13 @@ impl<P: Port> Devices<P> {
 }
 
 /// Opens the door that the configuration asks for. Where nobody named a place for it, a server gets by without.
-fn doorway(config: &Config, ports: &[HostPort]) -> Result<Option<Doorway>, BootError> {
+fn doorway(config: &Config, ports: &[HostPort]) -> Result<Option<ShmEntrance>, BootError> {
     let (path, is_named) = match &config.shm {
         SharedMemory::Off => return Ok(None),
         SharedMemory::InDataDirectory => (config.data_directory.join(DOOR), false),
         SharedMemory::At(path) => (path.clone(), true),
     };
-    match Doorway::open(&path, ports) {
+    match ShmEntrance::open(&path, ports) {
         Ok(doorway) => Ok(Some(doorway)),
         Err(error) if is_named => {
             Err(BootError::new(&format!("cannot let clients of this host in at {}", path.display()), error))

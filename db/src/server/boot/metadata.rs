@@ -9,7 +9,7 @@ use crate::cluster::peer::ClusterSecret;
 use crate::cluster::records::Etcd;
 use crate::config::{Config, MetadataPlace};
 use crate::server::migrations::Migrations;
-use crate::server::neighbours::Neighbours;
+use crate::server::siblings::SiblingWorkers;
 use crate::tablet::PartsMade;
 
 pub(super) fn open(config: &Config) -> Result<Metadata, BootError> {
@@ -26,7 +26,7 @@ pub(super) fn open(config: &Config) -> Result<Metadata, BootError> {
 pub(super) fn migrations(
     own: Option<ServerRun>,
     metadata: &Metadata,
-    neighbours: &Arc<Neighbours>,
+    neighbours: &Arc<SiblingWorkers>,
     workers: usize,
 ) -> Result<Option<Migrations>, BootError> {
     let Some(own) = own else { return Ok(None) };

@@ -16,10 +16,10 @@ use crate::config::Config;
 use crate::metrics::WorkerMetrics;
 use crate::server::change::{Change, ChangeSender, change_queue};
 use crate::server::fence::Fence;
-use crate::server::neighbours::Neighbours;
 use crate::server::ports::Ports;
 use crate::server::process::{pin_thread, take_short_turns};
 use crate::server::remote::Wants;
+use crate::server::siblings::SiblingWorkers;
 use crate::server::view::Views;
 use crate::server::worker::{Worker, WorkerParts};
 
@@ -38,7 +38,7 @@ pub(super) fn start<P: SharedPort + 'static>(
     store: &Arc<Store>,
     ports: Vec<P>,
     (clock, view): (Clock, u64),
-    neighbours: &Arc<Neighbours>,
+    neighbours: &Arc<SiblingWorkers>,
     wants: Option<&Wants>,
 ) -> Result<Started, BootError> {
     let (views, fence) = (Arc::new(Views::new(view)), Arc::default());

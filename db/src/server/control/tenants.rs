@@ -13,7 +13,7 @@ use crate::tenant::TenantId;
 
 /// What is known of a tenant.
 #[derive(Debug)]
-pub struct Known {
+pub struct KnownTenant {
     /// The tenant, if there is one.
     pub row: Option<TenantRow>,
     /// Why this is no more than what was seen last: who is not in it may well be a tenant by now.
@@ -31,7 +31,7 @@ impl Control {
         &self,
         name: &str,
         fits: impl FnOnce(Option<&TenantRow>) -> bool,
-    ) -> Result<Known, MetadataError> {
+    ) -> Result<KnownTenant, MetadataError> {
         let patience = Duration::from_millis(ETCD_OPENING_MS);
         match self.known(name, self.metadata.tenant_find_within(name, patience)) {
             Ok(known) if known.doubt.is_none() || fits(known.row.as_ref()) => Ok(known),
@@ -44,12 +44,12 @@ impl Control {
         &self,
         name: &str,
         found: Result<Option<TenantRow>, MetadataError>,
-    ) -> Result<Known, MetadataError> {
+    ) -> Result<KnownTenant, MetadataError> {
         match found {
-            Ok(row) => Ok(Known { row, doubt: None }),
+            Ok(row) => Ok(KnownTenant { row, doubt: None }),
             Err(error @ MetadataError::Records(RecordsError::Unavailable(_))) => {
                 match self.interim.tenant(name, Moment::now()) {
-                    Some(row) => Ok(Known { row, doubt: Some(error) }),
+                    Some(row) => Ok(KnownTenant { row, doubt: Some(error) }),
                     None => Err(error),
                 }
             }

@@ -6,18 +6,18 @@ use wire::limits::ARGUMENTS_BYTES_MAX;
 use wire::{Request, Status};
 
 use super::{run, start};
+use crate::extension::active_versions::ActiveVersions;
 use crate::extension::invocation::Invocations;
-use crate::extension::lineup::Lineup;
 use crate::extension::native::Run;
 use crate::extension::tests::world::{Lent, TABLE, World, function};
-use crate::extension::{Extension, Mode};
-use crate::server::ahead::locate;
-use crate::server::catalog::Catalog;
+use crate::extension::{CallMode, Extension};
+use crate::server::catalog::WorkerCatalog;
 use crate::server::change::Change;
 use crate::server::outgoing::Outgoing;
 use crate::server::ports::Exits;
+use crate::server::prefetch::locate;
 use crate::server::replies::ReplyPlace;
-use crate::session::{Answer, Origin, Route, Session};
+use crate::session::{Origin, Route, Session, StreamAnswer};
 use crate::sync::oneshot::{Receiver, Sender, oneshot};
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
@@ -45,13 +45,13 @@ impl Exits for NoExit {
 }
 
 /// Where the answer to one copy goes.
-struct Place(Sender<Answer>);
+struct Place(Sender<StreamAnswer>);
 
 impl ReplyPlace for Place {
     fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8])) {
         let mut body = vec![0; body_bytes];
         fill(&mut body);
-        self.0.send(Answer { status, body });
+        self.0.send(StreamAnswer { status, body });
     }
 
     fn route(&self) -> Route {
@@ -62,7 +62,7 @@ impl ReplyPlace for Place {
 /// Two workers by turns on one thread, which share a store and the invocations, and hear of changes at different times.
 struct Workers {
     lent: Lent,
-    catalogs: [Catalog; 2],
+    catalogs: [WorkerCatalog; 2],
     invocations: Invocations<Origin>,
     outgoing: Outgoing,
     session: Arc<Session>,
@@ -71,22 +71,22 @@ struct Workers {
 impl Workers {
     fn new() -> Self {
         let World { lent, .. } = World::new();
-        let catalogs = [Catalog::under(1), Catalog::under(1)];
+        let catalogs = [WorkerCatalog::under(1), WorkerCatalog::under(1)];
         let session = Arc::new(Session::new(7, 1, Arc::new(Account::new(TenantId(1))), 0));
         let invocations = Invocations::new().expect("stacks");
         Self { lent, catalogs, invocations, outgoing: Outgoing::new(1_472, 1), session }
     }
 
     /// Tells a worker of an extension with one function.
-    fn settle(&mut self, worker: usize, function: Run, mode: Mode) -> u32 {
+    fn settle(&mut self, worker: usize, function: Run, mode: CallMode) -> u32 {
         let extension: Arc<Extension> = World::extension(function, mode);
         let id = extension.id;
-        self.catalogs[worker].apply(Change::ExtensionSettled(Arc::new(Lineup::of(extension))));
+        self.catalogs[worker].apply(Change::ExtensionSettled(Arc::new(ActiveVersions::of(extension))));
         id
     }
 
     /// A copy of the request arrives at a worker.
-    fn arrive(&mut self, worker: usize, extension: u32) -> Receiver<Answer> {
+    fn arrive(&mut self, worker: usize, extension: u32) -> Receiver<StreamAnswer> {
         self.arrive_with(worker, extension, ("function", TABLE), b"")
     }
 
@@ -96,7 +96,7 @@ impl Workers {
         extension: u32,
         (function, table): (&str, u32),
         arguments: &[u8],
-    ) -> Receiver<Answer> {
+    ) -> Receiver<StreamAnswer> {
         let (sender, answered) = oneshot();
         let pin = self.lent.core.pin();
         let environment = self.lent.environment(&pin);
@@ -126,7 +126,7 @@ impl Workers {
     }
 }
 
-fn status(answered: &Receiver<Answer>) -> Option<Status> {
+fn status(answered: &Receiver<StreamAnswer>) -> Option<Status> {
     answered.try_receive().ok().map(|answer| answer.status)
 }
 
@@ -134,7 +134,7 @@ fn status(answered: &Receiver<Answer>) -> Option<Status> {
 /// ended; then what the first one hears, and a copy that comes still later.
 fn copies_around(change: impl FnOnce(&mut Workers, u32)) -> [Option<Status>; 3] {
     let mut workers = Workers::new();
-    let extension = workers.settle(0, writes_late, Mode::Write);
+    let extension = workers.settle(0, writes_late, CallMode::Write);
     let first = workers.arrive(0, extension);
     change(&mut workers, extension);
     let early = workers.arrive(0, extension);
@@ -158,7 +158,7 @@ fn a_copy_of_a_write_that_runs_gets_no_answer_when_the_extension_is_removed() {
 #[test]
 fn a_copy_of_a_write_that_runs_gets_no_answer_when_the_function_reads_from_now_on() {
     let changed = copies_around(|workers, _| {
-        workers.settle(0, reads_late, Mode::Read);
+        workers.settle(0, reads_late, CallMode::Read);
     });
     assert_eq!(changed, ONE_ANSWER);
 }
@@ -166,7 +166,7 @@ fn a_copy_of_a_write_that_runs_gets_no_answer_when_the_function_reads_from_now_o
 #[test]
 fn a_copy_of_a_write_that_runs_gets_no_answer_when_the_function_or_the_table_is_unknown() {
     let mut workers = Workers::new();
-    let extension = workers.settle(0, writes_late, Mode::Write);
+    let extension = workers.settle(0, writes_late, CallMode::Write);
     let first = workers.arrive(0, extension);
     for unknown in [("other", TABLE), ("function", TABLE + 1_000)] {
         assert_eq!(status(&workers.arrive_with(0, extension, unknown, b"")), None);
@@ -181,7 +181,7 @@ fn a_copy_of_a_write_that_runs_gets_no_answer_when_the_function_or_the_table_is_
 #[test]
 fn what_was_refused_for_good_is_not_executed_by_a_worker_that_has_still_to_hear_why() {
     let mut workers = Workers::new();
-    let extension = workers.settle(1, writes_late, Mode::Write);
+    let extension = workers.settle(1, writes_late, CallMode::Write);
     let refused = workers.arrive(0, extension);
     let lagging = workers.arrive(1, extension);
     workers.run();
@@ -192,7 +192,7 @@ fn what_was_refused_for_good_is_not_executed_by_a_worker_that_has_still_to_hear_
 #[test]
 fn what_could_not_be_started_for_good_is_not_started_by_a_copy() {
     let mut workers = Workers::new();
-    let extension = workers.settle(0, writes_late, Mode::Write);
+    let extension = workers.settle(0, writes_late, CallMode::Write);
     let too_large = vec![0; ARGUMENTS_BYTES_MAX + 1];
     let refused = workers.arrive_with(0, extension, ("function", TABLE), &too_large);
     let copy = workers.arrive(0, extension);
@@ -204,8 +204,8 @@ fn what_could_not_be_started_for_good_is_not_started_by_a_copy() {
 #[test]
 fn of_a_request_that_was_begun_as_a_read_one_copy_is_executed_as_a_write_at_most() {
     let mut workers = Workers::new();
-    let extension = workers.settle(0, reads_late, Mode::Read);
-    workers.settle(1, writes_late, Mode::Write);
+    let extension = workers.settle(0, reads_late, CallMode::Read);
+    workers.settle(1, writes_late, CallMode::Write);
     let [first, again, writes, copy] = [0, 0, 1, 1].map(|worker| workers.arrive(worker, extension));
     workers.run();
     let behind = [0, 1].map(|worker| workers.arrive(worker, extension));
@@ -219,7 +219,7 @@ fn of_a_request_that_was_begun_as_a_read_one_copy_is_executed_as_a_write_at_most
 #[test]
 fn a_read_is_refused_without_a_trace_where_it_may_run_elsewhere() {
     let mut workers = Workers::new();
-    let extension = workers.settle(0, reads_late, Mode::Read);
+    let extension = workers.settle(0, reads_late, CallMode::Read);
     let first = workers.arrive(0, extension);
     let unknown = workers.arrive(1, extension);
     let again = workers.arrive(0, extension);

@@ -1,25 +1,25 @@
 //! The source's side of copying what it serves: pieces for its machine, and the pace at which they go.
 
-use super::pace::Pace;
+use super::context::MigrationContext;
+use super::pace::PullPace;
 use super::progress::Figure;
-use super::running::Way;
-use super::side::Ground;
-use crate::cluster::migration::{Gathered, Place, Span};
+use super::running::ExitReason;
+use crate::cluster::migration::{Gathered, PullCursor, PullSpan};
 use crate::limits::{COPIED_SPANS_MAX, PULL_BYTES, PULL_RATE_MAX};
 use crate::server::change::Change;
 use crate::tablet::{Copier, Spot};
 
 /// See the file's head.
 #[derive(Default)]
-pub(super) struct Copying {
-    copier: Option<(Copier, Pace)>,
+pub(super) struct CopyDriver {
+    copier: Option<(Copier, PullPace)>,
 }
 
-impl Copying {
+impl CopyDriver {
     /// When it returns every writer marks what it writes to.
-    pub(super) fn begin(&mut self, ground: &Ground) -> Result<(), Way> {
+    pub(super) fn begin(&mut self, ground: &MigrationContext) -> Result<(), ExitReason> {
         let control = &ground.control;
-        let entry = control.table_of(ground.row.table).ok_or(Way::Gone)?;
+        let entry = control.table_of(ground.row.table).ok_or(ExitReason::Gone)?;
         let hashes = ground.bounds();
         let within = |((first, last), part)| {
             let bounds: (u64, u64) = (hashes.0.max(first), hashes.1.min(last));
@@ -29,23 +29,23 @@ impl Copying {
         let objects = pieces.iter().map(|(_, part)| part.objects()).sum();
         ground.progress.set(Figure::ObjectsExpected, objects);
         ground.progress.set(Figure::BeganUs, ground.now_us());
-        self.copier = Some((Copier::new(pieces), Pace::from(ground.now_us())));
+        self.copier = Some((Copier::new(pieces), PullPace::from(ground.now_us())));
         // A change that changes nothing, which every worker passes.
         let passed = control.tell(&Change::TableCreated(entry));
         passed.map_err(|refusal| {
             tracing::warn!(migration = ground.row.id, %refusal, "workers do not come to hear of a copy");
-            Way::Gone
+            ExitReason::Gone
         })
     }
 
     /// The next piece of a round.
-    pub(super) fn gather(&mut self, ground: &Ground, round: u32) -> Gathered {
+    pub(super) fn gather(&mut self, ground: &MigrationContext, round: u32) -> Gathered {
         let Some((copier, _)) = &mut self.copier else {
             return Gathered { spans: Vec::new(), objects: Vec::new(), left_bytes: Some(0) };
         };
         let copy = copier.next(ground.core(), round, (PULL_BYTES, COPIED_SPANS_MAX));
-        let place = |(hash, second): Spot| Place { hash, second };
-        let span = |&(first, last): &(Spot, Spot)| Span { first: place(first), last: place(last) };
+        let place = |(hash, second): Spot| PullCursor { hash, second };
+        let span = |&(first, last): &(Spot, Spot)| PullSpan { first: place(first), last: place(last) };
         ground.progress.add(Figure::Pulls, 1);
         ground.progress.add(Figure::Bytes, copy.objects.len() as u64);
         Gathered {
@@ -56,7 +56,7 @@ impl Copying {
     }
 
     /// Bytes that may be copied for the time that has passed: all that can be while everybody waits.
-    pub(super) fn allowance(&mut self, ground: &Ground, is_cut: bool) -> u64 {
+    pub(super) fn allowance(&mut self, ground: &MigrationContext, is_cut: bool) -> u64 {
         let now_us = ground.now_us();
         match &mut self.copier {
             Some((_, pace)) if !is_cut => pace.allowance(now_us, || ground.is_loaded(now_us)),

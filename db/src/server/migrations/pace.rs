@@ -7,13 +7,13 @@ use crate::limits::{PULL_LOOK_US, PULL_RATE_MAX, PULL_RATE_MIN, PULL_RATE_STEP};
 
 /// See the file's head.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct PullPace {
     rate: u64,
     looked_us: u64,
     allowed_us: u64,
 }
 
-impl Pace {
+impl PullPace {
     /// As slow as may be.
     pub(super) fn from(now_us: u64) -> Self {
         Self { rate: PULL_RATE_MIN, looked_us: now_us, allowed_us: now_us }
@@ -37,12 +37,12 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use super::Pace;
+    use super::PullPace;
     use crate::limits::{PULL_LOOK_US, PULL_RATE_MAX, PULL_RATE_MIN};
 
     #[test]
     fn it_goes_faster_as_long_as_no_worker_is_loaded_and_never_stands_still() {
-        let mut pace = Pace::from(0);
+        let mut pace = PullPace::from(0);
         let mut now_us = 0;
         let mut look = |is_loaded| {
             now_us += PULL_LOOK_US;

@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use store::{Core, Cursor, HashRange, ReplayError, Replayed, Table, WriteError, within};
 
-use crate::cluster::migration::Place;
+use crate::cluster::migration::PullCursor;
 use crate::tablet::{Parts, ranges::Range};
 
 /// Some hashes, all in one part.
-struct Piece {
+struct RangeInPart {
     hashes: Range,
     part: Arc<Table>,
 }
 
 /// See the file's head.
-pub(super) struct Pieces(Vec<Piece>);
+pub(super) struct Pieces(Vec<RangeInPart>);
 
 impl Pieces {
     /// Of these hashes, as far as they are owned here.
     pub(super) fn owned(parts: &Parts, hashes: HashRange) -> Self {
         let within = |((first, last), part): (Range, Arc<Table>)| {
             let bounds = (first.max(hashes.first()), last.min(hashes.last()));
-            (bounds.0 <= bounds.1).then_some(Piece { hashes: bounds, part })
+            (bounds.0 <= bounds.1).then_some(RangeInPart { hashes: bounds, part })
         };
         Self(parts.pieces().into_iter().filter_map(within).collect())
     }
@@ -43,7 +43,7 @@ impl Pieces {
 
     /// A figure of the parts, as far as it is likely theirs.
     fn share(&self, figure: impl Fn(&Table) -> u64) -> u64 {
-        let share = |piece: &Piece| {
+        let share = |piece: &RangeInPart| {
             let width = u128::from(piece.hashes.1 - piece.hashes.0) + 1;
             let whole = u128::from(figure(&piece.part));
             (whole * (width >> 32) / (piece.part.hashes().width() >> 32).max(1)) as u64
@@ -62,12 +62,12 @@ impl Pieces {
         &self,
         core: &Core,
         partition: HashRange,
-        from: Option<Place>,
+        from: Option<PullCursor>,
         (bytes_max, pull): (usize, &mut Vec<u8>),
-    ) -> Option<Place> {
-        let behind = |place: Place| Cursor::behind(place.hash, place.second);
+    ) -> Option<PullCursor> {
+        let behind = |place: PullCursor| Cursor::behind(place.hash, place.second);
         let mut cursor = from.map_or_else(|| Cursor::before(partition.first()), behind);
-        for Piece { hashes: (first, last), part } in &self.0 {
+        for RangeInPart { hashes: (first, last), part } in &self.0 {
             let last = (*last).min(partition.last());
             if cursor.done_to().is_some_and(|done| done >= last) || *first > partition.last() {
                 continue;
@@ -78,9 +78,9 @@ impl Pieces {
             let pin = core.pin();
             // A part that is gone has nothing any more: its table was dropped.
             if let Ok(Some(next)) = pin.gather(part, cursor, last, bytes_max, pull) {
-                return next.hashes().map(|(hash, second)| Place { hash, second });
+                return next.hashes().map(|(hash, second)| PullCursor { hash, second });
             }
-            let done = Place { hash: last, second: u64::MAX };
+            let done = PullCursor { hash: last, second: u64::MAX };
             if last < partition.last() && pull.len() >= bytes_max {
                 return Some(done);
             }
@@ -91,8 +91,8 @@ impl Pieces {
 
     /// Appends all objects of a hash.
     pub(super) fn gather_hash(&self, core: &Core, hash: u64, pull: &mut Vec<u8>) {
-        let of = |piece: &&Piece| (piece.hashes.0..=piece.hashes.1).contains(&hash);
-        if let Some(Piece { part, .. }) = self.0.iter().find(of) {
+        let of = |piece: &&RangeInPart| (piece.hashes.0..=piece.hashes.1).contains(&hash);
+        if let Some(RangeInPart { part, .. }) = self.0.iter().find(of) {
             core.pin().gather_hash(part, hash, pull);
         }
     }
@@ -100,7 +100,7 @@ impl Pieces {
     /// Stores objects that come back, and gives those for which there is no room now.
     pub(super) fn take_back(&self, core: &Core, objects: &[u8]) -> Vec<u8> {
         let mut left = Vec::new();
-        for Piece { hashes: (first, last), part } in &self.0 {
+        for RangeInPart { hashes: (first, last), part } in &self.0 {
             // A piece may be narrower than a table can be, where tablets were joined and cut beside a part's end: then all
             // that its part may have is stored there, of which only the piece is used.
             let hashes = HashRange::new(*first, *last).unwrap_or_else(|| part.hashes());
@@ -124,9 +124,9 @@ impl Pieces {
     }
 
     /// Removes a key that was removed at the target.
-    pub(super) fn remove(&self, core: &Core, place: Place) {
-        let of = |piece: &&Piece| (piece.hashes.0..=piece.hashes.1).contains(&place.hash);
-        if let Some(Piece { part, .. }) = self.0.iter().find(of) {
+    pub(super) fn remove(&self, core: &Core, place: PullCursor) {
+        let of = |piece: &&RangeInPart| (piece.hashes.0..=piece.hashes.1).contains(&place.hash);
+        if let Some(RangeInPart { part, .. }) = self.0.iter().find(of) {
             // A part that is gone has nothing any more.
             let _ = core.pin().remove_placed(part, (place.hash, place.second));
         }
@@ -139,7 +139,7 @@ impl Pieces {
 
     /// Removes some objects; whether any may be left. Of a part that has no other hashes all go with it, at once.
     pub(super) fn discard(&mut self, core: &Core) -> bool {
-        let Some(Piece { hashes: (first, last), part }) = self.0.first_mut() else { return false };
+        let Some(RangeInPart { hashes: (first, last), part }) = self.0.first_mut() else { return false };
         let whole = part.hashes();
         let is_done = (whole.first(), whole.last()) == (*first, *last)
             || match core.pin().discard(part, Cursor::before(*first), *last) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use crate::cluster::migration::Awaited;
+use crate::cluster::migration::MigrationWait;
 use crate::tablet::Moving;
 
 /// A figure of a migration.
@@ -55,7 +55,7 @@ impl Totals {
 #[derive(Debug)]
 pub struct Progress {
     figures: [AtomicU64; FIGURES],
-    /// 0 for nothing, else one more than an [`Awaited`].
+    /// 0 for nothing, else one more than an [`MigrationWait`].
     awaited: AtomicU8,
     totals: Arc<Totals>,
 }
@@ -68,13 +68,13 @@ impl Progress {
 
     /// What the migration waits for before it goes on.
     #[must_use]
-    pub fn awaited(&self) -> Option<Awaited> {
-        let all = [Awaited::Slot, Awaited::Peer, Awaited::Records];
+    pub fn awaited(&self) -> Option<MigrationWait> {
+        let all = [MigrationWait::Slot, MigrationWait::Peer, MigrationWait::Records];
         let code = self.awaited.load(Ordering::Relaxed);
         all.into_iter().find(|awaited| *awaited as u8 + 1 == code)
     }
 
-    pub(super) fn await_for(&self, awaited: Option<Awaited>) {
+    pub(super) fn await_for(&self, awaited: Option<MigrationWait>) {
         self.awaited.store(awaited.map_or(0, |awaited| awaited as u8 + 1), Ordering::Relaxed);
     }
 

@@ -5,22 +5,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use super::mail::{Mail, Post};
+use super::inbox::{InboxSender, Notice};
 use super::progress::{Progress, Totals};
-use super::slots::Slots;
+use super::slots::MigrationSlots;
 use crate::cluster::metadata::{MigrationRow, Side};
-use crate::cluster::migration::Standing;
+use crate::cluster::migration::Phase;
 use crate::cluster::peer::ClusterSecret;
 use crate::limits::MIGRATIONS_REMEMBERED;
 use crate::server::joining::Joining;
-use crate::server::neighbours::Neighbours;
+use crate::server::siblings::SiblingWorkers;
 use crate::sync::lock;
 
 /// How an end came out of what it was doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum ExitReason {
     /// It is over in this way: the records are to know.
-    Over(Standing),
+    Over(Phase),
     /// There is no such migration any more.
     Gone,
     /// The server stops.
@@ -28,16 +28,16 @@ pub(super) enum Way {
 }
 
 /// A migration in which this server has a part.
-pub(super) struct Running {
+pub(super) struct RunningMigration {
     pub(super) row: MigrationRow,
     pub(super) side: Side,
-    pub(super) post: Post,
+    pub(super) post: InboxSender,
     pub(super) over: Arc<AtomicBool>,
     pub(super) progress: Arc<Progress>,
-    pub(super) thread: JoinHandle<Way>,
+    pub(super) thread: JoinHandle<ExitReason>,
 }
 
-impl Running {
+impl RunningMigration {
     fn shown(&self, is_over: bool) -> Shown {
         Shown { row: self.row.clone(), side: self.side, progress: Arc::clone(&self.progress), is_over }
     }
@@ -60,11 +60,11 @@ pub struct Shown {
 pub struct Migrations {
     own: u32,
     secret: ClusterSecret,
-    pub(super) neighbours: Arc<Neighbours>,
-    pub(super) running: Mutex<BTreeMap<u32, Running>>,
+    pub(super) neighbours: Arc<SiblingWorkers>,
+    pub(super) running: Mutex<BTreeMap<u32, RunningMigration>>,
     /// Those that are over, the latest ones last.
     lately: Mutex<VecDeque<Shown>>,
-    pub(super) slots: Arc<Slots>,
+    pub(super) slots: Arc<MigrationSlots>,
     /// As a source, and as a target.
     pub(super) totals: [Arc<Totals>; 2],
     is_stopping: AtomicBool,
@@ -73,14 +73,14 @@ pub struct Migrations {
 impl Migrations {
     /// None yet, of the server of this number, with so many cores of the store behind those of its workers.
     #[must_use]
-    pub fn new(own: u32, secret: ClusterSecret, neighbours: Arc<Neighbours>, workers: usize) -> Self {
+    pub fn new(own: u32, secret: ClusterSecret, neighbours: Arc<SiblingWorkers>, workers: usize) -> Self {
         Self {
             own,
             secret,
             neighbours,
             running: Mutex::default(),
             lately: Mutex::default(),
-            slots: Arc::new(Slots::behind(workers)),
+            slots: Arc::new(MigrationSlots::behind(workers)),
             totals: Default::default(),
             is_stopping: AtomicBool::new(false),
         }
@@ -134,10 +134,10 @@ impl Migrations {
         &self.totals[side as usize]
     }
 
-    pub(super) fn remember(&self, one: Running) {
+    pub(super) fn remember(&self, one: RunningMigration) {
         let mut shown = one.shown(true);
         // The records may have forgotten it before this server read in them how it ended.
-        if let Ok(Way::Over(standing)) = one.thread.join() {
+        if let Ok(ExitReason::Over(standing)) = one.thread.join() {
             shown.row.standing = standing;
         }
         let mut lately = lock(&self.lately);
@@ -150,7 +150,7 @@ impl Migrations {
     /// The inbox of the migration of this number in which this server is the source and the server `opener` the target; `None`
     /// where there is none such, maybe not yet.
     #[must_use]
-    pub fn source_of(&self, number: u64, opener: u32) -> Option<Post> {
+    pub fn source_of(&self, number: u64, opener: u32) -> Option<InboxSender> {
         let running = lock(&self.running);
         let one = u32::try_from(number).ok().and_then(|number| running.get(&number));
         one.filter(|one| one.side == Side::Source && one.row.target.server == opener)
@@ -164,7 +164,7 @@ impl Migrations {
         self.is_stopping.store(true, Ordering::Relaxed);
         for one in running.values() {
             one.over.store(true, Ordering::Relaxed);
-            one.post.send(Mail::Stop);
+            one.post.send(Notice::Stop);
         }
     }
 

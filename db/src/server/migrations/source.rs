@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::copying::Copying;
-use super::mail::Mail;
+use super::context::{MigrationContext, Todo};
+use super::copying::CopyDriver;
+use super::inbox::Notice;
 use super::pieces::Pieces;
 use super::progress::Figure;
-use super::running::Way;
-use super::side::{Ground, Todo};
+use super::running::ExitReason;
 use crate::cluster::migration::{
-    Copied, Left, Message, Mode, Place, Source, SourceAction, SourceEnd, SourceInput, SourceOutput,
+    Copied, Left, Message, Mode, PullCursor, Source, SourceAction, SourceEnd, SourceInput, SourceOutput,
 };
 use crate::limits::{
     DISCARD_STEPS_AT_ONCE, MIGRATION_ANNOUNCED_MS, MIGRATION_MESSAGES_AT_ONCE, MIGRATION_PARTITIONS,
@@ -23,7 +23,7 @@ const TIDY_STEPS_WITHOUT_ROOM: usize = 16;
 
 /// See the file's head.
 pub(super) struct SourceSide {
-    ground: Ground,
+    ground: MigrationContext,
     machine: Source,
     todo: Todo<SourceAction>,
     out: Vec<SourceOutput>,
@@ -34,11 +34,11 @@ pub(super) struct SourceSide {
     /// What workers answer of it yet.
     moving: Option<Arc<Moving>>,
     partitions: Vec<store::HashRange>,
-    copying: Copying,
+    copying: CopyDriver,
 }
 
 impl SourceSide {
-    pub(super) fn new(ground: Ground) -> Self {
+    pub(super) fn new(ground: MigrationContext) -> Self {
         let partitions = ground.row.hashes.split(MIGRATION_PARTITIONS);
         Self {
             ground,
@@ -49,12 +49,12 @@ impl SourceSide {
             pieces: None,
             moving: None,
             partitions,
-            copying: Copying::default(),
+            copying: CopyDriver::default(),
         }
     }
 
     /// Goes on until it is over.
-    pub(super) fn run(mut self) -> Way {
+    pub(super) fn run(mut self) -> ExitReason {
         self.step(SourceInput::Standing(self.ground.row.standing));
         loop {
             while let Some(mail) = self.ground.mailbox.take() {
@@ -79,7 +79,7 @@ impl SourceSide {
                 }
             }
             if self.machine.is_over() && self.todo.is_empty() {
-                return Way::Over(self.machine.standing());
+                return ExitReason::Over(self.machine.standing());
             }
             self.ground.progress.await_for(self.machine.awaited());
             self.ground.settle(self.machine.standing());
@@ -94,29 +94,29 @@ impl SourceSide {
         }
     }
 
-    fn read(&mut self, mail: Mail) -> Option<Way> {
+    fn read(&mut self, mail: Notice) -> Option<ExitReason> {
         match mail {
-            Mail::Admitted(core) => {
+            Notice::Admitted(core) => {
                 self.ground.admit(core);
                 self.step(SourceInput::Admitted);
             }
-            Mail::Standing(standing) => self.step(SourceInput::Standing(standing)),
-            Mail::Forgotten(standing) => self.step(SourceInput::Forgotten(standing)),
-            Mail::Committed(standing) => self.step(SourceInput::End(SourceEnd::Committed(standing))),
-            Mail::LookedUp(standing, is_registered) => {
+            Notice::Standing(standing) => self.step(SourceInput::Standing(standing)),
+            Notice::Forgotten(standing) => self.step(SourceInput::Forgotten(standing)),
+            Notice::Committed(standing) => self.step(SourceInput::End(SourceEnd::Committed(standing))),
+            Notice::LookedUp(standing, is_registered) => {
                 self.step(SourceInput::End(SourceEnd::LookedUp(standing, is_registered)));
             }
-            Mail::Stream(opened) => self.ground.link.attach(opened),
-            Mail::Map(map) => self.ground.map = map,
-            Mail::PeerGone => {
+            Notice::Stream(opened) => self.ground.link.attach(opened),
+            Notice::Map(map) => self.ground.map = map,
+            Notice::PeerGone => {
                 self.ground.looked_after_peer();
                 self.step(SourceInput::TargetGone);
             }
-            Mail::PeerThere | Mail::NoStream => self.ground.looked_after_peer(),
+            Notice::PeerThere | Notice::NoStream => self.ground.looked_after_peer(),
             // It is the target that gives back.
-            Mail::Abort | Mail::SourceDone => {}
-            Mail::Gone => return Some(Way::Gone),
-            Mail::Stop => return Some(Way::Stopped),
+            Notice::Abort | Notice::SourceDone => {}
+            Notice::Gone => return Some(ExitReason::Gone),
+            Notice::Stop => return Some(ExitReason::Stopped),
         }
         None
     }
@@ -159,7 +159,7 @@ impl SourceSide {
         self.out = out;
     }
 
-    fn act(&mut self, action: SourceAction) -> Result<Option<SourceEnd>, Way> {
+    fn act(&mut self, action: SourceAction) -> Result<Option<SourceEnd>, ExitReason> {
         Ok(match action {
             SourceAction::Count => self.count()?,
             SourceAction::Cut => {
@@ -191,13 +191,13 @@ impl SourceSide {
         })
     }
 
-    fn owned(&self) -> Result<Pieces, Way> {
-        let entry = self.ground.control.table_of(self.ground.row.table).ok_or(Way::Gone)?;
+    fn owned(&self) -> Result<Pieces, ExitReason> {
+        let entry = self.ground.control.table_of(self.ground.row.table).ok_or(ExitReason::Gone)?;
         Ok(Pieces::owned(&entry.parts, self.ground.row.hashes))
     }
 
     /// Not before clients had the time to open sessions with the target.
-    fn count(&mut self) -> Result<Option<SourceEnd>, Way> {
+    fn count(&mut self) -> Result<Option<SourceEnd>, ExitReason> {
         let pause = Duration::from_millis(MIGRATION_ANNOUNCED_MS);
         if self.announced.elapsed() < pause {
             self.todo.push_back(SourceAction::Count);
@@ -207,7 +207,7 @@ impl SourceSide {
         Ok(Some(SourceEnd::Counted(self.owned()?.objects())))
     }
 
-    fn cut(&mut self) -> Result<u64, Way> {
+    fn cut(&mut self) -> Result<u64, ExitReason> {
         let pieces = self.owned()?;
         self.ground.progress.set(Figure::ObjectsExpected, pieces.objects());
         if self.ground.row.mode == Mode::Cooperative && self.moving.is_none() {
@@ -215,7 +215,9 @@ impl SourceSide {
             self.moving = Some(Arc::new(Moving::new(self.ground.row.id, pieces.parts(), budget_bytes)));
         }
         let (leave, moving) = (vec![self.ground.bounds()], self.moving.iter().cloned().collect());
-        self.ground.alter(&PartsChange { leave, moving, ..PartsChange::default() }).ok_or(Way::Gone)?;
+        self.ground
+            .alter(&PartsChange { leave, moving, ..PartsChange::default() })
+            .ok_or(ExitReason::Gone)?;
         let ceiling = pieces.version_ceiling();
         self.pieces = Some(pieces);
         Ok(ceiling)
@@ -229,7 +231,7 @@ impl SourceSide {
         }
     }
 
-    fn gather(&mut self, partition: u8, number: u32, from: Option<Place>) -> Message {
+    fn gather(&mut self, partition: u8, number: u32, from: Option<PullCursor>) -> Message {
         let mut objects = Vec::with_capacity(PULL_BYTES + PULL_BYTES / 4);
         let hashes = self.partitions.get(usize::from(partition));
         let next = self.pieces.as_ref().zip(hashes).and_then(|(pieces, hashes)| {
@@ -273,7 +275,7 @@ impl SourceSide {
     }
 
     /// Stores what comes back; where there is no room just now the rest a little later.
-    fn take_back(&mut self, objects: Vec<u8>, removed: Vec<Place>) -> Option<SourceEnd> {
+    fn take_back(&mut self, objects: Vec<u8>, removed: Vec<PullCursor>) -> Option<SourceEnd> {
         self.close();
         let core = self.ground.core();
         if let Some(pieces) = &self.pieces {
@@ -290,11 +292,11 @@ impl SourceSide {
     }
 
     /// Workers serve it again, with versions above those that the target gave.
-    fn serve(&mut self, ceiling: u64) -> Result<(), Way> {
+    fn serve(&mut self, ceiling: u64) -> Result<(), ExitReason> {
         self.close();
         self.moving = None;
         self.pieces.iter().for_each(|pieces| pieces.begin_above(ceiling));
         let change = PartsChange { take: vec![self.ground.bounds()], ..PartsChange::default() };
-        self.ground.alter(&change).ok_or(Way::Gone)
+        self.ground.alter(&change).ok_or(ExitReason::Gone)
     }
 }

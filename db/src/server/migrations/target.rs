@@ -11,13 +11,13 @@ use store::{HashRange, Table};
 
 use self::giving::Giving;
 use self::storing::Storing;
-use super::mail::Mail;
-use super::pace::Pace;
+use super::context::{MigrationContext, Todo};
+use super::inbox::Notice;
+use super::pace::PullPace;
 use super::progress::Figure;
-use super::running::Way;
-use super::side::{Ground, Todo};
+use super::running::ExitReason;
 use crate::cluster::migration::{
-    Message, Mode, Standing, Target, TargetAction, TargetEnd, TargetInput, TargetOutput,
+    Message, Mode, Phase, Target, TargetAction, TargetEnd, TargetInput, TargetOutput,
 };
 use crate::limits::{
     MIGRATION_MESSAGES_AT_ONCE, MIGRATION_PARTITIONS, MIGRATION_TURN_US, PULL_LOOK_US, PULL_RATE_MAX,
@@ -27,11 +27,11 @@ use crate::tablet::Moving;
 
 /// See the file's head.
 pub(super) struct TargetSide {
-    ground: Ground,
+    ground: MigrationContext,
     machine: Target,
     todo: Todo<TargetAction>,
     out: Vec<TargetOutput>,
-    pace: Pace,
+    pace: PullPace,
     part: Option<Arc<Table>>,
     /// What clients are told of it that ask both servers.
     moving: Option<Arc<Moving>>,
@@ -58,9 +58,9 @@ pub(super) struct TargetSide {
 }
 
 impl TargetSide {
-    pub(super) fn new(ground: Ground) -> Self {
+    pub(super) fn new(ground: MigrationContext) -> Self {
         let partitions = ground.row.hashes.split(MIGRATION_PARTITIONS);
-        let pace = Pace::from(ground.now_us());
+        let pace = PullPace::from(ground.now_us());
         let machine = Target::new(ground.row.mode);
         Self {
             ground,
@@ -85,15 +85,15 @@ impl TargetSide {
     }
 
     /// Goes on until it is over.
-    pub(super) fn run(mut self) -> Way {
+    pub(super) fn run(mut self) -> ExitReason {
         let way = self.go_on();
-        if way == Way::Gone {
+        if way == ExitReason::Gone {
             self.drop_part();
         }
         way
     }
 
-    fn go_on(&mut self) -> Way {
+    fn go_on(&mut self) -> ExitReason {
         self.step(TargetInput::Standing(self.ground.row.standing));
         if self.ground.row.is_aborted {
             self.abort();
@@ -132,7 +132,7 @@ impl TargetSide {
                 self.ground.progress.set(Figure::EndedUs, self.ground.now_us());
                 self.part.iter().for_each(|part| part.settle());
                 self.close();
-                return Way::Over(self.machine.standing());
+                return ExitReason::Over(self.machine.standing());
             }
             self.ground.progress.await_for(self.machine.awaited());
             self.ground.settle(self.machine.standing());
@@ -143,44 +143,44 @@ impl TargetSide {
         }
     }
 
-    fn read(&mut self, mail: Mail) -> Option<Way> {
+    fn read(&mut self, mail: Notice) -> Option<ExitReason> {
         match mail {
-            Mail::Admitted(core) => {
+            Notice::Admitted(core) => {
                 self.ground.admit(core);
                 self.step(TargetInput::Admitted);
             }
-            Mail::Standing(standing) => {
-                self.is_finished |= standing == Standing::Finished;
+            Notice::Standing(standing) => {
+                self.is_finished |= standing == Phase::Finished;
                 self.step(TargetInput::Standing(standing));
             }
-            Mail::Forgotten(standing) => {
-                self.is_finished |= standing == Standing::Finished;
+            Notice::Forgotten(standing) => {
+                self.is_finished |= standing == Phase::Finished;
                 self.step(TargetInput::Forgotten(standing));
             }
-            Mail::Committed(standing) => {
-                self.is_finished |= standing == Standing::Finished;
+            Notice::Committed(standing) => {
+                self.is_finished |= standing == Phase::Finished;
                 self.step(TargetInput::End(TargetEnd::Committed(standing)));
             }
-            Mail::LookedUp(standing, is_registered) => {
-                self.is_finished |= standing == Standing::Finished;
+            Notice::LookedUp(standing, is_registered) => {
+                self.is_finished |= standing == Phase::Finished;
                 self.step(TargetInput::End(TargetEnd::LookedUp(standing, is_registered)));
             }
-            Mail::Abort => self.abort(),
+            Notice::Abort => self.abort(),
             // Who says so over the stream ends with it, and may not be heard.
-            Mail::SourceDone => self.step(TargetInput::Message(Message::Discarded)),
-            Mail::Stream(opened) => {
+            Notice::SourceDone => self.step(TargetInput::Message(Message::Discarded)),
+            Notice::Stream(opened) => {
                 self.connecting.0 = false;
                 self.ground.link.attach(opened);
             }
-            Mail::NoStream => self.connecting.0 = false,
-            Mail::Map(map) => self.ground.map = map,
-            Mail::PeerGone => {
+            Notice::NoStream => self.connecting.0 = false,
+            Notice::Map(map) => self.ground.map = map,
+            Notice::PeerGone => {
                 self.ground.looked_after_peer();
                 self.step(TargetInput::SourceGone);
             }
-            Mail::PeerThere => self.ground.looked_after_peer(),
-            Mail::Gone => return Some(Way::Gone),
-            Mail::Stop => return Some(Way::Stopped),
+            Notice::PeerThere => self.ground.looked_after_peer(),
+            Notice::Gone => return Some(ExitReason::Gone),
+            Notice::Stop => return Some(ExitReason::Stopped),
         }
         None
     }
@@ -286,7 +286,7 @@ impl TargetSide {
         self.ground.link.send(message);
     }
 
-    fn act(&mut self, action: TargetAction) -> Result<Option<TargetEnd>, Way> {
+    fn act(&mut self, action: TargetAction) -> Result<Option<TargetEnd>, ExitReason> {
         Ok(match action {
             TargetAction::MakePart { objects } => {
                 self.make_part(objects)?;
@@ -330,12 +330,12 @@ impl TargetSide {
     fn store(&mut self, action: TargetAction) -> Option<TargetEnd> {
         let part = self.part.clone()?;
         match self.storing.go_on(&self.ground, &part, &self.partitions, action) {
-            storing::Came::There(end) => Some(end),
-            storing::Came::Later(action) => {
+            storing::StoreOutcome::There(end) => Some(end),
+            storing::StoreOutcome::Later(action) => {
                 self.todo.push_front(action);
                 None
             }
-            storing::Came::Never => {
+            storing::StoreOutcome::Never => {
                 self.abort();
                 None
             }

@@ -11,7 +11,7 @@ use store::{HashRange, Table};
 use wire::{ServerPlace, TabletMap};
 
 use crate::cluster::metadata::{MemberRow, MigrationRow, ServerRun, Side, TabletsRow};
-use crate::cluster::migration::{Mode, Standing};
+use crate::cluster::migration::{Mode, Phase};
 use crate::tablet::Parts;
 use crate::tablet::ranges::{Range, overlap, subtract, unite};
 
@@ -95,7 +95,7 @@ pub fn map_of<'r>(
     for row in migrations.filter(|row| row.table == tablets.table && !row.is_over()) {
         // Known before it has anything, so that there are sessions with it by then.
         index_of(row.target.server)?;
-        if row.mode != Mode::Cooperative || row.standing != Standing::Moving {
+        if row.mode != Mode::Cooperative || row.standing != Phase::Moving {
             continue;
         }
         let (first, last) = bounds(row.hashes);

@@ -15,7 +15,7 @@ use crate::server::control::Control;
 use crate::sync::lock;
 use crate::tenant::TenantId;
 
-struct Known {
+struct KnownMap {
     bytes: Arc<[u8]>,
     map: TabletMap,
 }
@@ -23,7 +23,7 @@ struct Known {
 /// See the file's head.
 #[derive(Default)]
 pub(super) struct Maps {
-    known: HashMap<u32, Known>,
+    known: HashMap<u32, KnownMap>,
 }
 
 impl Maps {
@@ -54,11 +54,11 @@ impl Maps {
         if self.known.len() >= REMOTE_MAPS_MAX {
             self.known.clear();
         }
-        self.known.insert(table, Known { bytes: Arc::clone(bytes), map });
+        self.known.insert(table, KnownMap { bytes: Arc::clone(bytes), map });
     }
 
     fn find(&self, control: &Control, want: &Want) -> Owner {
-        let Some(Known { map, .. }) = self.known.get(&want.table) else { return Owner::Unknown };
+        let Some(KnownMap { map, .. }) = self.known.get(&want.table) else { return Owner::Unknown };
         let place = &map.servers()[map.server_of(want.hash)];
         if control.migrations.as_ref().is_some_and(|migrations| migrations.own() == place.number) {
             return Owner::Here;

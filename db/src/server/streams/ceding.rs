@@ -7,21 +7,21 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use super::{Place, Standing, State};
+use super::{ConnectionPermit, StreamRole, StreamTable};
 use crate::tenant::TenantId;
 
 /// The use of a stream that is busy: later than all others.
 const NOW: u64 = u64::MAX;
 
 /// While it lives its stream serves a request.
-pub struct Busy<'p>(&'p Place);
+pub struct ServingGuard<'p>(&'p ConnectionPermit);
 
-impl State {
+impl StreamTable {
     /// How many streams each tenant has.
     pub(super) fn streams_of_tenants(&self) -> HashMap<TenantId, usize> {
         let mut tenants = HashMap::new();
         for held in self.held.values() {
-            if let Standing::Tenant(holder) = held.standing {
+            if let StreamRole::Tenant(holder) = held.standing {
                 *tenants.entry(holder).or_insert(0) += 1;
             }
         }
@@ -33,7 +33,7 @@ impl State {
         // Of those with as many the one with the lowest number.
         let most = tenants.iter().max_by_key(|(tenant, streams)| (**streams, u32::MAX - tenant.0));
         let Some((&tenant, _)) = most.filter(|(_, streams)| **streams > own + 1) else { return false };
-        let of_tenant = self.held.iter().filter(|(_, held)| held.standing == Standing::Tenant(tenant));
+        let of_tenant = self.held.iter().filter(|(_, held)| held.standing == StreamRole::Tenant(tenant));
         let idlest = of_tenant.min_by_key(|(number, held)| (held.used.load(Ordering::Relaxed), **number));
         let Some(number) = idlest.map(|(number, _)| *number) else { return false };
         self.close(number);
@@ -42,12 +42,12 @@ impl State {
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// The stream serves a request from now on.
     #[must_use]
-    pub fn busy(&self) -> Busy<'_> {
+    pub fn busy(&self) -> ServingGuard<'_> {
         self.used.store(NOW, Ordering::Relaxed);
-        Busy(self)
+        ServingGuard(self)
     }
 
     /// The stream was used just now.
@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-impl Drop for Busy<'_> {
+impl Drop for ServingGuard<'_> {
     fn drop(&mut self) {
         self.0.note_use();
     }

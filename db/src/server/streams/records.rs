@@ -17,13 +17,13 @@ use std::collections::HashMap;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use super::{Place, Standing};
+use super::{ConnectionPermit, StreamRole};
 use crate::limits::{ANSWERS_BYTES_MAX, RECORDS_BYTES_MAX, UNCOUNTED_RECORD_BYTES};
 use crate::tenant::TenantId;
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Direction {
     /// Records, to the server.
     In,
     /// Answers, to peers.
@@ -32,7 +32,7 @@ enum Way {
 
 /// What records and answers take now.
 #[derive(Debug)]
-pub(super) struct Records {
+pub(super) struct RecordMemory {
     read: Budget,
     answered: Budget,
 }
@@ -49,21 +49,21 @@ struct Budget {
 /// The room of one record or answer, until it is dropped.
 pub struct RecordRoom<'p> {
     /// Whose it is and how much, if it is counted.
-    counted: Option<(&'p Place, TenantId, usize)>,
-    way: Way,
+    counted: Option<(&'p ConnectionPermit, TenantId, usize)>,
+    way: Direction,
 }
 
-impl Default for Records {
+impl Default for RecordMemory {
     fn default() -> Self {
         Self { read: Budget::new(RECORDS_BYTES_MAX), answered: Budget::new(ANSWERS_BYTES_MAX) }
     }
 }
 
-impl Records {
-    fn of(&mut self, way: Way) -> &mut Budget {
+impl RecordMemory {
+    fn of(&mut self, way: Direction) -> &mut Budget {
         match way {
-            Way::In => &mut self.read,
-            Way::Out => &mut self.answered,
+            Direction::In => &mut self.read,
+            Direction::Out => &mut self.answered,
         }
     }
 }
@@ -96,25 +96,25 @@ impl Budget {
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Room for a record of so many bytes, for which it waits at most `patience`; `None` when there is none.
     #[must_use]
     pub fn room_for(&self, record_bytes: usize, patience: Duration) -> Option<RecordRoom<'_>> {
-        self.room(Way::In, record_bytes, patience)
+        self.room(Direction::In, record_bytes, patience)
     }
 
     /// Room for an answer of at most so many bytes, likewise.
     #[must_use]
     pub fn room_for_answer(&self, answer_bytes: usize, patience: Duration) -> Option<RecordRoom<'_>> {
-        self.room(Way::Out, answer_bytes, patience)
+        self.room(Direction::Out, answer_bytes, patience)
     }
 
-    fn room(&self, way: Way, bytes: usize, patience: Duration) -> Option<RecordRoom<'_>> {
+    fn room(&self, way: Direction, bytes: usize, patience: Duration) -> Option<RecordRoom<'_>> {
         if bytes <= UNCOUNTED_RECORD_BYTES {
             return Some(RecordRoom { counted: None, way });
         }
         let state = self.streams.lock();
-        let Some(Standing::Tenant(tenant)) = state.held.get(&self.number).map(|held| held.standing) else {
+        let Some(StreamRole::Tenant(tenant)) = state.held.get(&self.number).map(|held| held.standing) else {
             return Some(RecordRoom { counted: None, way });
         };
         let mut has_room = false;

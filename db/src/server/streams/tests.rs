@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use net::{Stream, StreamCloser};
 
-use super::{Census, Counts, Holder, NoPlace, Place, Streams};
+use super::{Census, ConnectionPermit, Counts, Holder, NoPlace, Streams};
 use crate::config::StreamLimits;
 use crate::limits::STREAMS_LEAVING_MAX;
-use crate::server::refusal::SourcePrefix;
+use crate::server::response_limiter::SourcePrefix;
 use crate::tenant::TenantId;
 
 const LIMITS: StreamLimits = StreamLimits { places: 12, of_tenant: 4, reserve: 3 };
@@ -62,7 +62,7 @@ enum Kind {
 /// A stream as the model and as the server have it.
 struct Entry {
     kind: Kind,
-    place: Place,
+    place: ConnectionPermit,
     peer: TcpStream,
     /// When it was used last, in steps of the model.
     used: u64,
@@ -251,7 +251,7 @@ fn a_tenant_with_less_gets_the_idlest_place_of_the_one_with_most_until_both_have
         place.take(Holder::Tenant(TenantId(tenant))).map(|()| (place, peer))
     };
     let most = (0..4).map(|_| enter(1).expect("within its bound"));
-    let (most, mut peers): (Vec<Place>, Vec<TcpStream>) = most.unzip();
+    let (most, mut peers): (Vec<ConnectionPermit>, Vec<TcpStream>) = most.unzip();
     let _other: Vec<_> = (0..4).map(|_| enter(2).expect("within its bound")).collect();
     let _third = enter(3).expect("the last place");
     // The first is busy and the second was used lately, so the third is the idlest of those that have most.

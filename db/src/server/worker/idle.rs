@@ -15,7 +15,7 @@ use crate::metrics::Counter;
 
 /// Work that a worker found.
 #[derive(Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct FoundWork {
     /// Index of the worker to whose port the batch came.
     pub(super) arrived_at: u16,
     /// Another worker that offers invocations.
@@ -24,10 +24,10 @@ pub(super) struct Found {
 
 impl<P: SharedPort> Worker<P> {
     /// Shows the others how loaded this worker is; without work, looks for some at one that is.
-    pub(super) fn look_around(&mut self, batch: &mut Batch, now_us: u64) -> io::Result<Found> {
+    pub(super) fn look_around(&mut self, batch: &mut Batch, now_us: u64) -> io::Result<FoundWork> {
         let own = self.core.index();
         let (frames, cut) = (!batch.is_empty(), batch.is_cut());
-        let mut found = Found { arrived_at: self.ports.own_index(), offering: None };
+        let mut found = FoundWork { arrived_at: self.ports.own_index(), offering: None };
         if frames || self.has_work(now_us) {
             self.neighbours.load(own).work(now_us, cut);
             if self.outlook.needs_help(now_us, frames, cut) {

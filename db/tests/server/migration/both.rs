@@ -1,6 +1,6 @@
 //! Reads that ask both servers of a cooperative migration, put together by the rule of docs/formats.md.
 
-use wire::reply::{Arrived, Frozen, Left, Object};
+use wire::reply::{Arrived, Left, Object, StaleRead};
 use wire::{Request, Status};
 
 use super::{Table, key};
@@ -35,12 +35,12 @@ impl Table {
             self.clients[at].call(&Request::GetNow { table: self.number, key: &key(number) });
         let value = |object: Object<'_>| object.value.to_vec();
         match status.expect("an answer") {
-            Status::Frozen => match Frozen::decode(&body).expect("as it left") {
-                Frozen { migration, left: Left::Object(object) } => {
+            Status::Frozen => match StaleRead::decode(&body).expect("as it left") {
+                StaleRead { migration, left: Left::Object(object) } => {
                     Said::Frozen(migration, Some(value(object)))
                 }
-                Frozen { migration, left: Left::Absent } => Said::Frozen(migration, None),
-                Frozen { left: Left::Untold, .. } => Said::Nothing,
+                StaleRead { migration, left: Left::Absent } => Said::Frozen(migration, None),
+                StaleRead { left: Left::Untold, .. } => Said::Nothing,
             },
             Status::NotOwned => Said::Nothing,
             status => {

@@ -5,7 +5,7 @@ use std::path::Path;
 use redb::{Builder, ReadableDatabase, TableDefinition, TableHandle, WriteTransaction};
 use wire::{Actor, AuditEntry, Body, Placement, Right};
 
-use crate::cluster::metadata::{LimitRow, Metadata, MetadataError, Standing, StoredVersion};
+use crate::cluster::metadata::{LimitRow, Metadata, MetadataError, StoredVersion, VersionState};
 use crate::cluster::records::RecordsError;
 use crate::tenant::TenantId;
 use crate::tenant::secret::SecretHash;
@@ -36,7 +36,7 @@ fn a_file_of_the_first_layout_is_brought_over() {
     let ann = TenantId(7);
     let row = metadata.extension_find(ann, "tao").expect("a row").expect("brought over");
     assert_eq!((row.id, row.newest), (9, 4));
-    let standing = Standing { current: 4, canary: None, pinned: false, kept: vec![4] };
+    let standing = VersionState { current: 4, canary: None, pinned: false, kept: vec![4] };
     assert_eq!(row.standing, standing);
     let stored = metadata.extension_version(ann, "tao", 4).expect("a version");
     assert_eq!((stored.installed_ms, stored.package.as_slice()), (5, &b"source\0\0"[..]));
@@ -110,7 +110,7 @@ fn a_file_of_the_second_layout_is_brought_over() {
         [limit("of_another_version", u64::MAX), limit("weight", 300)]
     );
     let tao = metadata.extension_find(ann, "tao").expect("a row").expect("brought over");
-    let standing = Standing { current: 3, canary: Some((5, 20)), pinned: true, kept: vec![3, 5] };
+    let standing = VersionState { current: 3, canary: Some((5, 20)), pinned: true, kept: vec![3, 5] };
     assert_eq!((tao.id, tao.newest, tao.standing), (7, 5, standing));
     let StoredVersion { installed_ms, package, .. } =
         metadata.extension_version(ann, "tao", 5).expect("kept");

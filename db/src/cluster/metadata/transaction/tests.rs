@@ -4,8 +4,8 @@ use redb::Builder;
 use redb::backends::InMemoryBackend;
 use serde::{Deserialize, Serialize};
 
-use super::Transaction;
-use crate::cluster::records::{Committed, Embedded, RecordsError, Span};
+use super::MetadataTransaction;
+use crate::cluster::records::{Committed, Embedded, KeySpan, RecordsError};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Number(u64);
@@ -17,44 +17,47 @@ fn records() -> Embedded {
 }
 
 /// Makes a change that nobody contradicts.
-fn change(records: &Embedded, change: impl FnOnce(&mut Transaction<'_>)) {
-    let mut transaction = Transaction::new(records);
+fn change(records: &Embedded, change: impl FnOnce(&mut MetadataTransaction<'_>)) {
+    let mut transaction = MetadataTransaction::new(records);
     change(&mut transaction);
     assert!(matches!(transaction.commit(), Ok(Committed::At(_))));
 }
 
 /// Whether a transaction that read as `read` does is refused when another one does as `other` does.
-fn contradict(read: impl FnOnce(&mut Transaction<'_>), other: impl FnOnce(&mut Transaction<'_>)) -> bool {
+fn contradict(
+    read: impl FnOnce(&mut MetadataTransaction<'_>),
+    other: impl FnOnce(&mut MetadataTransaction<'_>),
+) -> bool {
     let records = records();
     change(&records, |transaction| {
         for (key, number) in [("c/a/1", 1), ("c/a/2", 2), ("c/b/1", 3)] {
             transaction.put(key, &Number(number)).expect("it is encoded");
         }
     });
-    let mut transaction = Transaction::new(&records);
+    let mut transaction = MetadataTransaction::new(&records);
     read(&mut transaction);
     change(&records, other);
     transaction.put("d/e/1", &Number(9)).expect("it is encoded");
     transaction.commit() == Ok(Committed::Conflict)
 }
 
-fn get(key: &'static str) -> impl FnOnce(&mut Transaction<'_>) {
+fn get(key: &'static str) -> impl FnOnce(&mut MetadataTransaction<'_>) {
     move |transaction| assert!(transaction.get::<Number>(key).is_ok())
 }
 
-fn all(prefix: &'static str) -> impl FnOnce(&mut Transaction<'_>) {
+fn all(prefix: &'static str) -> impl FnOnce(&mut MetadataTransaction<'_>) {
     move |transaction| assert!(transaction.all::<Number>(prefix).is_ok())
 }
 
-fn first(prefix: &'static str) -> impl FnOnce(&mut Transaction<'_>) {
-    move |transaction| assert!(transaction.first_before(Span::prefix(prefix)).is_ok())
+fn first(prefix: &'static str) -> impl FnOnce(&mut MetadataTransaction<'_>) {
+    move |transaction| assert!(transaction.first_before(KeySpan::prefix(prefix)).is_ok())
 }
 
-fn put(key: &'static str) -> impl FnOnce(&mut Transaction<'_>) {
+fn put(key: &'static str) -> impl FnOnce(&mut MetadataTransaction<'_>) {
     move |transaction| transaction.put(key, &Number(7)).expect("it is encoded")
 }
 
-fn delete(key: &'static str) -> impl FnOnce(&mut Transaction<'_>) {
+fn delete(key: &'static str) -> impl FnOnce(&mut MetadataTransaction<'_>) {
     move |transaction| transaction.delete(key)
 }
 
@@ -94,7 +97,7 @@ fn a_transaction_sees_what_it_has_written_and_cleared() {
             transaction.put(key, &Number(1)).expect("it is encoded");
         }
     });
-    let mut transaction = Transaction::new(&records);
+    let mut transaction = MetadataTransaction::new(&records);
     put("c/a/1")(&mut transaction);
     delete("c/a/2")(&mut transaction);
     put("c/a/3")(&mut transaction);
@@ -105,6 +108,6 @@ fn a_transaction_sees_what_it_has_written_and_cleared() {
     assert_eq!(transaction.get::<Number>("c/a/1"), Ok(None));
     assert_eq!(transaction.all::<Number>("c/"), Ok(vec![("c/b/1".to_owned(), Number(1))]));
     assert!(matches!(transaction.commit(), Ok(Committed::At(_))));
-    let mut after = Transaction::new(&records);
+    let mut after = MetadataTransaction::new(&records);
     assert_eq!(after.all::<Number>("c/"), Ok(vec![("c/b/1".to_owned(), Number(1))]));
 }

@@ -1,17 +1,17 @@
 //! A piece of what a source copies to its target while it goes on serving it: spans of hashes, and all objects that there
 //! are in them. What the target has in a span and a piece has not is gone.
 
-use super::{BadMessage, Place, place};
+use super::{BadMessage, PullCursor, place};
 use crate::cluster::fields::Fields;
 use crate::limits::COPIED_SPANS_MAX;
 
 /// From one place to another, both included.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Span {
+pub struct PullSpan {
     /// The first place.
-    pub first: Place,
+    pub first: PullCursor,
     /// The last one.
-    pub last: Place,
+    pub last: PullCursor,
 }
 
 /// What is still to come behind a piece.
@@ -35,7 +35,7 @@ pub struct Copied {
     /// Whether the target may have something of these spans.
     pub is_again: bool,
     /// At most [`COPIED_SPANS_MAX`].
-    pub spans: Vec<Span>,
+    pub spans: Vec<PullSpan>,
     /// Their bytes.
     pub objects: Vec<u8>,
 }
@@ -47,7 +47,7 @@ impl Copied {
         out.push(self.left as u8);
         out.push(u8::from(self.is_again));
         out.extend((self.spans.len() as u32).to_le_bytes());
-        for Place { hash, second } in self.spans.iter().flat_map(|span| [span.first, span.last]) {
+        for PullCursor { hash, second } in self.spans.iter().flat_map(|span| [span.first, span.last]) {
             out.extend(hash.to_le_bytes());
             out.extend(second.to_le_bytes());
         }
@@ -67,7 +67,7 @@ impl Copied {
             return Err(BadMessage);
         }
         let mut span = || {
-            let span = Span { first: place(fields)?, last: place(fields)? };
+            let span = PullSpan { first: place(fields)?, last: place(fields)? };
             if span.first <= span.last { Ok(span) } else { Err(BadMessage) }
         };
         let spans = (0..count).map(|_| span()).collect::<Result<_, _>>()?;

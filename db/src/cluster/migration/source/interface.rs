@@ -1,8 +1,8 @@
 //! What a source hears, and what it wants of who drives it.
 
-use crate::cluster::migration::Standing;
+use crate::cluster::migration::Phase;
 use crate::cluster::migration::copying::Gathered;
-use crate::cluster::migration::message::{Message, Place};
+use crate::cluster::migration::message::{Message, PullCursor};
 
 /// What a source hears of.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,9 +12,9 @@ pub enum SourceInput {
     /// There is a slot for it.
     Admitted,
     /// What the records say, as far as is known.
-    Standing(Standing),
+    Standing(Phase),
     /// There is no record of it any more: as far as the source is concerned it has ended so.
-    Forgotten(Standing),
+    Forgotten(Phase),
     /// An action has ended.
     End(SourceEnd),
     /// Time has passed, in which so many bytes more may be copied; at least as often as a message is said again.
@@ -42,9 +42,9 @@ pub enum SourceAction {
     /// Change what the records say, if it is that; then say what they say, changed or not.
     Commit {
         /// What they should say now.
-        from: Standing,
+        from: Phase,
         /// What they say then.
-        to: Standing,
+        to: Phase,
         /// Only while the other server is gone, as the records have it in the same moment.
         is_peer_gone: bool,
     },
@@ -57,7 +57,7 @@ pub enum SourceAction {
         /// As asked.
         number: u32,
         /// Behind this place.
-        from: Option<Place>,
+        from: Option<PullCursor>,
     },
     /// Gather all objects of these hashes.
     GatherHashes {
@@ -80,7 +80,7 @@ pub enum SourceAction {
         /// Their bytes.
         objects: Vec<u8>,
         /// Keys by their two hashes.
-        removed: Vec<Place>,
+        removed: Vec<PullCursor>,
     },
     /// Give the range to all workers, who write no version up to this one.
     Serve {
@@ -95,9 +95,9 @@ pub enum SourceEnd {
     /// So many objects.
     Counted(u64),
     /// The records say so after the change, made or not.
-    Committed(Standing),
+    Committed(Phase),
     /// The records say so, and whether this server was registered from before they were read until now.
-    LookedUp(Standing, bool),
+    LookedUp(Phase, bool),
     /// No worker has the range; no object of it has or had a higher version.
     Cut(u64),
     /// A pull.

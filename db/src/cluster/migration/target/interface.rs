@@ -3,8 +3,8 @@
 //! Actions are done by whoever drives it: those on the store one after the other, in the order in which they came out; changes of
 //! the records beside them.
 
-use crate::cluster::migration::Standing;
-use crate::cluster::migration::message::{Copied, Message, Place};
+use crate::cluster::migration::Phase;
+use crate::cluster::migration::message::{Copied, Message, PullCursor};
 
 /// What a target hears of.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,9 +19,9 @@ pub enum TargetInput {
         allowance_bytes: u64,
     },
     /// What the records say, as far as is known.
-    Standing(Standing),
+    Standing(Phase),
     /// There is no record of it any more: as far as the target is concerned it has ended so.
-    Forgotten(Standing),
+    Forgotten(Phase),
     /// An action has ended.
     End(TargetEnd),
     /// Somebody waits for the objects of this hash.
@@ -45,9 +45,9 @@ pub enum TargetAction {
     /// Change what the records say, if it is that; then say what they say, changed or not.
     Commit {
         /// What they should say now.
-        from: Standing,
+        from: Phase,
         /// What they say then.
-        to: Standing,
+        to: Phase,
         /// Only while the other server is gone, as the records have it in the same moment.
         is_peer_gone: bool,
     },
@@ -63,7 +63,7 @@ pub enum TargetAction {
         /// Which.
         partition: u8,
         /// Up to where.
-        next: Option<Place>,
+        next: Option<PullCursor>,
         /// Their bytes.
         objects: Vec<u8>,
     },
@@ -97,9 +97,9 @@ pub enum TargetEnd {
     /// The part is there, its partitions have these first and last hashes.
     PartMade(Vec<(u64, u64)>),
     /// The records say so after the change, made or not.
-    Committed(Standing),
+    Committed(Phase),
     /// The records say so, and whether this server was registered from before they were read until now.
-    LookedUp(Standing, bool),
+    LookedUp(Phase, bool),
     /// All workers have the range.
     Served,
     /// They are here.
@@ -120,7 +120,7 @@ pub enum TargetEnd {
         /// Their bytes.
         objects: Vec<u8>,
         /// Keys by their two hashes.
-        removed: Vec<Place>,
+        removed: Vec<PullCursor>,
     },
 }
 

@@ -1,9 +1,9 @@
 //! Messages as bytes.
 
-use crate::cluster::migration::{BadMessage, Copied, Left, Message, Place, Span};
+use crate::cluster::migration::{BadMessage, Copied, Left, Message, PullCursor, PullSpan};
 
 fn messages() -> Vec<Message> {
-    let place = Place { hash: 3, second: u64::MAX };
+    let place = PullCursor { hash: 3, second: u64::MAX };
     vec![
         Message::Prepare,
         Message::Prepared { objects: 7 },
@@ -29,7 +29,7 @@ fn messages() -> Vec<Message> {
             number: 3,
             left: Left::Little,
             is_again: true,
-            spans: vec![Span { first: place, last: place }; 2],
+            spans: vec![PullSpan { first: place, last: place }; 2],
             objects: vec![1, 2],
         }),
         Message::Stored { count: 8 },

@@ -7,7 +7,7 @@ mod sides;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::migration::{
-    Message, Mode, SourceAction, SourceEnd, SourceInput, SourceOutput, Standing, TargetAction, TargetEnd,
+    Message, Mode, Phase, SourceAction, SourceEnd, SourceInput, SourceOutput, TargetAction, TargetEnd,
     TargetInput, TargetOutput,
 };
 use sides::{SourceSide, TargetSide};
@@ -51,7 +51,7 @@ enum Event {
     /// The other side is told that this one is gone, which it was a while ago.
     Gone(usize),
     /// What the records said to this side, under which lease.
-    Read(usize, Standing, Option<u64>),
+    Read(usize, Phase, Option<u64>),
 }
 
 pub struct World {
@@ -62,7 +62,7 @@ pub struct World {
     thought_of: u64,
     /// When the store of a side has done what it has been given, which it does in order.
     busy_until_us: [u64; 2],
-    records: Standing,
+    records: Phase,
     source: Option<SourceSide>,
     target: Option<TargetSide>,
     /// What every key should have.
@@ -95,7 +95,7 @@ impl World {
             events: BTreeMap::new(),
             thought_of: 0,
             busy_until_us: [0; 2],
-            records: Standing::Preparing,
+            records: Phase::Preparing,
             source: Some(SourceSide::new(&model)),
             target: Some(TargetSide::new(mode)),
             model,
@@ -131,7 +131,7 @@ impl World {
     }
 
     pub fn has_moved(&self) -> bool {
-        self.records == Standing::Finished
+        self.records == Phase::Finished
     }
 
     pub fn run(&mut self) {
@@ -282,7 +282,7 @@ impl World {
                 Some(SourceEnd::Committed(self.commit(from, to, is_peer_gone.then_some(1))))
             }
             SourceAction::Serve { ceiling } => {
-                if self.is_lost && self.records == Standing::Ended {
+                if self.is_lost && self.records == Phase::Ended {
                     self.forget_what_died_with_the_target();
                 }
                 self.source.as_mut().map(|source| source.serve(ceiling))

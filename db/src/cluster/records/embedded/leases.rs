@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::super::{Change, Held, LeaseId};
+use super::super::{HeldLease, LeaseId, RecordChange};
 use crate::clock::Moment;
 
 #[derive(Debug)]
-struct Lease {
+struct EmbeddedLease {
     ttl: Duration,
     until: Moment,
     keys: BTreeSet<String>,
@@ -15,23 +15,23 @@ struct Lease {
 
 /// See the file's head.
 #[derive(Debug, Default)]
-pub(super) struct Leases {
+pub(super) struct EmbeddedLeases {
     last: i64,
-    held: BTreeMap<LeaseId, Lease>,
+    held: BTreeMap<LeaseId, EmbeddedLease>,
 }
 
-impl Leases {
-    pub(super) fn grant(&mut self, ttl: Duration, now: Moment) -> Held {
+impl EmbeddedLeases {
+    pub(super) fn grant(&mut self, ttl: Duration, now: Moment) -> HeldLease {
         self.last += 1;
         let (lease, until) = (LeaseId(self.last), now + ttl);
-        self.held.insert(lease, Lease { ttl, until, keys: BTreeSet::new() });
-        Held { lease, until }
+        self.held.insert(lease, EmbeddedLease { ttl, until, keys: BTreeSet::new() });
+        HeldLease { lease, until }
     }
 
-    pub(super) fn keep(&mut self, lease: LeaseId, now: Moment) -> Option<Held> {
+    pub(super) fn keep(&mut self, lease: LeaseId, now: Moment) -> Option<HeldLease> {
         let held = self.held.get_mut(&lease)?;
         held.until = now + held.ttl;
-        Some(Held { lease, until: held.until })
+        Some(HeldLease { lease, until: held.until })
     }
 
     pub(super) fn are_held(&self, mut leases: impl Iterator<Item = LeaseId>) -> bool {
@@ -44,17 +44,17 @@ impl Leases {
     }
 
     /// Notes which records go with which lease after a commit.
-    pub(super) fn note(&mut self, changes: &[Change]) {
+    pub(super) fn note(&mut self, changes: &[RecordChange]) {
         for change in changes {
             match change {
-                Change::Put { key, lease, .. } => {
+                RecordChange::Put { key, lease, .. } => {
                     self.release(key);
                     if let Some(held) = lease.and_then(|lease| self.held.get_mut(&lease)) {
                         held.keys.insert(key.clone());
                     }
                 }
-                Change::Delete(key) => self.release(key),
-                Change::DeletePrefix(prefix) => {
+                RecordChange::Delete(key) => self.release(key),
+                RecordChange::DeletePrefix(prefix) => {
                     for held in self.held.values_mut() {
                         held.keys.retain(|key| !key.starts_with(prefix));
                     }

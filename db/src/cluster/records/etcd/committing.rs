@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use etcd_client::{Compare, CompareOp, DeleteOptions, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse};
 use tokio::time::sleep;
 
-use super::super::{Change, Committed, Condition, LeaseId, RecordsError, Revision, Span};
-use super::Shared;
+use super::super::{Committed, Condition, KeySpan, LeaseId, RecordChange, RecordsError, Revision};
+use super::EtcdShared;
 use super::failure::Failure;
 use super::members::patiently;
 use crate::limits::{
@@ -40,9 +40,9 @@ enum Resolved {
 
 /// See the file's head.
 pub(super) async fn commit(
-    shared: &Shared,
+    shared: &EtcdShared,
     conditions: &[Condition],
-    changes: &[Change],
+    changes: &[RecordChange],
 ) -> Result<Committed, RecordsError> {
     let parts = conditions.len().max(changes.len());
     if parts > ETCD_PARTS_MAX {
@@ -58,10 +58,10 @@ pub(super) async fn commit(
 }
 
 /// Brings large values to their keys, before anybody looks there.
-async fn stage(shared: &Shared, changes: &[Change]) -> Result<Option<LeaseId>, RecordsError> {
+async fn stage(shared: &EtcdShared, changes: &[RecordChange]) -> Result<Option<LeaseId>, RecordsError> {
     let mut lease = None;
     for change in changes {
-        let Change::Put { key, value, .. } = change else { continue };
+        let RecordChange::Put { key, value, .. } = change else { continue };
         if value.len() <= RECORD_STAGED_BYTES {
             continue;
         }
@@ -86,9 +86,9 @@ async fn stage(shared: &Shared, changes: &[Change]) -> Result<Option<LeaseId>, R
 }
 
 async fn commit_staged(
-    shared: &Shared,
+    shared: &EtcdShared,
     conditions: &[Condition],
-    changes: &[Change],
+    changes: &[RecordChange],
 ) -> Result<Committed, RecordsError> {
     let deadline = Instant::now() + Duration::from_millis(ETCD_CALL_MS);
     loop {
@@ -124,9 +124,9 @@ async fn commit_staged(
 }
 
 /// Etcd says that a lease is gone: that of a record, or that of the mark. The first is for the caller to know.
-async fn lease_of_changes(shared: &Shared, changes: &[Change]) -> Result<(), RecordsError> {
+async fn lease_of_changes(shared: &EtcdShared, changes: &[RecordChange]) -> Result<(), RecordsError> {
     for change in changes {
-        if let Change::Put { lease: Some(lease), .. } = change {
+        if let RecordChange::Put { lease: Some(lease), .. } = change {
             shared.leases.keep(&shared.members, *lease).await?;
         }
     }
@@ -134,9 +134,9 @@ async fn lease_of_changes(shared: &Shared, changes: &[Change]) -> Result<(), Rec
 }
 
 fn transaction(
-    shared: &Shared,
+    shared: &EtcdShared,
     conditions: &[Condition],
-    changes: &[Change],
+    changes: &[RecordChange],
     settled: &[String],
     (mark, lease): (&str, LeaseId),
 ) -> Txn {
@@ -148,7 +148,7 @@ fn transaction(
     Txn::new().when(compares).and_then(operations).or_else([TxnOp::get(mark, None)])
 }
 
-fn compare(shared: &Shared, condition: &Condition) -> Compare {
+fn compare(shared: &EtcdShared, condition: &Condition) -> Compare {
     match condition {
         Condition::Absent(key) => Compare::create_revision(shared.key(key), CompareOp::Equal, 0),
         Condition::Is(key, revision) => {
@@ -162,25 +162,25 @@ fn compare(shared: &Shared, condition: &Condition) -> Compare {
     }
 }
 
-fn operation(shared: &Shared, change: &Change) -> TxnOp {
+fn operation(shared: &EtcdShared, change: &RecordChange) -> TxnOp {
     match change {
-        Change::Put { key, value, lease } => {
+        RecordChange::Put { key, value, lease } => {
             let options = PutOptions::new().with_lease(lease.map_or(0, |lease| lease.0));
             if value.len() > RECORD_STAGED_BYTES {
                 return TxnOp::put(shared.key(key), "", Some(options.with_ignore_value()));
             }
             TxnOp::put(shared.key(key), value.clone(), Some(options))
         }
-        Change::Delete(key) => TxnOp::delete(shared.key(key), None),
-        Change::DeletePrefix(prefix) => {
-            let Span { from, to } = Span::prefix(&shared.key(prefix));
+        RecordChange::Delete(key) => TxnOp::delete(shared.key(key), None),
+        RecordChange::DeletePrefix(prefix) => {
+            let KeySpan { from, to } = KeySpan::prefix(&shared.key(prefix));
             TxnOp::delete(from, Some(DeleteOptions::new().with_range(to)))
         }
     }
 }
 
 /// What an answer says.
-fn outcome(shared: &Shared, mark: String, settled: &[String], answer: &TxnResponse) -> Committed {
+fn outcome(shared: &EtcdShared, mark: String, settled: &[String], answer: &TxnResponse) -> Committed {
     if answer.succeeded() {
         put_back(shared, vec![mark]);
         return Committed::At(Revision(answer.header().map_or(0, |header| header.revision() as u64)));
@@ -201,7 +201,7 @@ fn found(answer: &TxnResponse) -> Option<(Revision, bool)> {
 }
 
 /// Finds out whether a commit happened whose answer was lost, and sees to it that it does not happen any more if not.
-async fn resolve(shared: &Shared, mark: &str, lease: LeaseId) -> Result<Resolved, RecordsError> {
+async fn resolve(shared: &EtcdShared, mark: &str, lease: LeaseId) -> Result<Resolved, RecordsError> {
     let deadline = Instant::now() + Duration::from_millis(ETCD_RESOLVE_MS);
     loop {
         let absent = Compare::create_revision(mark, CompareOp::Equal, 0);
@@ -226,12 +226,12 @@ async fn resolve(shared: &Shared, mark: &str, lease: LeaseId) -> Result<Resolved
     }
 }
 
-fn take_settled(shared: &Shared) -> Vec<String> {
+fn take_settled(shared: &EtcdShared) -> Vec<String> {
     let mut settled = shared.settled.lock().unwrap_or_else(PoisonError::into_inner);
     let left = settled.len().saturating_sub(ETCD_MARKS_SETTLED_AT_ONCE);
     settled.split_off(left)
 }
 
-fn put_back(shared: &Shared, mut marks: Vec<String>) {
+fn put_back(shared: &EtcdShared, mut marks: Vec<String>) {
     shared.settled.lock().unwrap_or_else(PoisonError::into_inner).append(&mut marks);
 }

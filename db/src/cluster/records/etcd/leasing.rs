@@ -8,22 +8,22 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::super::{Held, LeaseId, RecordsError};
+use super::super::{HeldLease, LeaseId, RecordsError};
 use super::members::{Members, patiently};
 use crate::clock::Moment;
 use crate::limits::ETCD_MARKS_TTL_MS;
 
 /// The leases of this server.
 #[derive(Debug, Default)]
-pub(super) struct Leases {
+pub(super) struct EtcdLeases {
     /// For how long each one was asked for.
     ttls: Mutex<HashMap<LeaseId, Duration>>,
     /// That of the marks of commits.
-    marks: Mutex<Option<Held>>,
+    marks: Mutex<Option<HeldLease>>,
 }
 
-impl Leases {
-    pub(super) async fn grant(&self, members: &Members, ttl: Duration) -> Result<Held, RecordsError> {
+impl EtcdLeases {
+    pub(super) async fn grant(&self, members: &Members, ttl: Duration) -> Result<HeldLease, RecordsError> {
         let seconds = ttl.as_millis().div_ceil(1000) as i64;
         let granted = patiently(|| {
             let (sent, mut leases) = (Moment::now(), members.leases());
@@ -32,10 +32,10 @@ impl Leases {
         let (sent, granted) = granted.await?;
         let lease = LeaseId(granted.id());
         self.ttls.lock().unwrap_or_else(PoisonError::into_inner).insert(lease, ttl);
-        Ok(Held { lease, until: sent + ttl })
+        Ok(HeldLease { lease, until: sent + ttl })
     }
 
-    pub(super) async fn keep(&self, members: &Members, lease: LeaseId) -> Result<Held, RecordsError> {
+    pub(super) async fn keep(&self, members: &Members, lease: LeaseId) -> Result<HeldLease, RecordsError> {
         let ttl = self.ttls.lock().unwrap_or_else(PoisonError::into_inner).get(&lease).copied();
         let ttl = ttl.ok_or(RecordsError::LeaseGone)?;
         let kept = patiently(|| {
@@ -46,7 +46,7 @@ impl Leases {
         if kept == Err(RecordsError::LeaseGone) {
             self.forget(lease);
         }
-        Ok(Held { lease, until: kept? + ttl })
+        Ok(HeldLease { lease, until: kept? + ttl })
     }
 
     pub(super) async fn revoke(&self, members: &Members, lease: LeaseId) -> Result<(), RecordsError> {

@@ -3,14 +3,14 @@
 use etcd_client::{GetOptions, KeyValue, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse};
 
 use super::super::{Query, Reading, Record, RecordsError, Revision};
-use super::Shared;
+use super::EtcdShared;
 use super::failure::Failure;
 use super::members::patiently;
 use crate::limits::{ETCD_PAGE_RECORDS, ETCD_READS_AT_ONCE};
 
 /// Reads, and tries again while there is time.
 pub(super) async fn read(
-    shared: &Shared,
+    shared: &EtcdShared,
     queries: &[Query],
     at: Option<Revision>,
 ) -> Result<Reading, RecordsError> {
@@ -19,7 +19,7 @@ pub(super) async fn read(
 
 /// Reads once. Without queries it only asks for the revision.
 pub(super) async fn attempt(
-    shared: &Shared,
+    shared: &EtcdShared,
     queries: &[Query],
     at: Option<Revision>,
 ) -> Result<Reading, Failure> {
@@ -44,7 +44,7 @@ pub(super) async fn attempt(
     Ok(reading)
 }
 
-async fn revision_now(shared: &Shared) -> Result<Revision, Failure> {
+async fn revision_now(shared: &EtcdShared) -> Result<Revision, Failure> {
     let options = GetOptions::new().with_count_only();
     let mut kv = shared.members.kv();
     let answer = shared.members.answer(kv.get(shared.key("format"), Some(options))).await?;
@@ -52,7 +52,7 @@ async fn revision_now(shared: &Shared) -> Result<Revision, Failure> {
 }
 
 /// Reads single keys with one request.
-async fn read_ones(shared: &Shared, queries: &[Query], reading: &mut Reading) -> Result<(), Failure> {
+async fn read_ones(shared: &EtcdShared, queries: &[Query], reading: &mut Reading) -> Result<(), Failure> {
     let revision = reading.revision.0 as i64;
     let get = |query: &Query| {
         TxnOp::get(shared.key(&query.span.from), Some(GetOptions::new().with_revision(revision)))
@@ -70,7 +70,7 @@ async fn read_ones(shared: &Shared, queries: &[Query], reading: &mut Reading) ->
     Ok(())
 }
 
-async fn read_span(shared: &Shared, query: &Query, at: &mut Revision) -> Result<Vec<Record>, Failure> {
+async fn read_span(shared: &EtcdShared, query: &Query, at: &mut Revision) -> Result<Vec<Record>, Failure> {
     let (mut from, mut to) = (shared.key(&query.span.from), shared.key(&query.span.to));
     let mut found: Vec<Record> = Vec::new();
     while found.len() < query.limit {
@@ -99,7 +99,7 @@ async fn read_span(shared: &Shared, query: &Query, at: &mut Revision) -> Result<
     Ok(found)
 }
 
-fn records(shared: &Shared, found: &[KeyValue]) -> Vec<Record> {
+fn records(shared: &EtcdShared, found: &[KeyValue]) -> Vec<Record> {
     let record = |found: &KeyValue| {
         let key = std::str::from_utf8(found.key()).ok()?.strip_prefix(&shared.root)?;
         let revision = Revision(found.mod_revision() as u64);

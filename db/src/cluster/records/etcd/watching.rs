@@ -10,7 +10,7 @@ use etcd_client::{EventType, WatchOptions, WatchResponse};
 use tokio::time::sleep;
 
 use super::super::{Event, Revision, WatchSource};
-use super::Shared;
+use super::EtcdShared;
 use crate::limits::ETCD_LOOK_MS;
 
 /// Whether a watch goes on.
@@ -21,7 +21,7 @@ enum Next {
 }
 
 /// Shows what happens below a prefix after a commit, until nobody wants to see it or there is a gap.
-pub(super) async fn follow(shared: &Shared, prefix: &str, after: Revision, source: &WatchSource) {
+pub(super) async fn follow(shared: &EtcdShared, prefix: &str, after: Revision, source: &WatchSource) {
     let mut after = after;
     loop {
         let options = WatchOptions::new().with_prefix().with_start_revision(after.0 as i64 + 1);
@@ -39,7 +39,7 @@ pub(super) async fn follow(shared: &Shared, prefix: &str, after: Revision, sourc
     }
 }
 
-fn show(shared: &Shared, response: &WatchResponse, after: &mut Revision, source: &WatchSource) -> Next {
+fn show(shared: &EtcdShared, response: &WatchResponse, after: &mut Revision, source: &WatchSource) -> Next {
     if response.compact_revision() > 0 {
         source.lose();
         return Next::Ended;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use store::prefetch_value;
 
-use super::waiting::Waiting;
+use super::waiting::WaitingQueue;
 use crate::limits::{TENANT_PLACE_ENTRIES_KEPT, TENANT_PLACES_KEPT};
 use crate::tablet::NumberHash;
 use crate::tenant::TenantId;
@@ -38,10 +38,10 @@ pub(super) enum Listed {
 /// What waits of one tenant. What an invocation changes that is never parked lies on the first cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(super) struct Place<T> {
+pub(super) struct TenantQueue<T> {
     pub(super) account: Arc<Account>,
-    pub(super) ready: Waiting<T>,
-    pub(super) parked: Waiting<T>,
+    pub(super) ready: WaitingQueue<T>,
+    pub(super) parked: WaitingQueue<T>,
     /// Cycles that it may still use; negative when it used more.
     pub(super) deficit: i64,
     /// The rounds that there were when it was last given its quantum or left the lists.
@@ -57,12 +57,12 @@ pub(super) struct Place<T> {
     pub(super) held_bytes: usize,
 }
 
-const _: () = assert!(offset_of!(Place<NonNull<u8>>, since_parked) <= 64);
+const _: () = assert!(offset_of!(TenantQueue<NonNull<u8>>, since_parked) <= 64);
 
 /// See the file's head.
 #[derive(Debug)]
 pub(super) struct Places<T> {
-    places: Vec<Place<T>>,
+    places: Vec<TenantQueue<T>>,
     /// By the number of the tenant.
     known: HashMap<u32, u32, NumberHash>,
     vacant: Vec<u32>,
@@ -126,10 +126,10 @@ impl<T> Places<T> {
         if self.known.len() >= TENANT_PLACES_KEPT && self.vacant.is_empty() {
             self.vacate();
         }
-        let fresh = Place {
+        let fresh = TenantQueue {
             account: Arc::clone(account),
-            ready: Waiting::new(),
-            parked: Waiting::new(),
+            ready: WaitingQueue::new(),
+            parked: WaitingQueue::new(),
             deficit,
             since_parked: 0,
             rounds,
@@ -177,17 +177,17 @@ impl<T> Places<T> {
 }
 
 impl<T> Index<PlaceId> for Places<T> {
-    type Output = Place<T>;
+    type Output = TenantQueue<T>;
 
     #[inline]
-    fn index(&self, id: PlaceId) -> &Place<T> {
+    fn index(&self, id: PlaceId) -> &TenantQueue<T> {
         &self.places[id.0 as usize]
     }
 }
 
 impl<T> IndexMut<PlaceId> for Places<T> {
     #[inline]
-    fn index_mut(&mut self, id: PlaceId) -> &mut Place<T> {
+    fn index_mut(&mut self, id: PlaceId) -> &mut TenantQueue<T> {
         &mut self.places[id.0 as usize]
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::Fair;
-use super::places::Place;
+use super::places::TenantQueue;
 use crate::limits::OFFER_LOOK_TENANTS;
 
 impl<T> Fair<T> {
@@ -53,7 +53,7 @@ impl<T> Fair<T> {
                 }
             }
         }
-        let left = |of: fn(&Place<T>) -> usize| {
+        let left = |of: fn(&TenantQueue<T>) -> usize| {
             self.fresh.iter().chain(&self.round).map(|id| of(&self.places[*id])).sum()
         };
         (self.ready, self.parked) = (left(|place| place.ready.len()), left(|place| place.parked.len()));

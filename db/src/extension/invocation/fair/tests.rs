@@ -5,7 +5,7 @@ mod taking;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Fair, PlaceId, Turn};
+use super::{Fair, PlaceId, Runnable};
 use crate::limits::{
     FRESH_SLICES, PARKED_BEFORE_NEW, PARKED_PER_WORKER_MAX, PARKED_REST_SLICES, TENANT_PLACE_ENTRIES_KEPT,
     TENANT_PLACES_KEPT,
@@ -138,7 +138,7 @@ fn coming_back_again_and_again_wins_nothing() {
             fair.push(place, 2);
             away = false;
         }
-        let Turn { place, item, .. } = fair.next(true).expect("somebody waits");
+        let Runnable { place, item, .. } = fair.next(true).expect("somebody waits");
         let cycles = if item == 2 { 900 } else { 10 };
         *used.get_mut(&item).expect("one of the two") += cycles;
         fair.charge(place, cycles);
@@ -159,7 +159,7 @@ fn parked_ones_run_when_nothing_else_does_and_get_a_part_of_their_tenants_time()
     let (busy, parks) = (fair.enter(&account(1, 100)), fair.enter(&account(2, 100)));
     fair.park(parks, "loop");
     assert_eq!(fair.next(false), None);
-    assert_eq!(fair.next(true), Some(Turn { place: parks, item: "loop", was_parked: true }));
+    assert_eq!(fair.next(true), Some(Runnable { place: parks, item: "loop", was_parked: true }));
     fair.park(busy, "long");
     for _ in 0..4 {
         fair.push(busy, "short");

@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 
 /// See the file's head. Items are behind the first one only where there is a first one.
 #[derive(Debug)]
-pub(super) struct Waiting<T> {
+pub(super) struct WaitingQueue<T> {
     first: Option<T>,
     /// Allocated when a second item comes, and kept.
     #[expect(clippy::box_collection, reason = "a quarter of the size within the place of a tenant")]
     behind: Option<Box<VecDeque<T>>>,
 }
 
-impl<T> Waiting<T> {
+impl<T> WaitingQueue<T> {
     pub(super) const fn new() -> Self {
         Self { first: None, behind: None }
     }
@@ -80,12 +80,12 @@ impl<T> Waiting<T> {
 mod tests {
     use std::collections::VecDeque;
 
-    use super::Waiting;
+    use super::WaitingQueue;
 
     #[test]
     fn it_is_a_queue() {
         let mut random = fastrand::Rng::with_seed(5);
-        let (mut waiting, mut model) = (Waiting::new(), VecDeque::new());
+        let (mut waiting, mut model) = (WaitingQueue::new(), VecDeque::new());
         for item in 0..10_000 {
             match random.u8(..7) {
                 0 | 1 => (waiting.push_back(item), model.push_back(item)).0,

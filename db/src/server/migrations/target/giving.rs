@@ -2,7 +2,7 @@
 
 use store::{Core, Cursor, Table};
 
-use crate::cluster::migration::{Place, TargetEnd};
+use crate::cluster::migration::{PullCursor, TargetEnd};
 use crate::limits::{GIVEN_BACK_BYTES, GIVEN_BACK_REMOVALS, GIVING_STEPS_AT_ONCE, PULL_BYTES};
 
 /// How far it has come.
@@ -14,7 +14,7 @@ pub(super) struct Giving {
     from: Option<Cursor>,
     is_begun: bool,
     /// Keys that were removed, still to be said.
-    removed: Vec<Place>,
+    removed: Vec<PullCursor>,
 }
 
 impl Giving {
@@ -22,7 +22,7 @@ impl Giving {
     pub(super) fn next(&mut self, core: &Core, part: &Table, ceiling: u64) -> Option<TargetEnd> {
         if !std::mem::replace(&mut self.is_begun, true) {
             self.from = Some(Cursor::before(part.hashes().first()));
-            let place = |(hash, second)| Place { hash, second };
+            let place = |(hash, second)| PullCursor { hash, second };
             self.removed = core.pin().removals(part).into_iter().map(place).collect();
         }
         for _ in 0..GIVING_STEPS_AT_ONCE {

@@ -12,25 +12,25 @@ use super::TargetSide;
 use crate::cluster::migration::Mode;
 use crate::limits::MIGRATION_PARTITIONS;
 use crate::server::migrations::progress::Figure;
-use crate::server::migrations::running::Way;
+use crate::server::migrations::running::ExitReason;
 use crate::tablet::{Moving, PartsChange};
 
 impl TargetSide {
-    pub(super) fn make_part(&mut self, objects: u64) -> Result<(), Way> {
+    pub(super) fn make_part(&mut self, objects: u64) -> Result<(), ExitReason> {
         let control = &self.ground.control;
-        let entry = control.table_of(self.ground.row.table).ok_or(Way::Gone)?;
+        let entry = control.table_of(self.ground.row.table).ok_or(ExitReason::Gone)?;
         self.ground.progress.set(Figure::ObjectsExpected, objects);
         self.part = Some(control.make_part(&entry, self.ground.row.hashes, objects));
         Ok(())
     }
 
     /// Workers serve from the part from here on; the second time nothing changes.
-    pub(super) fn serve(&mut self, ceiling: u64) -> Result<(), Way> {
+    pub(super) fn serve(&mut self, ceiling: u64) -> Result<(), ExitReason> {
         if self.part.is_none() {
             // The records say that it is ours before anybody has asked how much it is: the source died early.
             self.make_part(0)?;
         }
-        let Some(part) = self.part.clone() else { return Err(Way::Gone) };
+        let Some(part) = self.part.clone() else { return Err(ExitReason::Gone) };
         if !std::mem::replace(&mut self.expects, true) {
             part.expect_arrivals(MIGRATION_PARTITIONS, ceiling);
             self.ceiling = ceiling;
@@ -56,7 +56,7 @@ impl TargetSide {
     }
 
     /// Workers have the hashes from here on; the second time nothing changes.
-    pub(super) fn open(&mut self) -> Result<(), Way> {
+    pub(super) fn open(&mut self) -> Result<(), ExitReason> {
         let Some(part) = self.part.clone().filter(|_| self.expects && self.opened_us.is_none()) else {
             return Ok(());
         };
@@ -69,7 +69,7 @@ impl TargetSide {
         }
         let moving = self.moving.iter().cloned().collect();
         let change = PartsChange { take, come: vec![part], moving, ..PartsChange::default() };
-        self.ground.alter(&change).ok_or(Way::Gone)?;
+        self.ground.alter(&change).ok_or(ExitReason::Gone)?;
         if let Some(from_us) = self.pause_us {
             self.ground.progress.set(Figure::PauseUs, self.ground.now_us().saturating_sub(from_us));
         }
@@ -92,10 +92,10 @@ impl TargetSide {
         }
     }
 
-    pub(super) fn cut(&mut self) -> Result<u64, Way> {
+    pub(super) fn cut(&mut self) -> Result<u64, ExitReason> {
         self.close();
         let change = PartsChange { leave: vec![self.ground.bounds()], ..PartsChange::default() };
-        self.ground.alter(&change).ok_or(Way::Gone)?;
+        self.ground.alter(&change).ok_or(ExitReason::Gone)?;
         self.opened_us = None;
         let Some(part) = &self.part else { return Ok(0) };
         // What waits finds that it is to go elsewhere.

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use store::{HashRange, ReplayError, Replayed, Table, WriteError};
 
-use crate::cluster::migration::{Copied, Place, TargetAction, TargetEnd};
+use crate::cluster::migration::{Copied, PullCursor, TargetAction, TargetEnd};
 use crate::limits::REPLAY_PATIENCE_MS;
+use crate::server::migrations::context::MigrationContext;
 use crate::server::migrations::progress::Figure;
-use crate::server::migrations::side::Ground;
 
 /// Steps of the store's background work behind each pull: who writes pays for the room.
 const STEPS_PER_PULL: usize = 2;
@@ -24,7 +24,7 @@ pub(super) struct Storing {
 }
 
 /// What came of it.
-pub(super) enum Came {
+pub(super) enum StoreOutcome {
     /// All is stored.
     There(TargetEnd),
     /// The rest has to wait.
@@ -47,11 +47,11 @@ impl Storing {
     /// Stores objects, of a pull or of a priority pull.
     pub(super) fn go_on(
         &mut self,
-        ground: &Ground,
+        ground: &MigrationContext,
         part: &Table,
         partitions: &[HashRange],
         action: TargetAction,
-    ) -> Came {
+    ) -> StoreOutcome {
         let (hashes, objects) = match &action {
             TargetAction::Replay { partition, objects, .. } => {
                 (partitions.get(usize::from(*partition)).copied(), objects)
@@ -60,7 +60,7 @@ impl Storing {
             TargetAction::StoreCopy(piece) => (Some(ground.row.hashes), &piece.objects),
             _ => (None, &Vec::new()),
         };
-        let Some(hashes) = hashes else { return Came::Never };
+        let Some(hashes) = hashes else { return StoreOutcome::Never };
         let mut rest = &objects[self.done_bytes..];
         let mut replayed = Replayed::default();
         let stored = match &action {
@@ -91,7 +91,7 @@ impl Storing {
             Ok(()) => {
                 *self = Self::default();
                 ground.tidy(STEPS_PER_PULL);
-                Came::There(finish(part, partitions, action))
+                StoreOutcome::There(finish(part, partitions, action))
             }
             Err(ReplayError::Refused(WriteError::Retry { .. } | WriteError::OutOfMemory)) => {
                 ground.tidy(STEPS_WITHOUT_ROOM);
@@ -102,22 +102,22 @@ impl Storing {
                         "there is no room for what moves here: it goes back"
                     );
                     *self = Self::default();
-                    return Came::Never;
+                    return StoreOutcome::Never;
                 }
-                Came::Later(action)
+                StoreOutcome::Later(action)
             }
             Err(error) => {
                 tracing::error!(migration = ground.row.id, %error, "what moves here cannot be stored: it goes back");
                 *self = Self::default();
-                Came::Never
+                StoreOutcome::Never
             }
         }
     }
 }
 
 /// Removes what the source has no more.
-fn remove_absent(ground: &Ground, part: &Table, piece: &Copied) {
-    let place = |place: Place| (place.hash, place.second);
+fn remove_absent(ground: &MigrationContext, part: &Table, piece: &Copied) {
+    let place = |place: PullCursor| (place.hash, place.second);
     for span in &piece.spans {
         let span = (place(span.first), place(span.last));
         // A part that is gone has nothing any more: its table was dropped.
@@ -145,11 +145,11 @@ fn finish(part: &Table, partitions: &[HashRange], action: TargetAction) -> Targe
 }
 
 /// The last hash of a partition of which all is there, if there is one.
-fn last_of(next: Option<Place>, hashes: HashRange) -> Option<u64> {
+fn last_of(next: Option<PullCursor>, hashes: HashRange) -> Option<u64> {
     let last = match next {
         None => Some(hashes.last()),
-        Some(Place { hash, second: u64::MAX }) => Some(hash),
-        Some(Place { hash, .. }) => hash.checked_sub(1),
+        Some(PullCursor { hash, second: u64::MAX }) => Some(hash),
+        Some(PullCursor { hash, .. }) => hash.checked_sub(1),
     };
     last.filter(|last| hashes.contains(*last))
 }
@@ -159,12 +159,12 @@ mod tests {
     use store::HashRange;
 
     use super::last_of;
-    use crate::cluster::migration::Place;
+    use crate::cluster::migration::PullCursor;
 
     #[test]
     fn what_has_arrived_ends_behind_the_last_hash_of_which_all_is_there() {
         let hashes = HashRange::new(1 << 40, 1 << 41).expect("wide enough");
-        let at = |hash, second| last_of(Some(Place { hash, second }), hashes);
+        let at = |hash, second| last_of(Some(PullCursor { hash, second }), hashes);
         assert_eq!(last_of(None, hashes), Some(1 << 41));
         assert_eq!(at((1 << 40) + 5, u64::MAX), Some((1 << 40) + 5));
         assert_eq!(at((1 << 40) + 5, 7), Some((1 << 40) + 4));

@@ -6,7 +6,7 @@ use store::{Config, HashRange, Quota, Store, Table, TableOptions};
 
 use super::{Due, due, map_of};
 use crate::cluster::metadata::{MemberRow, MigrationRow, ServerRun, Tablet, TabletsRow};
-use crate::cluster::migration::{Mode, Standing};
+use crate::cluster::migration::{Mode, Phase};
 use crate::tablet::Parts;
 use crate::tablet::ranges::Range;
 use crate::tenant::TenantId;
@@ -31,7 +31,7 @@ fn tablets(owners: [u32; 2]) -> TabletsRow {
 }
 
 /// Of the upper half.
-fn migration(source: ServerRun, target: ServerRun, standing: Standing) -> MigrationRow {
+fn migration(source: ServerRun, target: ServerRun, standing: Phase) -> MigrationRow {
     MigrationRow {
         id: 3,
         tenant: TenantId(1),
@@ -89,9 +89,7 @@ fn tablets_that_come_get_a_part_and_those_that_go_leave_none() {
 fn what_is_on_the_move_here_is_left_as_it_is() {
     let source = parts(&[(0, u64::MAX)], &[(0, u64::MAX)]);
     let target = parts(&[LOW], &[LOW]);
-    for standing in
-        [Standing::Preparing, Standing::Moving, Standing::Returning, Standing::Finished, Standing::Ended]
-    {
+    for standing in [Phase::Preparing, Phase::Moving, Phase::Returning, Phase::Finished, Phase::Ended] {
         let away = migration(ONE, OTHER, standing);
         let here = migration(OTHER, ONE, standing);
         for owners in [[1, 1], [1, 2]] {
@@ -99,7 +97,7 @@ fn what_is_on_the_move_here_is_left_as_it_is() {
             assert_eq!(told(&due(&target, &tablets(owners), [here.clone()].iter(), ONE)), Default::default());
         }
     }
-    let done = MigrationRow { is_source_done: true, ..migration(ONE, OTHER, Standing::Finished) };
+    let done = MigrationRow { is_source_done: true, ..migration(ONE, OTHER, Phase::Finished) };
     let left = told(&due(&source, &tablets([1, 2]), [done].iter(), ONE));
     assert_eq!(left.0, [HIGH], "this side has nothing to do any more");
 }
@@ -108,10 +106,10 @@ fn what_is_on_the_move_here_is_left_as_it_is() {
 fn a_server_that_was_started_again_leaves_alone_what_its_earlier_self_moved() {
     let before = ServerRun { start: ONE.start - 1, ..ONE };
     let nothing = parts(&[], &[]);
-    let coming = [migration(OTHER, before, Standing::Moving)];
+    let coming = [migration(OTHER, before, Phase::Moving)];
     let due_then = told(&due(&nothing, &tablets([1, 1]), coming.iter(), ONE));
     assert_eq!(due_then, (vec![], vec![LOW], vec![LOW], vec![]), "the source may have the upper half");
-    let over = [migration(OTHER, before, Standing::Finished)];
+    let over = [migration(OTHER, before, Phase::Finished)];
     assert_eq!(told(&due(&nothing, &tablets([1, 1]), over.iter(), ONE)).1, [(0, u64::MAX)]);
 }
 
@@ -132,9 +130,9 @@ fn clients_are_told_every_owner_and_where_it_is() {
         told([1, 1], moving).servers().iter().map(|place| place.number).collect()
     };
     assert_eq!(
-        numbers(&[migration(ONE, OTHER, Standing::Preparing)]),
+        numbers(&[migration(ONE, OTHER, Phase::Preparing)]),
         [1, 2],
         "who is about to get some is named"
     );
-    assert_eq!(numbers(&[migration(ONE, OTHER, Standing::Ended)]), [1]);
+    assert_eq!(numbers(&[migration(ONE, OTHER, Phase::Ended)]), [1]);
 }

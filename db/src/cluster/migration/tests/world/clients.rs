@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{KEYS, World};
-use crate::cluster::migration::{Standing, TargetInput};
+use crate::cluster::migration::{Phase, TargetInput};
 
 impl World {
     /// A client's request, to whoever serves.
@@ -62,18 +62,18 @@ impl World {
             objects.iter().map(|(&key, object)| (key, object.1)).collect()
         };
         match (self.records, &self.source, &self.target) {
-            (Standing::Finished, source, Some(target)) => {
+            (Phase::Finished, source, Some(target)) => {
                 assert!(target.serves);
                 assert_eq!(values(&target.objects), self.model);
                 assert!(source.as_ref().is_none_or(|source| !source.serves && source.objects.is_empty()));
             }
-            (Standing::Ended, Some(source), target) => {
+            (Phase::Ended, Some(source), target) => {
                 assert!(source.serves);
                 assert_eq!(values(&source.objects), self.model);
                 assert!(target.as_ref().is_none_or(|target| !target.serves && target.objects.is_empty()));
             }
             // The owner is dead, before or after the migration.
-            (Standing::Finished, _, None) | (Standing::Ended, None, _) => {}
+            (Phase::Finished, _, None) | (Phase::Ended, None, _) => {}
             (records, ..) => panic!("{records:?} is no end"),
         }
     }

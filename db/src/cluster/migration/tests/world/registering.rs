@@ -1,7 +1,7 @@
 //! The records of the two servers: a compare-and-swap, and leases that end for who is cut off from them.
 
 use super::{Event, World};
-use crate::cluster::migration::{SourceEnd, SourceInput, Standing, TargetEnd, TargetInput};
+use crate::cluster::migration::{Phase, SourceEnd, SourceInput, TargetEnd, TargetInput};
 
 /// After so long without the records a side is not registered any more.
 const LEASE_US: u64 = 300_000;
@@ -44,11 +44,11 @@ impl World {
     }
 
     /// A compare-and-swap of the records.
-    pub(super) fn commit(&mut self, from: Standing, to: Standing, gone: Option<usize>) -> Standing {
+    pub(super) fn commit(&mut self, from: Phase, to: Phase, gone: Option<usize>) -> Phase {
         if self.records == from && gone.is_none_or(|side| self.leases[side].is_none()) {
             self.records = to;
             self.is_lost |= gone.is_some();
-            self.has_returned |= to == Standing::Returning;
+            self.has_returned |= to == Phase::Returning;
             (0..self.cut_off.len()).for_each(|side| self.follow_records(side));
         }
         self.records
@@ -69,7 +69,7 @@ impl World {
         self.soon(event);
     }
 
-    pub(super) fn has_read(&mut self, side: usize, standing: Standing, lease: Option<u64>) {
+    pub(super) fn has_read(&mut self, side: usize, standing: Phase, lease: Option<u64>) {
         let is_registered = lease.is_some() && lease == self.leases[side];
         match side {
             0 => self.tell_source(SourceInput::End(SourceEnd::LookedUp(standing, is_registered))),

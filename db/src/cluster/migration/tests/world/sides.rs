@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::KEYS;
 use crate::cluster::migration::{
-    Gathered, Message, Mode, Place, Source, SourceAction, SourceEnd, Span, Target, TargetAction, TargetEnd,
+    Gathered, Message, Mode, PullCursor, PullSpan, Source, SourceAction, SourceEnd, Target, TargetAction,
+    TargetEnd,
 };
 use crate::limits::{COPY_LEFT_BYTES, MIGRATION_PARTITIONS};
 
@@ -79,8 +80,8 @@ impl SourceSide {
         if round > 0 {
             keys.iter().for_each(|key| assert!(touched.remove(key)));
         }
-        let place = |hash, second| Place { hash, second };
-        let span = |&key: &u64| Span { first: place(key, 0), last: place(key, u64::MAX) };
+        let place = |hash, second| PullCursor { hash, second };
+        let span = |&key: &u64| PullSpan { first: place(key, 0), last: place(key, u64::MAX) };
         Gathered {
             objects: encode(keys.iter().filter_map(|key| self.objects.get_key_value(key))),
             spans: keys.iter().map(span).collect(),
@@ -107,7 +108,7 @@ impl SourceSide {
                 let first = from.map_or(u64::from(partition) * WIDTH, |from| from.hash + 1);
                 let found: Vec<_> = self.objects.range(first..last + 1).take(PULL_OBJECTS).collect();
                 let next = (found.len() == PULL_OBJECTS)
-                    .then(|| found.last().map(|(key, _)| Place { hash: **key, second: u64::MAX }))
+                    .then(|| found.last().map(|(key, _)| PullCursor { hash: **key, second: u64::MAX }))
                     .flatten();
                 let objects = encode(found.into_iter());
                 SourceEnd::Gathered(Message::Pulled { partition, number, next, objects })
@@ -257,7 +258,7 @@ impl TargetSide {
                 let objects = encode(since().skip(self.given).take(PULL_OBJECTS));
                 self.given += PULL_OBJECTS;
                 let is_last = since().count() <= self.given;
-                let place = |&hash: &u64| Place { hash, second: 0 };
+                let place = |&hash: &u64| PullCursor { hash, second: 0 };
                 let removed = if is_last { self.removed.iter().map(place).collect() } else { Vec::new() };
                 Some(TargetEnd::GatheredBack { is_last, objects, removed })
             }

@@ -1,0 +1,170 @@
+//! A stream to a server that is opened again when it breaks.
+//!
+//! One request at a time. What is `repeatable`, because it only reads or because the server knows it by its
+//! sequence, is sent again over the next stream; anything else is reported as broken off.
+
+use std::io;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wire::{OpenRequest, RecordHeader, Status, reply};
+
+use crate::connection::{CallFailure, Connection, StreamReply};
+use crate::{ClientConfig, Error};
+
+/// Pause before a broken stream is opened again.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
+
+/// Pause before a request is made again that the server did not execute for its view.
+const VIEW_PAUSE: Duration = Duration::from_millis(1);
+
+/// How a stream is opened again.
+pub(crate) enum StreamEntrance {
+    /// Attached to the session of this token.
+    Session {
+        /// The token.
+        token: u64,
+    },
+    /// As the administrator.
+    Admin {
+        /// The secret.
+        secret: String,
+    },
+}
+
+/// The stream.
+pub(crate) struct ReconnectingStream {
+    connection: Option<Connection>,
+    server: SocketAddr,
+    door: StreamEntrance,
+    config: ClientConfig,
+}
+
+impl ReconnectingStream {
+    pub(crate) fn new(
+        connection: Connection,
+        server: SocketAddr,
+        door: StreamEntrance,
+        config: ClientConfig,
+    ) -> ReconnectingStream {
+        ReconnectingStream { connection: Some(connection), server, door, config }
+    }
+
+    pub(crate) fn door(&self) -> &StreamEntrance {
+        &self.door
+    }
+
+    /// Closes the stream; the next call opens it again.
+    pub(crate) fn close(&mut self) {
+        self.connection = None;
+    }
+
+    pub(crate) fn call_timeout(&self) -> Duration {
+        self.config.call_timeout
+    }
+
+    /// Makes an administrative request, over a stream that is known to live.
+    pub(crate) fn administer(
+        &mut self,
+        code: u8,
+        body: &[u8],
+        repeatable: bool,
+        timeout: Duration,
+    ) -> Result<(Status, Vec<u8>), Error> {
+        if self.connection.as_mut().is_some_and(Connection::is_stale) {
+            self.connection = None;
+        }
+        let header = RecordHeader { code, ..RecordHeader::default() };
+        self.call(header, body, repeatable, timeout)
+    }
+
+    /// Sends the last request, if the stream lives; nobody waits for the answer.
+    pub(crate) fn send_last(&mut self, code: u8, body: &[u8]) {
+        if let Some(connection) = &mut self.connection {
+            connection.send_last(code, body);
+        }
+    }
+
+    /// Calls until there is an answer, the time is up, or the stream breaks under what must not be repeated.
+    pub(crate) fn call(
+        &mut self,
+        mut header: RecordHeader,
+        body: &[u8],
+        repeatable: bool,
+        timeout: Duration,
+    ) -> Result<(Status, Vec<u8>), Error> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let connection = self.connect(deadline)?;
+            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            match connection.call(header, body, left) {
+                Ok(StreamReply {
+                    status: status @ (Status::Retry | Status::Throttled), body: after, ..
+                }) => {
+                    let (after_us, too_late) = match status {
+                        Status::Throttled => {
+                            let throttled = reply::Throttled::decode(&after);
+                            let name = |limit| String::from_utf8_lossy(limit).into_owned();
+                            let limit = throttled.ok().map(|it| (name(it.limit), it.after_us));
+                            (throttled.map(|it| it.after_us), Error::Throttled { limit })
+                        }
+                        _ => (reply::decode_retry(&after), Error::Overloaded),
+                    };
+                    let pause = Duration::from_micros(u64::from(after_us.unwrap_or(1_000).min(1_000_000)));
+                    if Instant::now() + pause > deadline {
+                        return Err(too_late);
+                    }
+                    thread::sleep(pause);
+                }
+                Ok(StreamReply { status, view, .. })
+                    if status == Status::WrongView || status == Status::NotOwned && view < header.view =>
+                {
+                    if Instant::now() + VIEW_PAUSE > deadline {
+                        return Err(Error::Overloaded);
+                    }
+                    if view <= header.view {
+                        thread::sleep(VIEW_PAUSE);
+                    }
+                    header.view = header.view.max(view);
+                }
+                Ok(StreamReply { status, body, .. }) => return Ok((status, body)),
+                Err(failure) => {
+                    self.connection = None;
+                    match failure {
+                        CallFailure::TimedOut => return Err(Error::TimedOut),
+                        CallFailure::Unintelligible => {
+                            return Err(Error::Unintelligible { expected: "an answer" });
+                        }
+                        CallFailure::Broken(error) if !repeatable => {
+                            return Err(Error::StreamBroken { error });
+                        }
+                        CallFailure::Broken(error) if Instant::now() + RECONNECT_PAUSE > deadline => {
+                            return Err(Error::StreamBroken { error });
+                        }
+                        CallFailure::Broken(_) => thread::sleep(RECONNECT_PAUSE),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The connection, attached to the session again if it broke.
+    fn connect(&mut self, deadline: Instant) -> Result<&mut Connection, Error> {
+        while self.connection.is_none() {
+            let request = match &self.door {
+                StreamEntrance::Session { token } => OpenRequest::Attach { token: *token },
+                StreamEntrance::Admin { secret } => OpenRequest::Admin { secret },
+            };
+            match Connection::open(self.server, &self.config, &request) {
+                Ok((connection, _)) => self.connection = Some(connection),
+                Err(Error::Refused { status: Status::BadToken, .. }) => return Err(Error::SessionLost),
+                Err(error) if Instant::now() + RECONNECT_PAUSE > deadline => return Err(error),
+                Err(Error::Unreachable { .. }) => thread::sleep(RECONNECT_PAUSE),
+                Err(error) => return Err(error),
+            }
+        }
+        let missing = || Error::StreamBroken { error: io::ErrorKind::NotConnected.into() };
+        self.connection.as_mut().ok_or_else(missing)
+    }
+}

@@ -1,0 +1,333 @@
+//! What follows when a batch is through: answers that are the router's own, requests that move, servers that come and go.
+//!
+//! None of this is needed with a single server whose maps are known; with several the servers are looked after once a
+//! millisecond, and at once what answers bring up.
+
+use wire::{Completion, CompletionError, Journey, KeyRange, Request, Status, opcode};
+
+use super::asking::TABLE_BITS;
+use super::both::BOTH;
+use super::frames::sort;
+use super::gather::{Gather, Outcome, PartRequest};
+use super::sending::{Latest, Sent};
+use super::server::{News, Server};
+use super::{Arrived, HOME, ROUTERS_TAGS, Router, Waiting, away};
+use crate::session_state::{Moved, SessionState};
+use crate::{Error, SessionStatistics};
+
+/// Set in tags of parts, not in those of maps.
+const PART: u64 = 1 << 61;
+/// Below this bit of such a tag stands the part, above the gather.
+const PART_BITS: u32 = 16;
+/// While something waits, polls are no further apart.
+const WAITING_POLL_US: u64 = 1_000;
+/// Between two looks at servers of which nothing is expected.
+const LOOK_EVERY_US: u64 = 1_000;
+
+impl Router {
+    /// Does what time or answers ask for. To be called after each batch; see [`SessionState::settle`].
+    #[inline]
+    pub(crate) fn settle(
+        &mut self,
+        now_us: u64,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), Error> {
+        let is_due = |server: &Server| server.exchange.as_ref().is_some_and(|it| it.is_due(now_us));
+        if self.is_restless
+            || now_us >= self.look_at_us
+            || !self.inbox.is_empty()
+            || self.servers.iter().any(is_due)
+        {
+            return self.settle_due(now_us, statistics, complete);
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn settle_due(
+        &mut self,
+        now_us: u64,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), Error> {
+        let Router { servers, owed, inbox, is_restless, .. } = self;
+        let mut settled = Ok(());
+        for Server { exchange, view, .. } in servers.iter_mut() {
+            let Some(exchange) = exchange else { continue };
+            if exchange.is_due(now_us) {
+                let complete = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
+                settled = settled.and(exchange.settle(now_us, statistics, complete));
+                *is_restless |= exchange.has_moved() || exchange.is_lost();
+            }
+            *is_restless |= exchange.view() != *view;
+        }
+        if self.is_restless || now_us >= self.look_at_us || !self.inbox.is_empty() {
+            self.settle_routes(now_us, statistics, complete);
+        }
+        settled
+    }
+
+    fn settle_routes(
+        &mut self,
+        now_us: u64,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) {
+        if self.is_shared() {
+            self.look_after_servers(now_us, statistics, complete);
+        }
+        for server in 0..self.servers.len() {
+            let moved = self.servers[server].exchange.as_mut().map(SessionState::take_moved);
+            for moved in moved.into_iter().flatten() {
+                self.take_moved(now_us, moved, complete);
+            }
+        }
+        for _ in 0..self.waiting.len() {
+            let Some(waiting) = self.waiting.pop_front() else { break };
+            self.send_waiting(now_us, waiting, statistics, complete);
+        }
+        // The answer to all parts may be a part itself.
+        while !self.inbox.is_empty() {
+            for Arrived { tag, outcome } in std::mem::take(&mut self.inbox) {
+                self.take_own(now_us, tag, outcome, complete);
+            }
+        }
+        self.hurry_boths(now_us);
+        for waiting in std::mem::take(&mut self.boths.alone) {
+            self.send_waiting(now_us, waiting, statistics, complete);
+        }
+        self.see_views(now_us);
+        self.ask_for_maps(now_us, statistics);
+        // Whether others are asked too is looked at with the servers.
+        let is_asking = self.maps.iter().any(|map| map.is_wanted && map.asks.is_empty());
+        let is_opening = self.servers.iter().any(Server::is_opening);
+        self.is_restless = is_asking || is_opening || !self.waiting.is_empty() || !self.leaving.is_empty();
+        self.look_at_us = if self.is_shared() { now_us + LOOK_EVERY_US } else { u64::MAX };
+    }
+
+    /// Whether [`Router::settle`] has nothing to do before the next request or answer.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let is_quiet = |exchange: &SessionState| exchange.outstanding() == 0 && !exchange.is_troubled();
+        let mut exchanges = self.servers.iter().filter_map(|server| server.exchange.as_ref());
+        let has_work = self.is_restless || self.is_shared() || self.owed > 0 || !self.inbox.is_empty();
+        !has_work && exchanges.all(is_quiet)
+    }
+
+    /// When [`Router::settle`] is to be called next if nothing arrives.
+    pub(crate) fn next_deadline_us(&self, now_us: u64) -> Option<u64> {
+        let exchanges = self.servers.iter().filter_map(|server| server.exchange.as_ref());
+        let due = exchanges.filter_map(SessionState::next_deadline_us).min();
+        if !self.is_restless && !self.is_shared() {
+            return due;
+        }
+        let is_waiting = !self.waiting.is_empty() || !self.leaving.is_empty() || self.asks_both();
+        let soon = is_waiting.then_some(now_us + WAITING_POLL_US);
+        let look = self.servers.iter().filter_map(Server::next_look_us).min().filter(|_| self.is_shared());
+        [due, soon, look].into_iter().flatten().min()
+    }
+
+    fn look_after_servers(
+        &mut self,
+        now_us: u64,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) {
+        for index in 0..self.servers.len() {
+            let Router { servers, config, others_config, waker, .. } = self;
+            let config = if index == HOME { config } else { others_config };
+            if servers[index].look(now_us, config, waker) == News::Lost {
+                self.leave(now_us, index, complete);
+            }
+        }
+        for mut exchange in std::mem::take(&mut self.leaving) {
+            let Router { owed, inbox, .. } = self;
+            let sorted = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
+            // One that was left opens nothing, so there is nothing to fail.
+            let _ = exchange.settle(now_us, statistics, sorted);
+            for moved in exchange.take_moved() {
+                self.take_moved(now_us, moved, complete);
+            }
+            if exchange.is_leaving() {
+                self.leaving.push(exchange);
+            }
+        }
+    }
+
+    /// Ends the session with a server, whose requests are made anew as far as they may be.
+    fn leave(&mut self, now_us: u64, server: usize, complete: &mut impl FnMut(Completion<'_>)) {
+        let Router { servers, owed, inbox, .. } = self;
+        let Some(mut exchange) = servers[server].exchange.take() else { return };
+        exchange.leave(&mut |completion| sort(completion, owed, inbox, complete));
+        for moved in exchange.take_moved() {
+            self.take_moved(now_us, moved, complete);
+        }
+        if exchange.is_leaving() {
+            self.leaving.push(exchange);
+        }
+    }
+
+    /// Looks where to make a request anew.
+    fn take_moved(&mut self, now_us: u64, moved: Moved, complete: &mut impl FnMut(Completion<'_>)) {
+        let Moved { tag, mut journey, code, mut body, status, end } = moved;
+        if tag >= ROUTERS_TAGS && matches!(code, opcode::TABLETS | opcode::GET_NOW) {
+            return self.inbox.push(Arrived { tag, outcome: Ok((status, Vec::new())) });
+        }
+        let (mut asked, mut refusal) = (0, None);
+        match (status, Request::decode(code, &body)) {
+            (Status::NotOwned, Ok(request)) => {
+                journey = journey.moved();
+                let index = request.table().map(|table| self.index_of(table));
+                let in_vain = (journey.moves > 1).then_some(&journey);
+                asked = index.map_or(0, |index| self.want(now_us, index, in_vain));
+                refusal = Some(status);
+            }
+            (
+                Status::SeveralTablets,
+                Ok(Request::Scan { table, range, cursor, keys_only, objects_max, bytes_max }),
+            ) => {
+                let index = self.index_of(table);
+                match (range.hashes, end) {
+                    (Some((first, last)), Some(end))
+                        if (first..last).contains(&end) && self.maps[index].cut(end) =>
+                    {
+                        self.latest = Latest::NONE;
+                    }
+                    (None, _) => {
+                        let range = KeyRange { hashes: Some((0, u64::MAX)), ..range };
+                        let scan = Request::Scan { table, range, cursor, keys_only, objects_max, bytes_max };
+                        let mut named = vec![0; scan.body_bytes()];
+                        scan.encode(&mut named);
+                        body = named;
+                    }
+                    _ => return self.finish(tag, Ok((status, Vec::new())), complete),
+                }
+            }
+            (Status::SeveralTablets, _) | (_, Err(_)) => {
+                return self.finish(tag, Ok((status, Vec::new())), complete);
+            }
+            _ => {}
+        }
+        self.wait(Waiting { tag, journey, code, body, asked, refusal });
+    }
+
+    fn send_waiting(
+        &mut self,
+        now_us: u64,
+        waiting: Waiting,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) {
+        let Waiting { tag, journey, code, ref body, asked, refusal } = waiting;
+        if now_us >= journey.deadline_us {
+            let outcome = refusal.map_or(Err(CompletionError::NotSent), |status| Ok((status, Vec::new())));
+            return self.finish(tag, outcome, complete);
+        }
+        let Ok(request) = Request::decode(code, body) else {
+            return self.finish(tag, Ok((Status::Malformed, Vec::new())), complete);
+        };
+        if asked > 0
+            && let Some(table) = request.table()
+        {
+            let index = self.index_of(table);
+            if self.maps[index].asked < asked {
+                if !self.is_reachable(now_us) {
+                    let outcome = Err(away(&self.servers[HOME]));
+                    return self.finish(tag, outcome, complete);
+                }
+                return self.wait(waiting);
+            }
+        }
+        match self.send(now_us, (tag, journey), &request, statistics) {
+            Ok(Sent::To(_) | Sent::InParts) => {}
+            Ok(Sent::Waits(asked)) => self.wait(Waiting { asked, ..waiting }),
+            Ok(Sent::Away(server)) => {
+                // Who has its tablets may have changed with that: nobody has got the request, so whoever is said to
+                // have them now may have it.
+                if let Some(table) = request.table() {
+                    let index = self.index_of(table);
+                    let asked_anew = self.want(now_us, index, None);
+                    if asked == 0 {
+                        return self.wait(Waiting { asked: asked_anew, ..waiting });
+                    }
+                }
+                let outcome = Err(away(&self.servers[server]));
+                self.finish(tag, outcome, complete);
+            }
+            Err(Error::Refused { status, .. }) => self.finish(tag, Ok((status, Vec::new())), complete),
+            Err(_) => self.wait(waiting),
+        }
+    }
+
+    /// Completes a request that never, or no more, is at a server.
+    pub(super) fn finish(&mut self, tag: u64, outcome: Outcome, complete: &mut impl FnMut(Completion<'_>)) {
+        let (status, body) = match &outcome {
+            Ok((status, body)) => (Ok(*status), &body[..]),
+            Err(error) => (Err(*error), &[][..]),
+        };
+        sort(Completion { tag, sequence: 0, status, body }, &mut self.owed, &mut self.inbox, complete);
+    }
+
+    /// Lets the parts of a request wait for their servers.
+    pub(super) fn send_parts(&mut self, gather: Gather, parts: Vec<PartRequest>) {
+        let journey = Journey { moves: 0, ..gather.journey };
+        let free = self.gathers.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.gathers.push(None);
+            self.gathers.len() - 1
+        });
+        self.gathers[index] = Some(gather);
+        for (part, PartRequest { code, body }) in (0..).zip(parts) {
+            let tag = ROUTERS_TAGS | PART | (index as u64) << PART_BITS | part;
+            self.wait(Waiting { tag, journey, code, body, asked: 0, refusal: None });
+        }
+    }
+
+    /// Takes what a request of the router's own came to.
+    fn take_own(
+        &mut self,
+        now_us: u64,
+        tag: u64,
+        outcome: Outcome,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) {
+        if tag & (PART | BOTH) == BOTH {
+            return self.take_said(now_us, tag, outcome, complete);
+        }
+        if tag & PART == 0 {
+            let tag = tag & !ROUTERS_TAGS;
+            return self.take_map(now_us, tag as u32, (tag >> TABLE_BITS) as usize, outcome);
+        }
+        let tag = tag & !(ROUTERS_TAGS | PART);
+        let (index, part) = ((tag >> PART_BITS) as usize, tag as usize & ((1 << PART_BITS) - 1));
+        let Some(Some(gather)) = self.gathers.get_mut(index) else { return };
+        if gather.take(part, outcome)
+            && let Some(gather) = self.gathers[index].take()
+        {
+            self.finish(gather.tag, gather.outcome(), complete);
+        }
+    }
+
+    /// Makes an administrative request at the server that was named.
+    pub(crate) fn administer(
+        &mut self,
+        code: u8,
+        body: &[u8],
+        repeatable: bool,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(Status, Vec<u8>), Error> {
+        let Router { servers, owed, inbox, identity, config, frame_bytes_max, waker, .. } = self;
+        let home = &mut servers[HOME];
+        if home.exchange.is_none() {
+            let (config, waker) = (config.clone(), waker.clone());
+            let mut exchange = SessionState::open(identity.clone(), config, *frame_bytes_max, waker)?;
+            exchange.lose_patience();
+            home.exchange = Some(exchange);
+        }
+        let Some(exchange) = &mut home.exchange else { return Err(Error::SessionLost) };
+        exchange.administer(code, body, repeatable, statistics, &mut |completion| {
+            sort(completion, owed, inbox, complete);
+        })
+    }
+}

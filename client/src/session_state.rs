@@ -1,0 +1,399 @@
+//! One session's calls: from a request to its completion, by whichever way it takes.
+//!
+//! ```text
+//! submit --> requester --> frames          answered: completion to the caller
+//!        \-> courier  --> stream           UseStream: the same request and sequence over the stream
+//!                                          BadToken: the session is over; open it anew
+//! ```
+//! No sockets here but the stream: [`crate::Session`] and [`crate::SessionGroup`] move the frames.
+
+mod lost;
+mod second_step;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use net::{Port, Waker, shm};
+use wire::limits::LISTING_IN_PARTS_BYTES;
+use wire::{
+    AdminRequest, Attach, Completion, FrameError, FrameWriter, Group, Journey, OpenRequest, Opened, Request,
+    Requester, RequesterConfig, SessionLimits, SubmitError,
+};
+
+pub(crate) use self::lost::Moved;
+use self::lost::{Again, Connectivity};
+use self::second_step::{Trouble, sift};
+use crate::config::Identity;
+use crate::connection::{Connection, opened_of};
+use crate::reach::{Opening, Reached, reach};
+use crate::reconnecting_stream::{ReconnectingStream, StreamEntrance};
+use crate::stream_worker::{Job, StreamWorker};
+use crate::transport::{Channels, SessionTransport};
+use crate::{ClientConfig, Error, NoSharedMemory, SessionStatistics};
+
+/// One session.
+pub(crate) struct SessionState {
+    identity: Identity,
+    config: ClientConfig,
+    opened: Opened,
+    view: u64,
+    home: SocketAddr,
+    home_core: u16,
+    way: SessionTransport,
+    /// How often the home has changed.
+    homes: u32,
+    requester: Requester,
+    settings: RequesterConfig,
+    courier: StreamWorker,
+    /// Requests under way on the stream.
+    on_stream: usize,
+    /// How many of them are of earlier sessions.
+    orphans: usize,
+    /// Answers that ask for a second step, until the batch that brought them is through.
+    troubles: Vec<Trouble>,
+    again: VecDeque<Again>,
+    /// Requests for another server.
+    moved: Vec<Moved>,
+    standing: Connectivity,
+    /// A lost session is opened anew here and now, by whoever polls.
+    is_patient: bool,
+}
+
+impl SessionState {
+    /// Opens a session. `waker` is that of the port that will carry its frames.
+    pub(crate) fn open(
+        identity: Identity,
+        config: ClientConfig,
+        frame_bytes_max: usize,
+        waker: Waker,
+    ) -> Result<SessionState, Error> {
+        let (connection, opened) = open(&identity, &config)?;
+        Ok(SessionState::over((connection, opened), identity, config, frame_bytes_max, waker))
+    }
+
+    /// The exchange of a session that was opened.
+    pub(crate) fn over(
+        (connection, opened): (Connection, Opened),
+        identity: Identity,
+        config: ClientConfig,
+        frame_bytes_max: usize,
+        waker: Waker,
+    ) -> SessionState {
+        let settings = requester_config(&config, frame_bytes_max);
+        let door = StreamEntrance::Session { token: opened.token };
+        let lane = ReconnectingStream::new(connection, identity.server, door, config.clone());
+        SessionState {
+            view: opened.view,
+            home: core_address(&identity, &config, &opened, opened.home_core),
+            home_core: opened.home_core,
+            way: SessionTransport::of(&opened, &config),
+            homes: 0,
+            requester: Requester::new(opened.token, opened.next_sequence, opened.credits, settings),
+            settings,
+            courier: StreamWorker::new(lane, waker),
+            on_stream: 0,
+            orphans: 0,
+            troubles: Vec::new(),
+            again: VecDeque::new(),
+            moved: Vec::new(),
+            standing: Connectivity::Open,
+            is_patient: true,
+            identity,
+            config,
+            opened,
+        }
+    }
+
+    /// Accepts a request; its completion will carry `tag`.
+    #[inline]
+    pub(crate) fn submit(
+        &mut self,
+        journey: Journey,
+        tag: u64,
+        request: &Request<'_>,
+        statistics: &mut SessionStatistics,
+    ) -> Result<(), Error> {
+        if self.standing == Connectivity::Closed {
+            self.reopen(statistics, &mut |_| {})?;
+        }
+        if let Request::Enumerate { bytes_max, .. } | Request::Scan { bytes_max, .. } = request
+            && *bytes_max as usize > LISTING_IN_PARTS_BYTES
+            && request.check().is_ok()
+        {
+            // Saves the server a page that does not fit parts.
+            let mut body = vec![0; request.body_bytes()];
+            request.encode(&mut body);
+            return self.submit_to_stream((tag, journey), request.opcode(), body, statistics);
+        }
+        match self.requester.submit_on(journey, tag, request) {
+            Ok(_) => Ok(()),
+            Err(SubmitError::Full) => Err(Error::Full),
+            Err(SubmitError::Refused(status)) => Err(Error::Refused { status, text: String::new() }),
+            Err(SubmitError::TooLarge) => {
+                let mut body = vec![0; request.body_bytes()];
+                request.encode(&mut body);
+                self.submit_to_stream((tag, journey), request.opcode(), body, statistics)
+            }
+        }
+    }
+
+    #[cold]
+    fn submit_to_stream(
+        &mut self,
+        request: (u64, Journey),
+        code: u8,
+        body: Vec<u8>,
+        statistics: &mut SessionStatistics,
+    ) -> Result<(), Error> {
+        let sequence = self.requester.reserve_sequence().ok_or(Error::Full)?;
+        self.send_over_stream(sequence, request, code, body, statistics);
+        Ok(())
+    }
+
+    fn send_over_stream(
+        &mut self,
+        sequence: u64,
+        (tag, journey): (u64, Journey),
+        code: u8,
+        body: Vec<u8>,
+        statistics: &mut SessionStatistics,
+    ) {
+        statistics.stream_requests += 1;
+        statistics.stream_bytes += body.len() as u64;
+        self.on_stream += 1;
+        let first_unacknowledged = self.requester.first_unacknowledged();
+        let (token, view) = (self.opened.token, self.view);
+        self.courier.send(Job { token, tag, journey, sequence, first_unacknowledged, view, code, body });
+    }
+
+    /// Closes the stream until it is needed again.
+    pub(crate) fn rest_stream(&self) {
+        self.courier.rest();
+    }
+
+    /// Whether a request would be accepted now.
+    #[inline]
+    pub(crate) fn can_submit(&self) -> bool {
+        self.requester.can_submit()
+    }
+
+    /// Requests without a completion.
+    #[inline]
+    pub(crate) fn outstanding(&self) -> usize {
+        self.requester.outstanding() + self.again.len() + self.orphans
+    }
+
+    /// Fills one frame; `None` when nothing is to be sent.
+    #[inline]
+    pub(crate) fn poll_transmit(&mut self, now_us: u64, buffer: &mut [u8]) -> Option<usize> {
+        self.requester.poll_transmit(now_us, self.view, buffer)
+    }
+
+    /// Adds what is to be sent to a frame that others share; whether everything fitted.
+    #[inline]
+    pub(crate) fn poll_group(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
+        self.requester.poll_group(now_us, self.view, writer, buffer)
+    }
+
+    /// Whether something is to be sent.
+    #[inline]
+    pub(crate) fn wants_transmit(&self, now_us: u64) -> bool {
+        self.requester.wants_transmit(now_us)
+    }
+
+    /// Takes a received frame that is this session's alone.
+    #[inline]
+    pub(crate) fn on_frame(
+        &mut self,
+        now_us: u64,
+        frame: &[u8],
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), FrameError> {
+        let SessionState { requester, troubles, view, .. } = self;
+        let theirs =
+            requester.on_frame(now_us, frame, &mut |completion| sift(troubles, completion, complete))?;
+        // One that was overtaken takes nothing back.
+        *view = theirs.max(*view);
+        Ok(())
+    }
+
+    /// Takes this session's group of a received frame.
+    #[inline]
+    pub(crate) fn on_group(
+        &mut self,
+        now_us: u64,
+        view: u64,
+        group: &Group<'_>,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), FrameError> {
+        let SessionState { requester, troubles, .. } = self;
+        self.view = view.max(self.view);
+        requester.on_group(now_us, view, group, &mut |completion| sift(troubles, completion, complete))
+    }
+
+    /// Whether an answer asks for a second step.
+    #[inline]
+    pub(crate) fn is_troubled(&self) -> bool {
+        !self.troubles.is_empty()
+    }
+
+    /// Whether [`SessionState::settle`] has something to do.
+    #[inline]
+    pub(crate) fn is_due(&self, now_us: u64) -> bool {
+        self.requester.is_due(now_us)
+            || !self.troubles.is_empty()
+            || self.on_stream > 0
+            || !self.again.is_empty()
+    }
+
+    /// Completes what has passed its deadline and takes every second step that is due. To be called after
+    /// each batch, if it is due. Returns at once, unless the session is lost: then it tries to open it anew for as long as
+    /// a call may take.
+    #[cold]
+    pub(crate) fn settle(
+        &mut self,
+        now_us: u64,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), Error> {
+        self.requester.on_timer(now_us, complete);
+        self.take_second_steps(statistics, complete)
+    }
+
+    /// The address of the tenant's home core, as the latest reply named it.
+    #[inline]
+    pub(crate) fn home(&mut self) -> SocketAddr {
+        self.follow_home();
+        self.home
+    }
+
+    /// Looks where the home is by now; returns how often it has changed.
+    #[inline]
+    pub(crate) fn follow_home(&mut self) -> u32 {
+        match self.requester.home_core() {
+            Some(core) if core != self.home_core => self.move_home(core),
+            _ => {}
+        }
+        self.homes
+    }
+
+    #[cold]
+    fn move_home(&mut self, core: u16) {
+        if usize::from(core) < self.opened.core_ports.len() {
+            self.home_core = core;
+            self.home = core_address(&self.identity, &self.config, &self.opened, core);
+            self.homes += 1;
+            self.way.open();
+        }
+    }
+
+    /// Whether [`SessionState::find_way`] is to be called before anything is sent.
+    #[inline]
+    pub(crate) fn wants_way(&self, now_us: u64) -> bool {
+        self.way.is_due(now_us)
+    }
+
+    /// Looks for a link over shared memory to the home core, and says whether there is one; without, its address stays that
+    /// of its UDP port. Waits for `patience` at most.
+    #[cold]
+    pub(crate) fn find_way(
+        &mut self,
+        links: &mut Channels,
+        port: &mut dyn Port,
+        (now_us, patience): (u64, Duration),
+    ) -> Result<bool, NoSharedMemory> {
+        let knock = Attach { token: self.opened.token, core: self.home_core };
+        let Some(home) = self.way.find(links, port, knock, (now_us, patience))? else { return Ok(false) };
+        self.home = home;
+        self.homes += 1;
+        Ok(true)
+    }
+
+    /// The port has lost links: where the home's is among them, that is reached over UDP until there is another.
+    #[cold]
+    pub(crate) fn leave_lost_way(&mut self, port: &dyn Port) {
+        if shm::is_link(self.home.ip()) && !port.is_attached(self.home) {
+            self.home = core_address(&self.identity, &self.config, &self.opened, self.home_core);
+            self.homes += 1;
+            self.way.open();
+        }
+    }
+
+    /// When something is to be done next if nothing arrives.
+    #[inline]
+    pub(crate) fn next_deadline_us(&self) -> Option<u64> {
+        self.requester.next_deadline_us()
+    }
+
+    pub(crate) fn token(&self) -> u64 {
+        self.opened.token
+    }
+
+    pub(crate) fn view(&self) -> u64 {
+        self.view
+    }
+
+    pub(crate) fn limits(&self) -> SessionLimits {
+        self.opened.limits
+    }
+
+    pub(crate) fn credits(&self) -> u16 {
+        self.opened.credits
+    }
+
+    pub(crate) fn client_id(&self) -> u64 {
+        self.opened.client_id
+    }
+
+    pub(crate) fn config(&self) -> &ClientConfig {
+        &self.config
+    }
+
+    pub(crate) fn round_trip_us(&self) -> Option<u64> {
+        self.requester.round_trip_us()
+    }
+}
+
+/// A session ends with its client: one that only falls silent would hold a place among its tenant's sessions for as
+/// long as an idle one may.
+impl Drop for SessionState {
+    fn drop(&mut self) {
+        let leaving = AdminRequest::SessionRevoke { client_id: self.opened.client_id };
+        if let Ok(body) = leaving.encode() {
+            self.courier.send_last(leaving.opcode(), &body);
+        }
+    }
+}
+
+/// Opens a session with one of these addresses (`HOST:PORT`, several with commas between them).
+pub(crate) fn open_any(
+    addresses: &str,
+    (tenant, secret): (&str, &str),
+    config: &ClientConfig,
+) -> Result<(Identity, (Connection, Opened)), Error> {
+    let (tenant, secret) = (tenant.to_owned(), secret.to_owned());
+    let opening = Opening::Session { tenant: tenant.clone(), secret: secret.clone() };
+    let Reached { server, address, connection, answer } = reach(addresses, &opening, config)?;
+    let opened = opened_of(&answer)?;
+    Ok((Identity { server, address, tenant, secret }, (connection, opened)))
+}
+
+fn open(identity: &Identity, config: &ClientConfig) -> Result<(Connection, Opened), Error> {
+    let request = OpenRequest::Session { tenant: &identity.tenant, secret: &identity.secret };
+    Connection::open_session(identity.server, config, &request)
+}
+
+fn requester_config(config: &ClientConfig, frame_bytes_max: usize) -> RequesterConfig {
+    let call_timeout_us = u64::try_from(config.call_timeout.as_micros()).unwrap_or(u64::MAX);
+    RequesterConfig { call_timeout_us, frame_bytes_max, ..RequesterConfig::default() }
+}
+
+fn core_address(identity: &Identity, config: &ClientConfig, opened: &Opened, core: u16) -> SocketAddr {
+    let index = usize::from(core);
+    match config.core_addresses.get(index) {
+        Some(&address) => address,
+        // `Opened` has checked that the home core has a port.
+        None => SocketAddr::new(identity.server.ip(), opened.core_ports[index]),
+    }
+}

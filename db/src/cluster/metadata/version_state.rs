@@ -1,0 +1,226 @@
+//! Which versions of an extension are kept, and which of them invocations get: the rules.
+//!
+//! ```text
+//!   install            ─▶ current         (pinned: kept alone; a canary that ran ends)
+//!   install, pinned    ─▶ kept alone, and the current one is pinned
+//!   install, canary    ─▶ canary ─ promote ─▶ current
+//!                                ─ rollback ─▶ kept alone
+//! ```
+//! One version is current at any time. What invocations may get without naming it, the current version and the
+//! canary, is never removed. Plain values: no disk, no clock.
+
+use std::fmt;
+
+use wire::Placement;
+
+use crate::limits::EXTENSION_VERSIONS_KEPT_MAX;
+
+/// See the file's head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionState {
+    /// What invocations get that name no version.
+    pub current: u32,
+    /// What a part of them gets instead, with its percentage.
+    pub canary: Option<(u32, u8)>,
+    /// Whether the current version stays so when others are installed.
+    pub pinned: bool,
+    /// The versions that are kept, in order.
+    pub kept: Vec<u32>,
+}
+
+/// Why a change of the standing is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionStateError {
+    /// This version is not kept.
+    NoSuchVersion(u32),
+    /// No version before the current one is kept.
+    NothingBefore(u32),
+    /// There is no canary.
+    NoCanary,
+    /// Invocations get this version, so it cannot be removed.
+    InUse(u32),
+}
+
+impl fmt::Display for VersionStateError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchVersion(version) => write!(out, "version {version} is not kept"),
+            Self::NothingBefore(current) => write!(out, "no version before {current} is kept"),
+            Self::NoCanary => out.write_str("the extension has no canary"),
+            Self::InUse(version) => {
+                write!(out, "invocations get version {version}: roll back or promote before it is removed")
+            }
+        }
+    }
+}
+
+impl std::error::Error for VersionStateError {}
+
+impl VersionState {
+    /// That of an extension that is installed for the first time: there is nothing else to be current.
+    #[must_use]
+    pub fn first(version: u32, placement: Placement) -> Self {
+        let pinned = placement == Placement::Pinned;
+        Self { current: version, canary: None, pinned, kept: vec![version] }
+    }
+
+    /// Takes in a version newer than all others; gives those that are kept no longer.
+    #[must_use]
+    pub fn install(&mut self, version: u32, placement: Placement) -> Vec<u32> {
+        self.kept.push(version);
+        match placement {
+            Placement::Current if self.pinned => {}
+            Placement::Current => (self.current, self.canary) = (version, None),
+            Placement::Pinned => self.pinned = true,
+            Placement::Canary(percent) => self.canary = Some((version, percent)),
+        }
+        let mut surplus = self.kept.len().saturating_sub(EXTENSION_VERSIONS_KEPT_MAX);
+        let (current, canary) = (self.current, self.canary);
+        let goes = |kept: &mut u32| {
+            // A pinned version may be the oldest, and the one that comes in was asked for.
+            let needed =
+                *kept == current || *kept == version || canary.is_some_and(|canary| canary.0 == *kept);
+            let goes = surplus > 0 && !needed;
+            surplus -= usize::from(goes);
+            goes
+        };
+        self.kept.extract_if(.., goes).collect()
+    }
+
+    /// Makes a version current; with 0 ends the canary, or takes the one before the current one.
+    ///
+    /// # Errors
+    /// `NoSuchVersion`, `NothingBefore`.
+    pub fn roll_back(&mut self, to: u32) -> Result<(), VersionStateError> {
+        if to != 0 {
+            self.current = self.known(to)?;
+        } else if self.canary.is_none() {
+            let before = self.kept.iter().rev().find(|kept| **kept < self.current);
+            self.current = *before.ok_or(VersionStateError::NothingBefore(self.current))?;
+        }
+        self.canary = None;
+        Ok(())
+    }
+
+    /// Makes a version current for as long as nobody says otherwise; 0 lets the next installation be current.
+    ///
+    /// # Errors
+    /// `NoSuchVersion`.
+    pub fn pin(&mut self, version: u32) -> Result<(), VersionStateError> {
+        if version != 0 {
+            (self.current, self.canary) = (self.known(version)?, None);
+        }
+        self.pinned = version != 0;
+        Ok(())
+    }
+
+    /// Makes the canary current, which a pin does not outlive.
+    ///
+    /// # Errors
+    /// `NoCanary`.
+    pub fn promote(&mut self) -> Result<(), VersionStateError> {
+        let (canary, _) = self.canary.take().ok_or(VersionStateError::NoCanary)?;
+        (self.current, self.pinned) = (canary, false);
+        Ok(())
+    }
+
+    /// Lets go of a version.
+    ///
+    /// # Errors
+    /// `NoSuchVersion`, `InUse`.
+    pub fn remove(&mut self, version: u32) -> Result<(), VersionStateError> {
+        let version = self.known(version)?;
+        if version == self.current || self.canary.is_some_and(|canary| canary.0 == version) {
+            return Err(VersionStateError::InUse(version));
+        }
+        self.kept.retain(|kept| *kept != version);
+        Ok(())
+    }
+
+    fn known(&self, version: u32) -> Result<u32, VersionStateError> {
+        if self.kept.contains(&version) {
+            Ok(version)
+        } else {
+            Err(VersionStateError::NoSuchVersion(version))
+        }
+    }
+}
+
+/// What a client sees of it.
+impl From<&VersionState> for wire::VersionState {
+    fn from(standing: &VersionState) -> Self {
+        let (canary, canary_percent) = standing.canary.unwrap_or_default();
+        Self { current: standing.current, canary, canary_percent, pinned: standing.pinned }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Placement::{Canary, Current, Pinned};
+
+    use super::{VersionState, VersionStateError};
+    use crate::limits::EXTENSION_VERSIONS_KEPT_MAX;
+
+    const NOTHING: [u32; 0] = [];
+
+    fn of(versions: u32) -> VersionState {
+        let mut standing = VersionState::first(1, Current);
+        for version in 2..=versions {
+            assert_eq!(standing.install(version, Current), NOTHING);
+        }
+        standing
+    }
+
+    #[test]
+    fn a_new_version_is_current_unless_one_is_pinned() {
+        let mut standing = of(2);
+        assert_eq!((standing.current, standing.kept.as_slice()), (2, &[1, 2][..]));
+        standing.pin(1).expect("kept");
+        assert_eq!(standing.install(3, Current), NOTHING);
+        assert_eq!(standing.current, 1);
+        standing.pin(0).expect("nothing to find");
+        assert_eq!(standing.install(4, Current), NOTHING);
+        assert_eq!(standing.current, 4);
+        assert_eq!(standing.install(5, Pinned), NOTHING);
+        assert_eq!((standing.current, standing.pinned), (4, true));
+        assert!(VersionState::first(1, Pinned).pinned && VersionState::first(1, Canary(9)).canary.is_none());
+    }
+
+    #[test]
+    fn the_oldest_that_nobody_gets_goes_first() {
+        let most = EXTENSION_VERSIONS_KEPT_MAX as u32;
+        let mut standing = of(most);
+        standing.pin(1).expect("kept");
+        assert_eq!(standing.install(most + 1, Canary(5)), [2]);
+        assert_eq!(standing.install(most + 2, Current), [3]);
+        assert_eq!((standing.current, standing.canary), (1, Some((most + 1, 5))));
+        assert_eq!(standing.kept.len(), EXTENSION_VERSIONS_KEPT_MAX);
+    }
+
+    #[test]
+    fn a_canary_is_promoted_or_goes_back() {
+        let mut standing = of(2);
+        assert_eq!(standing.promote(), Err(VersionStateError::NoCanary));
+        assert_eq!(standing.install(3, Canary(10)), NOTHING);
+        assert_eq!((standing.current, standing.canary), (2, Some((3, 10))));
+        assert_eq!(standing.remove(3), Err(VersionStateError::InUse(3)));
+        let mut promoted = standing.clone();
+        promoted.promote().expect("a canary");
+        assert_eq!((promoted.current, promoted.canary), (3, None));
+        standing.roll_back(0).expect("a canary");
+        assert_eq!((standing.current, standing.canary), (2, None));
+    }
+
+    #[test]
+    fn going_back_ends_at_the_oldest() {
+        let mut standing = of(3);
+        standing.remove(2).expect("kept, and nobody gets it");
+        standing.roll_back(0).expect("1 is kept");
+        assert_eq!(standing.current, 1);
+        assert_eq!(standing.roll_back(0), Err(VersionStateError::NothingBefore(1)));
+        assert_eq!(standing.roll_back(2), Err(VersionStateError::NoSuchVersion(2)));
+        standing.roll_back(3).expect("forward is a way as well");
+        assert_eq!(standing.current, 3);
+        assert_eq!(standing.remove(3), Err(VersionStateError::InUse(3)));
+    }
+}

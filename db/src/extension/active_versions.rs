@@ -1,0 +1,132 @@
+//! The versions of an extension that can be invoked, and which of them an invocation gets.
+//!
+//! An invocation that names a version gets that one. One that names none gets the current version, or, while
+//! there is a canary, for a fixed part of all requests, the canary. The part is chosen by a hash of client and
+//! sequence, which are the same in every copy of a request: a retry goes where the first copy went.
+//!
+//! A lineup is immutable; every change makes another one, which takes its place on each worker between two
+//! batches. Invocations that run hold their version. Made by the registry.
+
+use std::sync::Arc;
+
+use super::Extension;
+use crate::tenant::TenantId;
+
+/// See the file's head.
+#[derive(Clone, Debug)]
+pub struct ActiveVersions {
+    /// What invocations name the extension by.
+    pub id: u32,
+    /// Who may invoke it.
+    pub tenant: TenantId,
+    current: Arc<Extension>,
+    /// Nothing for most: workers have the lineups themselves in their maps, which stay small so.
+    more: Option<Box<More>>,
+}
+
+/// Versions besides the current one.
+#[derive(Clone, Debug, Default)]
+struct More {
+    canary: Option<(Arc<Extension>, u8)>,
+    others: Vec<Arc<Extension>>,
+}
+
+impl ActiveVersions {
+    /// One version alone.
+    #[must_use]
+    pub fn of(current: Arc<Extension>) -> Self {
+        Self { id: current.id, tenant: current.tenant, current, more: None }
+    }
+
+    /// A current version, perhaps a canary with its percentage, and others that are invoked by number alone.
+    #[must_use]
+    pub fn new(
+        current: Arc<Extension>,
+        canary: Option<(Arc<Extension>, u8)>,
+        others: Vec<Arc<Extension>>,
+    ) -> Self {
+        let is_alone = canary.is_none() && others.is_empty();
+        let more = (!is_alone).then(|| Box::new(More { canary, others }));
+        Self { more, ..Self::of(current) }
+    }
+
+    /// The version for a request: `version` if it is kept, or with 0 what the request's identity chooses.
+    #[inline]
+    #[must_use]
+    pub fn choose(&self, version: u32, client_id: u64, sequence: u64) -> Option<&Arc<Extension>> {
+        if version != 0 {
+            return self.named(version);
+        }
+        match self.more.as_ref().and_then(|more| more.canary.as_ref()) {
+            Some((canary, percent)) if share_of(client_id, sequence) < *percent => Some(canary),
+            _ => Some(&self.current),
+        }
+    }
+
+    /// What is invoked that names no version and is no part of the canary's.
+    #[must_use]
+    pub fn current(&self) -> &Arc<Extension> {
+        &self.current
+    }
+
+    fn named(&self, version: u32) -> Option<&Arc<Extension>> {
+        let canary = self.more.iter().flat_map(|more| &more.canary).map(|(canary, _)| canary);
+        let others = self.more.iter().flat_map(|more| &more.others);
+        let mut all = [&self.current].into_iter().chain(canary).chain(others);
+        all.find(|extension| extension.version == version)
+    }
+}
+
+/// A number below 100 that is the same for every copy of a request.
+#[inline]
+fn share_of(client_id: u64, sequence: u64) -> u8 {
+    let identity = sequence.wrapping_add(client_id.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    ((identity.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) % 100) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::ActiveVersions;
+    use crate::extension::Extension;
+    use crate::extension::log::ExtensionLog;
+    use crate::extension::native::Library;
+    use crate::tenant::TenantId;
+    use crate::tenant::account::Account;
+
+    fn version(number: u32) -> Arc<Extension> {
+        let library = Arc::new(Library::of(Vec::new()));
+        let log = Arc::new(ExtensionLog::new());
+        Arc::new(Extension::new(7, Arc::new(Account::new(TenantId(1))), "tao", number, library, log))
+    }
+
+    #[test]
+    fn a_version_that_is_named_is_what_runs() {
+        let lineup = ActiveVersions::new(version(3), Some((version(4), 99)), vec![version(1)]);
+        for number in [1, 3, 4] {
+            assert_eq!(lineup.choose(number, 1, 1).map(|found| found.version), Some(number));
+        }
+        assert!(lineup.choose(2, 1, 1).is_none());
+        assert_eq!(ActiveVersions::of(version(9)).choose(0, 1, 1).map(|found| found.version), Some(9));
+    }
+
+    #[test]
+    fn a_canary_gets_its_share_and_copies_of_a_request_stay_together() {
+        for percent in [1, 10, 50, 99] {
+            let lineup = ActiveVersions::new(version(1), Some((version(2), percent)), Vec::new());
+            let goes =
+                |client, sequence| lineup.choose(0, client, sequence).is_some_and(|found| found.version == 2);
+            let shares = [
+                (0..10_000).filter(|sequence| goes(5, *sequence)).count(),
+                // Clients that make one call each, as the command does.
+                (0..10_000).filter(|client| goes(*client, 1)).count(),
+            ];
+            for share in shares {
+                let expected = usize::from(percent) * 100;
+                assert!(share.abs_diff(expected) < 250, "{share} of 10,000 at {percent} percent");
+            }
+            assert!((0..1000).all(|sequence| goes(8, sequence) == goes(8, sequence)));
+        }
+    }
+}

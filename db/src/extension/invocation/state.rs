@@ -1,0 +1,359 @@
+//! The place of one invocation: its room, its call over the border, its access. Used again and again.
+//!
+//! A slot lies still in memory for as long as it exists, since the border holds its address. The extension
+//! writes to the call's reply length and future while it runs; the worker looks at them between polls only.
+
+mod asking;
+mod body;
+mod memory;
+mod moved;
+mod offering;
+mod spent;
+mod tracing;
+
+use std::io;
+use std::mem;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use sandstorm::abi::{Call, OK, PENDING, RawReply, RawSlice};
+use store::{CommitError, HeldPin};
+use wire::Status;
+
+use super::budget::LimitOverrides;
+use super::ending::Ending;
+use super::fair::PlaceId;
+use crate::extension::access::{Access, Awaited};
+use crate::extension::allowance::Allowance;
+use crate::extension::host::HOST;
+use crate::extension::invocation_memory::{InvocationMemory, TouchedPages};
+use crate::extension::native::Run;
+use crate::extension::trace::Recorder;
+use crate::extension::version_metrics::Spent;
+use crate::extension::{CallMode, Extension};
+use crate::limits::COMMIT_TRIES_MAX;
+use crate::metrics::Counter;
+use crate::ops::WorkerEnvironment;
+use crate::ops::transaction::Uncommitted;
+use crate::sched::arena::Arena;
+use crate::sched::running::{self, ParkedStack};
+use crate::sched::stack::{Stack, StackEntry, StackPool};
+
+/// What a poll brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PollOutcome {
+    /// It is to be polled again.
+    Pending,
+    /// It is to be polled again when this is here.
+    Lacks(Awaited),
+    /// Its slice is over: it is to be polled again when there is time for it.
+    Parked,
+    /// It ended.
+    Ended(Ending),
+}
+
+/// See the file's head.
+pub(super) struct InvocationState<O> {
+    call: Call,
+    arena: Arena,
+    access: Access,
+    room: InvocationMemory,
+    run: Option<Run>,
+    mode: CallMode,
+    extension: Option<Arc<Extension>>,
+    /// The extension of the invocation before, to be compared alone.
+    previous: *const Extension,
+    /// The invocation before was of the same extension, as the next one may be.
+    keeps_extension: bool,
+    /// [`crate::tenant::account::Account::changes`] when its limits were read.
+    changes_seen: u64,
+    origin: Option<O>,
+    /// From the first yield on: keeps what was lent alive.
+    held: Option<HeldPin>,
+    /// The stack on which it was preempted.
+    parked: Option<ParkedStack>,
+    /// Index of the function.
+    function: usize,
+    /// Where its tenant waits.
+    place: PlaceId,
+    /// When it came; from its first charge on, when that was.
+    started_us: u64,
+    /// What it was charged for polls that did not end it.
+    cycles: u64,
+    slices: u32,
+    yields: u32,
+    tries: u32,
+    input_bytes: usize,
+    /// What of its memory is counted as held; 0 between invocations.
+    counted_bytes: usize,
+    /// Of its room, by tries before this one; of no meaning at the first.
+    touched_before: TouchedPages,
+    /// The worker's, while this one is traced.
+    recorder: Option<Box<Recorder>>,
+}
+
+impl<O> InvocationState<O> {
+    /// A slot with its memory; `number` tells slots apart for the caches.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(super) fn new(number: usize) -> io::Result<Self> {
+        let nothing = RawSlice { address: NonNull::dangling().as_ptr(), bytes: 0 };
+        Ok(Self {
+            call: Call {
+                host: &raw const HOST,
+                context: ptr::null_mut(),
+                key: nothing,
+                arguments: nothing,
+                reply: RawReply { address: ptr::null_mut(), bytes: 0, capacity: 0, highest: 0, asked: 0 },
+                future: ptr::null_mut(),
+                table: 0,
+                reserved: 0,
+            },
+            arena: Arena::empty(),
+            access: Access::new(),
+            room: InvocationMemory::new(number)?,
+            run: None,
+            mode: CallMode::Read,
+            extension: None,
+            previous: ptr::null(),
+            keeps_extension: false,
+            changes_seen: 0,
+            origin: None,
+            held: None,
+            parked: None,
+            function: 0,
+            place: PlaceId::NONE,
+            started_us: 0,
+            cycles: 0,
+            slices: 0,
+            yields: 0,
+            tries: 0,
+            input_bytes: 0,
+            counted_bytes: 0,
+            touched_before: TouchedPages::default(),
+            recorder: None,
+        })
+    }
+
+    /// Makes the slot the place of a new invocation. What it is given follows by [`InvocationState::bring_in`].
+    #[inline]
+    pub(super) fn begin(
+        &mut self,
+        extension: &Arc<Extension>,
+        function: usize,
+        origin: O,
+        now_us: u64,
+        place: PlaceId,
+        budget: Option<&LimitOverrides>,
+    ) {
+        let changes = extension.account.changes();
+        let is_kept = self.extension.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, extension));
+        if !is_kept || self.changes_seen != changes {
+            self.take_on(extension, changes, budget);
+        }
+        self.function = function;
+        let function = &extension.functions()[function];
+        self.run = Some(function.run);
+        self.mode = function.mode;
+        self.origin = Some(origin);
+        self.started_us = now_us;
+        self.place = place;
+        self.cycles = 0;
+        self.slices = 0;
+        self.yields = 0;
+        self.tries = 0;
+        self.rewind();
+    }
+
+    /// The slot is for invocations of `extension` from now on, with what its account allows after so many changes.
+    #[cold]
+    fn take_on(&mut self, extension: &Arc<Extension>, changes: u64, budget: Option<&LimitOverrides>) {
+        let allowance = Allowance::of(&extension.account);
+        self.access.allow(budget.map_or(allowance, |budget| budget.instead_of(allowance)));
+        self.changes_seen = changes;
+        let address = Arc::as_ptr(extension);
+        self.keeps_extension = mem::replace(&mut self.previous, address) == address;
+        self.extension = Some(Arc::clone(extension));
+    }
+
+    /// Copies what the caller sent into the room.
+    #[inline]
+    pub(super) fn bring_in(&mut self, table: u32, key: &[u8], arguments: &[u8]) {
+        self.call.table = table;
+        (self.call.key, self.call.arguments) = self.room.bring_in(key, arguments);
+        self.input_bytes = key.len() + arguments.len();
+    }
+
+    /// To the state before the first poll.
+    #[inline]
+    fn rewind(&mut self) {
+        let Allowance { arena_bytes, reply_bytes, .. } = *self.access.spending().allowance();
+        // SAFETY: the extension does not run, and what it had of the two parts is forgotten with this.
+        let (arena, writes) = unsafe { (self.room.arena(arena_bytes), self.room.writes()) };
+        let reply = self.room.reply();
+        self.arena = arena;
+        self.call.reply = RawReply { address: reply, bytes: 0, capacity: reply_bytes, highest: 0, asked: 0 };
+        self.call.future = ptr::null_mut();
+        if let Some(extension) = &self.extension {
+            self.access.begin(extension, self.mode, writes, reply);
+        }
+        self.call.context = (&raw mut self.access).cast();
+    }
+
+    /// Polls the invocation once on a stack of its own, or goes on where it was parked, until its slice is
+    /// over in cycles.
+    ///
+    /// # Safety
+    /// `slot` is begun, valid, and nobody else's meanwhile.
+    #[inline]
+    pub(super) unsafe fn poll(
+        slot: NonNull<Self>,
+        environment: &WorkerEnvironment<'_>,
+        stacks: &mut StackPool,
+        slice_ends: u64,
+    ) -> PollOutcome {
+        let slot = slot.as_ptr();
+        // SAFETY: the slot is ours; no reference to these parts is held while the extension runs.
+        let (run, arena, access, call) =
+            unsafe { ((*slot).run, &raw mut (*slot).arena, &raw mut (*slot).access, &raw mut (*slot).call) };
+        // SAFETY: `leave` follows below, and the pin of the environment is held on at each yield.
+        unsafe { (*access).enter(environment) };
+        // SAFETY: the slot is ours, and the extension does not run yet.
+        if let Some(recorder) = unsafe { &mut (*slot).recorder } {
+            recorder.begin_poll();
+            // SAFETY: as above; the worker looks at the recorder again when the poll is over.
+            unsafe { (*access).record(&raw mut **recorder) };
+        }
+        // SAFETY: the slot is ours.
+        let parked = unsafe { &mut (*slot).parked };
+        let (stack, outcome) = if let Some(parked) = take_parked(parked) {
+            // SAFETY: parked by this invocation, with the same arena and access, and taken out just now.
+            let outcome = unsafe { running::resume(&parked, arena, access.cast(), slice_ends) };
+            (parked.into_stack(), outcome)
+        } else {
+            let run = run.expect("a slot in the queue has a function");
+            let Ok(stack) = stacks.take() else { return PollOutcome::Ended(Ending::of(Status::Unavailable)) };
+            // SAFETY: both are C functions of one pointer.
+            let entry = unsafe { mem::transmute::<Run, StackEntry>(run) };
+            // SAFETY: the call is as the border wants it, arena and access are this invocation's, and the code
+            // of an extension may be left anywhere: what it owns is in the arena.
+            let outcome =
+                unsafe { running::run(&stack, arena, access.cast(), slice_ends, entry, call.cast()) };
+            (stack, outcome)
+        };
+        // SAFETY: the extension does not run any more.
+        let this = unsafe { &mut *slot };
+        this.access.leave();
+        if this.recorder.is_some() {
+            this.record_poll(outcome.is_parked(), outcome.cause().is_none() && outcome.value == PENDING);
+        }
+        if outcome.is_parked() {
+            this.slices += 1;
+            this.parked = Some(ParkedStack::new(stack, outcome));
+            return PollOutcome::Parked;
+        }
+        stacks.give(stack);
+        match (outcome.cause(), outcome.value) {
+            (None, OK) => {
+                let progress = this.commit(environment);
+                if let Some(recorder) = &mut this.recorder {
+                    recorder.committed(progress == PollOutcome::Pending);
+                }
+                progress
+            }
+            (None, PENDING) => {
+                this.yields += 1;
+                this.access.take_awaited().map_or(PollOutcome::Pending, PollOutcome::Lacks)
+            }
+            (None, code) => this.fail(code, environment),
+            (Some(cause), _) => this.end_badly(Ending::left(cause)),
+        }
+    }
+
+    /// Where its tenant waits.
+    #[inline]
+    pub(super) fn place(&self) -> PlaceId {
+        self.place
+    }
+
+    /// The stack of a parked invocation that is not resumed any more.
+    pub(super) fn abandon(&mut self) -> Option<Stack> {
+        self.parked.take().map(ParkedStack::into_stack)
+    }
+
+    /// Tells extensions apart.
+    #[inline]
+    pub(super) fn extension_address(&self) -> *const Extension {
+        self.extension.as_ref().map_or(ptr::null(), Arc::as_ptr)
+    }
+
+    #[inline]
+    fn commit(&mut self, environment: &WorkerEnvironment<'_>) -> PollOutcome {
+        if self.access.transaction().needs_no_commit() {
+            return PollOutcome::Ended(Ending::WELL);
+        }
+        let (extension, tables) = (self.extension.as_ref(), environment.tables);
+        let Some(tenant) = extension.map(|extension| extension.tenant) else {
+            return PollOutcome::Ended(Ending::of(Status::Internal));
+        };
+        let parts_of = |id| tables.get(tenant, id).map(|entry| &entry.parts);
+        // SAFETY: the first read was made under the held pin, or under this one if it never yielded.
+        let committed = unsafe { self.access.transaction().commit(environment.pin, parts_of) };
+        match committed {
+            Ok(()) => PollOutcome::Ended(Ending::WELL),
+            Err(Uncommitted::Refused(CommitError::Conflict { .. })) if self.tries + 1 < COMMIT_TRIES_MAX => {
+                environment.metrics.count(Counter::CommitConflicts);
+                self.touched_before = self.touched();
+                self.tries += 1;
+                self.rewind();
+                self.release(environment);
+                PollOutcome::Pending
+            }
+            Err(error) => PollOutcome::Ended(Ending::refused(error)),
+        }
+    }
+
+    /// Counts the end for the extension's version; `cycles` is how long the last poll ran, if it was timed. The
+    /// polls before it are charged already.
+    #[inline(always)]
+    pub(super) fn measure(&self, worker: usize, status: Status, cycles: Option<u64>) {
+        if let Some(extension) = &self.extension {
+            let cycles = cycles.map(|last| last + self.cycles);
+            extension.measures.ended(worker, status, cycles, &self.spent());
+        }
+    }
+
+    #[inline]
+    fn spent(&self) -> Spent {
+        Spent {
+            yields: self.yields.into(),
+            preemptions: self.slices.into(),
+            conflicts: self.tries.into(),
+            ..self.access.spent()
+        }
+    }
+
+    /// The way back of the answer, of one that has not ended.
+    pub(super) fn origin(&self) -> Option<&O> {
+        self.origin.as_ref()
+    }
+
+    /// Takes the way back of the answer out.
+    #[inline]
+    pub(super) fn take_origin(&mut self) -> Option<O> {
+        self.origin.take()
+    }
+
+    fn release(&mut self, environment: &WorkerEnvironment<'_>) {
+        if let Some(held) = self.held.take() {
+            environment.core.release(held);
+        }
+    }
+}
+
+/// Takes a parked stack out; writes nothing when there is none, as there is nearly always.
+#[inline(always)]
+fn take_parked(parked: &mut Option<ParkedStack>) -> Option<ParkedStack> {
+    if parked.is_some() { parked.take() } else { None }
+}

@@ -1,0 +1,141 @@
+//! The slots of a worker that no invocation is in, and how much memory they keep warm for the next ones.
+//!
+//! The slot that was given back last is taken first, so few are used in turn and the others rest. Slots are made
+//! when there is none, kept up to a number, and unmapped beyond it. What invocations leave warm in them is added up:
+//! when it is more than a worker may keep, slots give theirs back, those at the bottom first, which have rested for
+//! longest. Taking and giving cost a few instructions as long as no slot gets warmer than it was.
+
+use std::io;
+use std::ptr::NonNull;
+
+use super::state::InvocationState;
+use crate::extension::retirements;
+use crate::limits::{SLOTS_COOLED_AT_ONCE, SLOTS_KEPT_PER_WORKER};
+
+/// See the file's head.
+pub(super) struct InvocationTable<O> {
+    free: Vec<NonNull<InvocationState<O>>>,
+    made: usize,
+    retirements_seen: u64,
+    /// What all slots keep, those in use too, and how much that may be.
+    warm_bytes: usize,
+    warm_bytes_max: usize,
+    /// Of the free ones the next to be cooled.
+    hand: usize,
+}
+
+impl<O> InvocationTable<O> {
+    /// None yet; all together may keep so many bytes.
+    pub(super) fn new(warm_bytes_max: usize) -> Self {
+        Self {
+            free: Vec::with_capacity(SLOTS_KEPT_PER_WORKER),
+            made: 0,
+            retirements_seen: retirements(),
+            warm_bytes: 0,
+            warm_bytes_max,
+            hand: 0,
+        }
+    }
+
+    /// A slot that is the caller's alone and stays where it is.
+    ///
+    /// # Errors
+    /// What the kernel says when it has no memory for another one.
+    #[inline]
+    pub(super) fn take(&mut self) -> io::Result<NonNull<InvocationState<O>>> {
+        self.free.pop().map_or_else(|| self.make(), Ok)
+    }
+
+    #[cold]
+    fn make(&mut self) -> io::Result<NonNull<InvocationState<O>>> {
+        let slot = Box::new(InvocationState::new(self.made)?);
+        self.made += 1;
+        Ok(NonNull::from(Box::leak(slot)))
+    }
+
+    /// Takes back a slot whose invocation has ended and left it so many bytes warmer.
+    #[inline]
+    pub(super) fn give(&mut self, slot: NonNull<InvocationState<O>>, warmer: usize) {
+        if warmer > 0 {
+            self.give_warmer(slot, warmer);
+        } else {
+            self.keep(slot);
+        }
+    }
+
+    #[cold]
+    fn give_warmer(&mut self, slot: NonNull<InvocationState<O>>, warmer: usize) {
+        self.warm_bytes += warmer;
+        self.keep(slot);
+        for _ in 0..SLOTS_COOLED_AT_ONCE.min(self.free.len()) {
+            if self.warm_bytes <= self.warm_bytes_max {
+                return;
+            }
+            self.hand = if self.hand < self.free.len() { self.hand } else { 0 };
+            self.cool(self.hand);
+            self.hand += 1;
+        }
+        if self.warm_bytes > self.warm_bytes_max && !self.free.is_empty() {
+            // Others that are warm are in use, or far: then it is this one.
+            self.cool(self.free.len() - 1);
+        }
+    }
+
+    fn cool(&mut self, index: usize) {
+        // SAFETY: free slots are ours alone.
+        let slot = unsafe { self.free[index].as_mut() };
+        if slot.warm_bytes() > 0 {
+            self.warm_bytes -= slot.cool();
+        }
+    }
+
+    #[inline]
+    fn keep(&mut self, slot: NonNull<InvocationState<O>>) {
+        if self.free.len() < SLOTS_KEPT_PER_WORKER {
+            self.free.push(slot);
+        } else {
+            // SAFETY: a slot in hand is ours alone, and in no list.
+            unsafe { self.unmap(slot) };
+        }
+    }
+
+    /// # Safety
+    /// The slot was [taken](Slots::take) here, and nobody uses it any more.
+    #[cold]
+    unsafe fn unmap(&mut self, slot: NonNull<InvocationState<O>>) {
+        // SAFETY: leaked from a box by `make`, and nobody else's, as the caller promises.
+        let slot = unsafe { Box::from_raw(slot.as_ptr()) };
+        self.warm_bytes -= slot.warm_bytes();
+    }
+
+    /// Free slots keep the extension of their last invocation, since the next one often is of the same and
+    /// counting references is dear between cores. What was removed or replaced is let go of here.
+    #[inline]
+    pub(super) fn let_go_of_retired(&mut self) {
+        let now = retirements();
+        if now != self.retirements_seen {
+            self.retirements_seen = now;
+            for slot in &mut self.free {
+                // SAFETY: free slots are ours alone.
+                unsafe { slot.as_mut() }.let_go_if_retired();
+            }
+        }
+    }
+
+    /// Bytes of the rooms of free slots that are backed now, and of their lists.
+    #[cfg(test)]
+    pub(super) fn memory_bytes(&mut self) -> (usize, usize) {
+        // SAFETY: free slots are ours alone.
+        let each = self.free.iter_mut().map(|slot| unsafe { slot.as_mut() }.memory_bytes());
+        each.fold((0, 0), |sum, slot| (sum.0 + slot.0, sum.1 + slot.1))
+    }
+}
+
+impl<O> Drop for InvocationTable<O> {
+    fn drop(&mut self) {
+        for slot in self.free.drain(..) {
+            // SAFETY: leaked from a box by `make`, and free.
+            drop(unsafe { Box::from_raw(slot.as_ptr()) });
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The memory of one invocation: what it was given, what it answers, what it allocates, what it writes.
+//!
+//! One mapping of fixed parts, reserved once and used by one invocation after the other. Only touched pages
+//! cost memory; after an invocation that touched much, the pages beyond the first 64 KiB of a part go back
+//! to the kernel. The others stay *warm* for the next one until the room is cooled; a room knows at any time how
+//! many bytes those are. No part ever moves, so an extension may be lent slices of it until it ends.
+//!
+//! ```text
+//!   key and arguments │ head · reply │ arena │ write set
+//! ```
+//! Each part begins a little further into its first page in one room than in the next: the first lines of
+//! many rooms would otherwise compete for the same few sets of the caches.
+
+use std::io;
+use std::ptr;
+
+use sandstorm::abi::RawSlice;
+use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX, REPLY_BYTES_MAX};
+
+use crate::limits::{ARENA_BYTES, ROOM_PART_BYTES_KEPT, TRANSACTION_BYTES};
+use crate::sched::arena::Arena;
+use crate::sched::region::{PAGE_BYTES, Region};
+
+/// Bytes before the reply, so that a head can be put before a message without moving it.
+pub const REPLY_HEAD_BYTES: usize = 16;
+
+const SKEWS: usize = PAGE_BYTES / SKEW_BYTES;
+const SKEW_BYTES: usize = 64;
+
+const INPUT_AT: usize = 0;
+const REPLY_AT: usize = INPUT_AT + part(KEY_BYTES_MAX + ARGUMENTS_BYTES_MAX + ALIGN);
+const ARENA_AT: usize = REPLY_AT + part(REPLY_HEAD_BYTES + REPLY_BYTES_MAX);
+const WRITES_AT: usize = ARENA_AT + part(ARENA_BYTES);
+
+/// Bytes of a room: what an invocation can touch of it at the very most.
+pub const ROOM_BYTES: usize = WRITES_AT + part(TRANSACTION_BYTES);
+
+/// Arguments begin at a multiple of this.
+const ALIGN: usize = 16;
+
+/// Whole pages for `bytes`, and one page more to be skewed in.
+const fn part(bytes: usize) -> usize {
+    bytes.next_multiple_of(PAGE_BYTES) + PAGE_BYTES
+}
+
+/// How much of each part an invocation touched, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TouchedPages {
+    /// Key and arguments.
+    pub input: usize,
+    /// The reply.
+    pub reply: usize,
+    /// The arena.
+    pub arena: usize,
+    /// The write set.
+    pub writes: usize,
+}
+
+impl TouchedPages {
+    /// Of each part what the two say at most.
+    #[must_use]
+    pub fn or_more(self, other: Self) -> Self {
+        Self {
+            input: self.input.max(other.input),
+            reply: self.reply.max(other.reply),
+            arena: self.arena.max(other.arena),
+            writes: self.writes.max(other.writes),
+        }
+    }
+
+    /// Whether it is no more than `other` in any part. All four nearly always hold: one branch for them.
+    #[inline]
+    fn lies_within(&self, other: &Self) -> bool {
+        (self.input <= other.input)
+            & (self.reply <= other.reply)
+            & (self.arena <= other.arena)
+            & (self.writes <= other.writes)
+    }
+
+    /// The parts in their order.
+    fn parts(self) -> [usize; PARTS.len()] {
+        [self.input, self.reply, self.arena, self.writes]
+    }
+}
+
+/// Where each part begins, and how many bytes may lie in it before those that are counted.
+const PARTS: [(usize, usize); 4] =
+    [(INPUT_AT, ALIGN), (REPLY_AT, REPLY_HEAD_BYTES), (ARENA_AT, 0), (WRITES_AT, 0)];
+
+/// The mapping.
+#[derive(Debug)]
+pub struct InvocationMemory {
+    region: Region,
+    skew: usize,
+    /// What may be touched of each part without a page more than is backed already.
+    warm: TouchedPages,
+}
+
+impl InvocationMemory {
+    /// Reserves a room; `number` tells rooms apart for the caches. One or two system calls.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn new(number: usize) -> io::Result<Self> {
+        let (region, skew) = (Region::new(ROOM_BYTES, 0)?, number % SKEWS * SKEW_BYTES);
+        Ok(Self { region, skew, warm: TouchedPages::default() })
+    }
+
+    /// Copies key and arguments in, and says where they are. This is the one copy of an invocation's
+    /// arguments: it outlives the frame that brought them.
+    ///
+    /// # Panics
+    /// If they are beyond the limits of the protocol.
+    #[inline]
+    pub fn bring_in(&mut self, key: &[u8], arguments: &[u8]) -> (RawSlice, RawSlice) {
+        assert!(key.len() <= KEY_BYTES_MAX && arguments.len() <= ARGUMENTS_BYTES_MAX);
+        let start = self.at(INPUT_AT);
+        // SAFETY: the part has room for the longest key and the longest arguments.
+        let second = unsafe { start.add(key.len().next_multiple_of(ALIGN)) };
+        // SAFETY: the part is ours alone, and holds both one after the other.
+        unsafe { ptr::copy_nonoverlapping(key.as_ptr(), start, key.len()) };
+        // SAFETY: as above.
+        unsafe { ptr::copy_nonoverlapping(arguments.as_ptr(), second, arguments.len()) };
+        let key = RawSlice { address: start, bytes: key.len() };
+        (key, RawSlice { address: second, bytes: arguments.len() })
+    }
+
+    /// Where the reply begins: [`REPLY_BYTES_MAX`] bytes, with [`REPLY_HEAD_BYTES`] before them.
+    #[inline]
+    #[must_use]
+    pub fn reply(&self) -> *mut u8 {
+        // SAFETY: the part begins with the head.
+        unsafe { self.at(REPLY_AT).add(REPLY_HEAD_BYTES) }
+    }
+
+    /// An arena over the first `bytes` of the part for allocations, over all of it at the most.
+    ///
+    /// # Safety
+    /// Nobody uses an arena of this room from before.
+    #[inline]
+    #[must_use]
+    pub unsafe fn arena(&self, bytes: usize) -> Arena {
+        // SAFETY: the part is this long, and the room's; the caller promises that it is free.
+        unsafe { Arena::over(self.at(ARENA_AT), bytes.min(ARENA_BYTES)) }
+    }
+
+    /// An arena over the part for the write set.
+    ///
+    /// # Safety
+    /// As for [`InvocationMemory::arena`].
+    #[inline]
+    #[must_use]
+    pub unsafe fn writes(&self) -> Arena {
+        // SAFETY: as for `arena`.
+        unsafe { Arena::over(self.at(WRITES_AT), TRANSACTION_BYTES) }
+    }
+
+    /// Gives back what was touched beyond the part of each that is kept; by how many bytes the room is warmer than
+    /// before. No system call as a rule, and 0.
+    ///
+    /// # Safety
+    /// Nothing is lent from the room.
+    #[inline]
+    pub unsafe fn tidy(&mut self, touched: TouchedPages) -> usize {
+        if touched.lies_within(&self.warm) {
+            return 0;
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.tidy_up(touched) }
+    }
+
+    /// # Safety
+    /// As for [`InvocationMemory::tidy`].
+    #[cold]
+    unsafe fn tidy_up(&mut self, touched: TouchedPages) -> usize {
+        let before = self.warm_bytes();
+        let mut warm = self.warm.or_more(touched).parts();
+        for ((at, head), bytes) in PARTS.into_iter().zip(&mut warm) {
+            let backed = self.backed(head, *bytes);
+            if backed > ROOM_PART_BYTES_KEPT {
+                // SAFETY: whole pages of one part; nothing is lent, as the caller promises.
+                unsafe { self.region.discard(at + ROOM_PART_BYTES_KEPT, backed - ROOM_PART_BYTES_KEPT) };
+            }
+            // Up to the end of the last page, so that a byte more of the next one is nothing new.
+            let kept = backed.min(ROOM_PART_BYTES_KEPT);
+            *bytes = kept.saturating_sub(self.skew + head);
+        }
+        let [input, reply, arena, writes] = warm;
+        self.warm = TouchedPages { input, reply, arena, writes };
+        self.warm_bytes() - before
+    }
+
+    /// Gives all pages back; how many bytes were warm.
+    ///
+    /// # Safety
+    /// Nothing is lent from the room.
+    #[cold]
+    pub unsafe fn cool(&mut self) -> usize {
+        let warm = self.warm_bytes();
+        self.warm = TouchedPages::default();
+        // SAFETY: as the caller promises.
+        unsafe { self.region.discard(0, ROOM_BYTES) };
+        warm
+    }
+
+    /// Bytes that the room keeps for the next invocation, in whole pages.
+    #[must_use]
+    pub fn warm_bytes(&self) -> usize {
+        self.backed_bytes(self.warm)
+    }
+
+    /// Bytes of the pages that an invocation has touched.
+    #[must_use]
+    pub fn backed_bytes(&self, touched: TouchedPages) -> usize {
+        PARTS.into_iter().zip(touched.parts()).map(|((_, head), bytes)| self.backed(head, bytes)).sum()
+    }
+
+    /// Bytes that are backed now, as the kernel says.
+    #[cfg(test)]
+    pub fn resident_bytes(&self) -> usize {
+        self.region.resident_bytes()
+    }
+
+    /// Bytes of the pages under so many bytes of a part, none under none.
+    fn backed(&self, head: usize, bytes: usize) -> usize {
+        if bytes == 0 { 0 } else { (self.skew + head + bytes).next_multiple_of(PAGE_BYTES) }
+    }
+
+    #[inline]
+    fn at(&self, offset: usize) -> *mut u8 {
+        // SAFETY: the offsets of the parts and the skew lie within the region.
+        unsafe { self.region.start().as_ptr().add(offset + self.skew) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{InvocationMemory, TouchedPages};
+    use crate::limits::{ARENA_BYTES, ROOM_PART_BYTES_KEPT, TRANSACTION_BYTES};
+    use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX, REPLY_BYTES_MAX};
+
+    #[test]
+    fn parts_take_the_largest_of_everything_and_do_not_overlap() {
+        for number in [0, 1, 63, 64] {
+            let mut room = InvocationMemory::new(number).expect("a room");
+            let (key, arguments) = (vec![1; KEY_BYTES_MAX], vec![2; ARGUMENTS_BYTES_MAX]);
+            let (raw_key, raw_arguments) = room.bring_in(&key, &arguments);
+            // SAFETY: the reply has this much room.
+            unsafe { room.reply().write_bytes(3, REPLY_BYTES_MAX) };
+            // SAFETY: fresh arenas of a fresh room.
+            let (mut arena, mut writes) = unsafe { (room.arena(usize::MAX), room.writes()) };
+            let allocated = arena.allocate(ARENA_BYTES, 1);
+            let written = writes.allocate(TRANSACTION_BYTES, 1);
+            // SAFETY: just allocated with these lengths.
+            unsafe { allocated.write_bytes(4, ARENA_BYTES) };
+            // SAFETY: as above.
+            unsafe { written.write_bytes(5, TRANSACTION_BYTES) };
+            // SAFETY: written above, and the room stands.
+            let (seen_key, seen_arguments) = unsafe { (raw_key.as_slice(), raw_arguments.as_slice()) };
+            assert!(seen_key == key && seen_arguments == arguments);
+            for (from, bytes, mark) in [
+                (room.reply(), REPLY_BYTES_MAX, 3),
+                (allocated, ARENA_BYTES, 4),
+                (written, TRANSACTION_BYTES, 5),
+            ] {
+                // SAFETY: written above.
+                assert!((0..bytes).all(|index| unsafe { *from.add(index) } == mark));
+            }
+        }
+    }
+
+    #[test]
+    fn tidying_keeps_the_first_bytes_and_clears_what_a_big_one_left() {
+        let mut room = InvocationMemory::new(5).expect("a room");
+        // SAFETY: the reply has this much room.
+        unsafe { room.reply().write_bytes(9, REPLY_BYTES_MAX) };
+        // SAFETY: nothing is lent.
+        let warmer = unsafe { room.tidy(TouchedPages { reply: REPLY_BYTES_MAX, ..TouchedPages::default() }) };
+        assert_eq!((warmer, room.region.resident_bytes()), (ROOM_PART_BYTES_KEPT, ROOM_PART_BYTES_KEPT));
+        // SAFETY: within the reply.
+        let (first, last) = unsafe { (*room.reply(), *room.reply().add(REPLY_BYTES_MAX - 1)) };
+        assert_eq!((first, last), (9, 0));
+        // SAFETY: within the reply.
+        assert_eq!(unsafe { *room.reply().add(ROOM_PART_BYTES_KEPT - 8192) }, 9);
+    }
+
+    #[test]
+    fn a_room_knows_how_many_bytes_are_backed_whatever_was_touched_of_which_part() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for number in 0..200 {
+            let mut room = InvocationMemory::new(number).expect("a room");
+            let mut warm = 0;
+            for _ in 0..4 {
+                let most = [ARENA_BYTES, 200_000, 70_000, 5_000, 0][random.usize(0..5)];
+                let mut bytes = || random.usize(0..=most);
+                let touched = TouchedPages {
+                    reply: bytes(),
+                    arena: bytes(),
+                    writes: bytes(),
+                    ..TouchedPages::default()
+                };
+                // SAFETY: each part has this much room; fresh arenas begin where their part does.
+                unsafe {
+                    room.reply().write_bytes(1, touched.reply);
+                    room.arena(ARENA_BYTES).allocate(touched.arena, 1).write_bytes(1, touched.arena);
+                    room.writes().allocate(touched.writes, 1).write_bytes(1, touched.writes);
+                }
+                assert!(room.region.resident_bytes() <= warm + room.backed_bytes(touched), "room {number}");
+                // SAFETY: nothing is lent.
+                warm += unsafe { room.tidy(touched) };
+                assert_eq!((room.region.resident_bytes(), room.warm_bytes()), (warm, warm), "room {number}");
+            }
+            // SAFETY: nothing is lent.
+            assert_eq!(unsafe { room.cool() }, warm);
+            assert_eq!((room.region.resident_bytes(), room.warm_bytes()), (0, 0));
+        }
+    }
+}

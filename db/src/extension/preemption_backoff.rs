@@ -1,0 +1,169 @@
+//! Whether the polls of an extension have proved to be short, so that the timer need not be kept close to them.
+//!
+//! An extension is steady after some number of polls that ended within their slice, and is watched closely again
+//! from the first that did not. That one may be noticed late, so it must not pay to be steady for as long as it
+//! takes, hold the core once, and begin again: each time a steady one overruns by several slices, twice as many
+//! short polls are asked of it; after some time without that half as many.
+//!
+//! A thread also overruns when it loses its core for a moment, to the kernel or to another machine of the same host,
+//! some hundred times a second. Such an overrun is short: one below two slices, which is as long as whoever is watched
+//! closely may run, costs a steady extension nothing, one below four half of the polls counted. With hundreds of
+//! extensions on a core each would else be watched closely for most of the time for what hit it once.
+//!
+//! Shared by the workers without a lock. They may lose each other's counts, which matters to nobody: the number
+//! asked for is changed by an overrun or once in a thousand polls.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use crate::limits::{
+    LONG_OVERRUN_SLICES, SHORT_OVERRUN_SLICES, STEADY_HALVED_US, STEADY_POLLS, STEADY_POLLS_MAX,
+};
+
+/// See the file's head.
+#[derive(Debug)]
+pub(super) struct PreemptionBackoff {
+    /// Short polls since the last overrun; not counted past those asked for.
+    short_polls: AtomicU32,
+    /// How many are asked for, a power of two.
+    asked: AtomicU32,
+    /// When that was last changed, in microseconds.
+    changed_us: AtomicU64,
+}
+
+impl PreemptionBackoff {
+    pub(super) fn new() -> Self {
+        Self {
+            short_polls: AtomicU32::new(0),
+            asked: AtomicU32::new(STEADY_POLLS),
+            changed_us: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_steady(&self) -> bool {
+        self.short_polls.load(Relaxed) >= self.asked.load(Relaxed)
+    }
+
+    /// A poll ended within its slice. Writes nothing once the extension is steady, so that workers do not
+    /// contend for the count.
+    #[inline]
+    pub(super) fn note_short_poll(&self, now_us: u64) {
+        let polls = self.short_polls.load(Relaxed);
+        if polls < self.asked.load(Relaxed) {
+            self.short_polls.store(polls + 1, Relaxed);
+            if polls.is_multiple_of(STEADY_POLLS) {
+                self.forgive(now_us);
+            }
+        }
+    }
+
+    /// A poll used up its slice, and so many in all before it was noticed.
+    #[cold]
+    pub(super) fn note_overrun(&self, now_us: u64, slices: u64) {
+        let (was_steady, is_long) = (self.is_steady(), slices >= LONG_OVERRUN_SLICES);
+        if was_steady && slices < SHORT_OVERRUN_SLICES {
+            return;
+        }
+        let kept = if is_long { 0 } else { self.short_polls.load(Relaxed) / 2 };
+        self.short_polls.store(kept, Relaxed);
+        self.forgive(now_us);
+        if was_steady && is_long {
+            self.asked.store((self.asked.load(Relaxed) * 2).min(STEADY_POLLS_MAX), Relaxed);
+            self.changed_us.store(now_us, Relaxed);
+        }
+    }
+
+    /// Asks for half as many for each of the times that have passed.
+    #[cold]
+    fn forgive(&self, now_us: u64) {
+        let asked = self.asked.load(Relaxed);
+        let halvings = now_us.saturating_sub(self.changed_us.load(Relaxed)) / STEADY_HALVED_US;
+        if asked > STEADY_POLLS && halvings > 0 {
+            self.asked.store((asked >> halvings.min(31)).max(STEADY_POLLS), Relaxed);
+            self.changed_us.store(now_us, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PreemptionBackoff;
+    use crate::limits::{
+        LONG_OVERRUN_SLICES, SHORT_OVERRUN_SLICES, STEADY_HALVED_US, STEADY_POLLS, STEADY_POLLS_MAX,
+    };
+
+    /// Short polls at `now_us` until it is steady; how many it took.
+    fn polls_until_steady(steadiness: &PreemptionBackoff, now_us: u64) -> u32 {
+        let mut polls = 0;
+        while !steadiness.is_steady() {
+            steadiness.note_short_poll(now_us);
+            polls += 1;
+        }
+        polls
+    }
+
+    #[test]
+    fn each_overrun_of_a_steady_one_asks_for_twice_as_many_short_polls() {
+        let steadiness = PreemptionBackoff::new();
+        let mut asked = STEADY_POLLS;
+        for now_us in 1..=6 {
+            assert_eq!(polls_until_steady(&steadiness, now_us), asked);
+            steadiness.note_overrun(now_us, LONG_OVERRUN_SLICES);
+            asked *= 2;
+        }
+        assert!(!steadiness.is_steady());
+    }
+
+    #[test]
+    fn a_steady_one_that_overruns_by_less_than_two_slices_stays_steady_and_another_one_does_not_become_so() {
+        let steadiness = PreemptionBackoff::new();
+        for _ in 0..3 * STEADY_POLLS {
+            steadiness.note_short_poll(1);
+            steadiness.note_overrun(1, SHORT_OVERRUN_SLICES - 1);
+        }
+        assert!(!steadiness.is_steady(), "it overruns each time");
+        polls_until_steady(&steadiness, 1);
+        (0..100).for_each(|_| steadiness.note_overrun(1, SHORT_OVERRUN_SLICES - 1));
+        assert!(steadiness.is_steady());
+        steadiness.note_overrun(1, SHORT_OVERRUN_SLICES);
+        assert!(!steadiness.is_steady());
+    }
+
+    #[test]
+    fn a_steady_one_whose_core_is_lost_for_a_moment_is_soon_steady_again() {
+        let steadiness = PreemptionBackoff::new();
+        polls_until_steady(&steadiness, 1);
+        for now_us in 1..1_000 {
+            steadiness.note_overrun(now_us, LONG_OVERRUN_SLICES - 1);
+            assert!(!steadiness.is_steady());
+            assert_eq!(polls_until_steady(&steadiness, now_us), STEADY_POLLS / 2);
+        }
+        let loops = (0..20).map(|_| steadiness.note_overrun(1_000, SHORT_OVERRUN_SLICES)).count();
+        assert_eq!((loops, polls_until_steady(&steadiness, 1_000)), (20, STEADY_POLLS));
+    }
+
+    #[test]
+    fn overruns_of_one_that_is_not_steady_begin_the_count_again_and_ask_for_no_more() {
+        let steadiness = PreemptionBackoff::new();
+        for _ in 0..100 {
+            steadiness.note_short_poll(1);
+            steadiness.note_overrun(1, LONG_OVERRUN_SLICES);
+        }
+        assert_eq!(polls_until_steady(&steadiness, 1), STEADY_POLLS);
+    }
+
+    #[test]
+    fn what_is_asked_for_has_a_bound_and_is_halved_with_time() {
+        let steadiness = PreemptionBackoff::new();
+        steadiness.asked.store(STEADY_POLLS_MAX, super::Relaxed);
+        steadiness.short_polls.store(STEADY_POLLS_MAX, super::Relaxed);
+        steadiness.note_overrun(5, LONG_OVERRUN_SLICES);
+        assert_eq!(steadiness.asked.load(super::Relaxed), STEADY_POLLS_MAX);
+        steadiness.note_short_poll(5 + STEADY_HALVED_US);
+        assert_eq!(steadiness.asked.load(super::Relaxed), STEADY_POLLS_MAX / 2);
+        steadiness.note_overrun(5 + 3 * STEADY_HALVED_US, LONG_OVERRUN_SLICES);
+        assert_eq!(steadiness.asked.load(super::Relaxed), STEADY_POLLS_MAX / 8);
+        steadiness.note_overrun(5 + 300 * STEADY_HALVED_US, LONG_OVERRUN_SLICES);
+        assert_eq!(polls_until_steady(&steadiness, 5 + 300 * STEADY_HALVED_US), STEADY_POLLS);
+    }
+}

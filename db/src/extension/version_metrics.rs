@@ -1,0 +1,266 @@
+//! What the invocations of one version of an extension came to: how they ended, how long they ran, what they used.
+//!
+//! ```text
+//!   worker 0 ─▶ counters, histogram ─┐
+//!   worker 1 ─▶ counters, histogram ─┼─ added up by whoever describes the extension  ─▶ Tally
+//! ```
+//! Each worker has its own cells, written by it alone with a load and a store, made when it first ends an
+//! invocation of this version; so nothing is contended and nothing allocated later. Every end is counted; one
+//! of [`crate::limits::INVOCATIONS_PER_TIMING`] is timed, by the worker's [`Gauge`], in its last poll; what it was
+//! charged for the polls before is added. Waiting, in queues or between polls, is not in the times.
+
+mod gauge;
+mod histogram;
+mod tally;
+
+pub use gauge::Gauge;
+pub use tally::MeasuredSummary;
+
+use std::mem::offset_of;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use store::prefetch_value;
+use wire::Status;
+
+use crate::limits::CORES_MAX;
+use crate::metrics::add_alone;
+use histogram::{STEPS, step_of};
+
+/// How an invocation can end, as counters tell it; the first is the good one.
+pub const ENDS: [&str; 9] = [
+    "ok",
+    "application_error",
+    "panicked",
+    "out_of_memory",
+    "stack_overflow",
+    "killed",
+    "conflict",
+    "unknown_function",
+    "other_error",
+];
+
+/// What an invocation used besides time. What a commit that met a conflict had used before is not in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Objects read, absent ones too.
+    pub reads: u64,
+    /// Bytes of their keys and values.
+    pub read_bytes: u64,
+    /// Objects that were to be written.
+    pub writes: u64,
+    /// Bytes of their keys and values.
+    pub write_bytes: u64,
+    /// Yields.
+    pub yields: u64,
+    /// Slices that were used up.
+    pub preemptions: u64,
+    /// Commits that met a conflict and were tried again.
+    pub conflicts: u64,
+}
+
+/// Cells of one worker for a [`Spent`].
+#[derive(Debug, Default)]
+struct SpentCells {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    write_bytes: AtomicU64,
+    yields: AtomicU64,
+    preemptions: AtomicU64,
+    conflicts: AtomicU64,
+}
+
+/// What one worker counted.
+///
+/// What every end that is `ok` changes lies on the first line.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Cells {
+    spent: SpentCells,
+    ends: [AtomicU64; ENDS.len()],
+    /// Calls up to the last one that was timed, and the time that is taken for theirs.
+    calls_estimated: AtomicU64,
+    cycles_estimated: AtomicU64,
+    timed: AtomicU64,
+    timed_cycles: AtomicU64,
+    times: [AtomicU32; STEPS],
+}
+
+const _: () = assert!(offset_of!(Cells, ends) + size_of::<AtomicU64>() <= 64);
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct VersionMetrics {
+    workers: [OnceLock<Box<Cells>>; CORES_MAX],
+}
+
+impl VersionMetrics {
+    /// Nothing counted yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { workers: [const { OnceLock::new() }; CORES_MAX] }
+    }
+
+    /// Asks for where the cells of a worker are.
+    #[inline]
+    pub fn prefetch_place(&self, worker: usize) {
+        prefetch_value(&self.workers[worker]);
+    }
+
+    /// Asks for what each end changes of the cells of a worker.
+    #[inline]
+    pub fn prefetch(&self, worker: usize) {
+        if let Some(cells) = self.workers[worker].get() {
+            prefetch_value(&cells.spent);
+        }
+    }
+
+    /// Counts an end on a worker; `cycles` is how long it ran, if it was timed. What is to be tried again
+    /// has not ended.
+    #[inline]
+    pub fn ended(&self, worker: usize, status: Status, cycles: Option<u64>, spent: &Spent) {
+        let Some(end) = end_of(status) else { return };
+        let Some(cells) = self.workers.get(worker) else { return };
+        let cells = cells.get_or_init(Cells::new);
+        add_alone(&cells.ends[end], 1);
+        cells.spent.add(spent);
+        if let Some(cycles) = cycles {
+            cells.time(cycles);
+        }
+    }
+
+    /// What all workers counted until now.
+    #[must_use]
+    pub fn tally(&self) -> MeasuredSummary {
+        let mut tally = MeasuredSummary::default();
+        for cells in self.workers.iter().filter_map(OnceLock::get) {
+            for (sum, count) in tally.ends.iter_mut().zip(&cells.ends) {
+                *sum += count.load(Ordering::Relaxed);
+            }
+            tally.spent.include(&cells.spent);
+            tally.cycles_estimated += cells.cycles_estimated.load(Ordering::Relaxed);
+            tally.timed += cells.timed.load(Ordering::Relaxed);
+            tally.timed_cycles += cells.timed_cycles.load(Ordering::Relaxed);
+            for (sum, count) in tally.times.iter_mut().zip(&cells.times) {
+                *sum += u64::from(count.load(Ordering::Relaxed));
+            }
+        }
+        tally
+    }
+}
+
+impl Default for VersionMetrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Cells {
+    #[cold]
+    fn new() -> Box<Self> {
+        Box::new(Self {
+            spent: SpentCells::default(),
+            ends: [const { AtomicU64::new(0) }; ENDS.len()],
+            calls_estimated: AtomicU64::new(0),
+            cycles_estimated: AtomicU64::new(0),
+            timed: AtomicU64::new(0),
+            timed_cycles: AtomicU64::new(0),
+            times: [const { AtomicU32::new(0) }; STEPS],
+        })
+    }
+
+    #[cold]
+    fn time(&self, cycles: u64) {
+        add_alone(&self.timed, 1);
+        add_alone(&self.timed_cycles, cycles);
+        let calls = self.ends.iter().map(|end| end.load(Ordering::Relaxed)).sum::<u64>();
+        let before = self.calls_estimated.load(Ordering::Relaxed);
+        self.calls_estimated.store(calls, Ordering::Relaxed);
+        add_alone(&self.cycles_estimated, cycles.saturating_mul(calls.wrapping_sub(before)));
+        let count = &self.times[step_of(cycles)];
+        count.store(count.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+    }
+}
+
+impl SpentCells {
+    /// Most invocations use little of this: what is not used is not touched.
+    #[inline]
+    fn add(&self, spent: &Spent) {
+        if spent.reads != 0 {
+            add_alone(&self.reads, spent.reads);
+            add_alone(&self.read_bytes, spent.read_bytes);
+        }
+        if spent.writes != 0 {
+            add_alone(&self.writes, spent.writes);
+            add_alone(&self.write_bytes, spent.write_bytes);
+        }
+        if spent.yields | spent.preemptions | spent.conflicts != 0 {
+            add_alone(&self.yields, spent.yields);
+            add_alone(&self.preemptions, spent.preemptions);
+            add_alone(&self.conflicts, spent.conflicts);
+        }
+    }
+}
+
+impl Spent {
+    fn include(&mut self, cells: &SpentCells) {
+        self.reads += cells.reads.load(Ordering::Relaxed);
+        self.read_bytes += cells.read_bytes.load(Ordering::Relaxed);
+        self.writes += cells.writes.load(Ordering::Relaxed);
+        self.write_bytes += cells.write_bytes.load(Ordering::Relaxed);
+        self.yields += cells.yields.load(Ordering::Relaxed);
+        self.preemptions += cells.preemptions.load(Ordering::Relaxed);
+        self.conflicts += cells.conflicts.load(Ordering::Relaxed);
+    }
+}
+
+/// The place of a status in [`ENDS`]; `None` for what is no end of an invocation.
+#[inline]
+fn end_of(status: Status) -> Option<usize> {
+    Some(match status {
+        Status::Ok => 0,
+        Status::ExtensionError => 1,
+        Status::ExtensionPanicked => 2,
+        Status::ExtensionOutOfMemory => 3,
+        Status::ExtensionStackOverflow => 4,
+        Status::ExtensionKilled => 5,
+        Status::Conflict => 6,
+        Status::UnknownFunction => 7,
+        // What the server does to an invocation says nothing of its code.
+        Status::Retry | Status::Unavailable | Status::BadToken => return None,
+        _ => 8,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Status;
+
+    use super::{ENDS, Spent, VersionMetrics};
+    use crate::sched::cycles;
+
+    #[test]
+    fn workers_are_added_up() {
+        let measures = VersionMetrics::new();
+        for (worker, cycles) in [(0, 1_000), (1, 1_000), (1, 1_000), (63, 100_000)] {
+            measures.ended(worker, Status::Ok, Some(cycles), &Spent::default());
+        }
+        let spent = Spent { reads: 3, read_bytes: 40, writes: 0, conflicts: 1, ..Spent::default() };
+        measures.ended(0, Status::ExtensionPanicked, None, &spent);
+        measures.ended(0, Status::Retry, None, &spent);
+        measures.ended(999, Status::Ok, None, &spent);
+        let tally = measures.tally();
+        assert_eq!((tally.calls(), tally.errors(), tally.timed), (5, 1, 4));
+        assert_eq!(tally.ends[ENDS.iter().position(|end| *end == "panicked").expect("an end")], 1);
+        assert_eq!(tally.spent, spent);
+        assert_eq!(tally.cycles_estimated, 103_000, "the last of worker 0 was not timed");
+        measures.ended(0, Status::Ok, Some(500), &Spent::default());
+        assert_eq!(measures.tally().cycles_estimated, 104_000, "two calls of 500");
+        assert_eq!(tally.cpu_ns(), cycles::to_ns(103_000 * 5 / 4));
+        let near =
+            |found: u64, cycles: u64| found.abs_diff(cycles::to_ns(cycles)) * 10 <= cycles::to_ns(cycles);
+        assert!(near(tally.quantile_ns(500), 1_000) && near(tally.quantile_ns(990), 100_000));
+        assert_eq!(VersionMetrics::new().tally().quantile_ns(500), 0);
+    }
+}

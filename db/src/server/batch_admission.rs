@@ -1,0 +1,159 @@
+//! How much of a batch belongs to one session, and to one tenant: so that a flood holds nobody else up.
+//!
+//! ```text
+//!   of one session in one batch:   0 ─ served ─ 512 ─ told to come again ─ 1,024 ─ dropped unread and counted
+//!   of one tenant, beside others:  0 ─ served ─ 2,048 ─ told to come again ─ 4,096 ─ dropped unread and counted
+//! ```
+//! A client has no more requests outstanding than its credits, and what came in one batch is answered when the
+//! round ends. So twice the credits in one batch are copies, or come from a client that keeps to nothing. Being
+//! told to come again costs a fraction of being served, being dropped a fraction of that: so a worker empties
+//! its port faster than a flood fills it, and others' requests in there are not lost. A tenant with many
+//! sessions is limited only while another one has been seen on the worker: alone it is in nobody's way.
+//!
+//! The counts lie with the session and in the tenant's ledger, each stamped with worker and round, so that nothing
+//! is looked up and nothing is cleared. Two workers that serve one session at once take each other's stamp away and
+//! serve it a little more.
+
+use crate::limits::{CROWDED_US, SESSION_BATCH_MESSAGES, TENANT_BATCH_MESSAGES};
+use crate::session::Session;
+use crate::tenant::TenantId;
+use crate::tenant::ledger::Page;
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct BatchAdmission {
+    /// The worker in the upper 8 bits, below it the round.
+    stamp: u32,
+    latest: TenantId,
+    crowded_until_us: u64,
+}
+
+const ROUND_BITS: u32 = 24;
+
+/// What becomes of the messages of a group, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupShare {
+    /// So many are served.
+    pub served: u64,
+    /// Up to so many, those that are served included, are answered.
+    pub answered: u64,
+}
+
+impl GroupShare {
+    const ALL: Self = Self { served: u64::MAX, answered: u64::MAX };
+}
+
+impl BatchAdmission {
+    /// Nobody was seen yet on this worker.
+    #[must_use]
+    pub const fn new(worker: usize) -> Self {
+        Self { stamp: (worker as u32) << ROUND_BITS, latest: TenantId(u32::MAX), crowded_until_us: 0 }
+    }
+
+    /// A batch begins.
+    pub const fn begin(&mut self) {
+        let round_mask = (1 << ROUND_BITS) - 1;
+        self.stamp = self.stamp & !round_mask | self.stamp.wrapping_add(1) & round_mask;
+    }
+
+    /// How many of `messages` of a session, whose tenant has this page, are served.
+    #[inline]
+    pub fn share(&mut self, session: &Session, page: &Page, messages: u64, now_us: u64) -> GroupShare {
+        // A group without messages is work as well.
+        let messages = messages.max(1);
+        let of_session = session.arrivals.add(self.stamp, messages);
+        let of_tenant = page.arrivals.add(self.stamp, messages);
+        if session.tenant != self.latest {
+            self.meet(session.tenant, now_us);
+        }
+        if of_session + messages <= SESSION_BATCH_MESSAGES && of_tenant + messages <= TENANT_BATCH_MESSAGES {
+            return GroupShare::ALL;
+        }
+        self.share_of_a_flood(of_session, of_tenant, now_us)
+    }
+
+    #[cold]
+    fn share_of_a_flood(&self, of_session: u64, of_tenant: u64, now_us: u64) -> GroupShare {
+        let of_tenant = if now_us < self.crowded_until_us { of_tenant } else { 0 };
+        let left = |times: u64| {
+            let of_session = (times * SESSION_BATCH_MESSAGES).saturating_sub(of_session);
+            of_session.min((times * TENANT_BATCH_MESSAGES).saturating_sub(of_tenant))
+        };
+        GroupShare { served: left(1), answered: left(2) }
+    }
+
+    #[cold]
+    fn meet(&mut self, tenant: TenantId, now_us: u64) {
+        if self.latest != TenantId(u32::MAX) {
+            self.crowded_until_us = now_us + CROWDED_US;
+        }
+        self.latest = tenant;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{BatchAdmission, GroupShare};
+    use crate::limits::{CROWDED_US, SESSION_BATCH_MESSAGES, TENANT_BATCH_MESSAGES};
+    use crate::session::Session;
+    use crate::tenant::TenantId;
+    use crate::tenant::account::Account;
+
+    fn sessions(tenant: u32, count: u64) -> Vec<Session> {
+        let account = Arc::new(Account::new(TenantId(tenant)));
+        (0..count).map(|token| Session::new(token, token, Arc::clone(&account), 0)).collect()
+    }
+
+    fn share(crowd: &mut BatchAdmission, session: &Session, messages: u64, now_us: u64) -> GroupShare {
+        crowd.share(session, session.account.ledger.page(3), messages, now_us)
+    }
+
+    #[test]
+    fn a_session_is_served_twice_its_credits_in_a_batch_and_told_so_beyond_until_it_is_dropped() {
+        let (mut crowd, session) = (BatchAdmission::new(3), &sessions(1, 1)[0]);
+        for _ in 0..3 {
+            crowd.begin();
+            assert_eq!(share(&mut crowd, session, SESSION_BATCH_MESSAGES - 10, 0), GroupShare::ALL);
+            assert_eq!(share(&mut crowd, session, 10, 0), GroupShare::ALL);
+            let half = SESSION_BATCH_MESSAGES / 2;
+            assert_eq!(share(&mut crowd, session, half, 0), GroupShare { served: 0, answered: half * 2 });
+            assert_eq!(share(&mut crowd, session, 1_000, 0), GroupShare { served: 0, answered: half });
+            assert_eq!(share(&mut crowd, session, 1, 0), GroupShare { served: 0, answered: 0 });
+        }
+        crowd.begin();
+        assert_eq!(share(&mut crowd, session, 1_000, 0), GroupShare { served: 512, answered: 1_024 });
+    }
+
+    #[test]
+    fn a_tenant_alone_fills_a_batch_with_its_sessions_and_beside_others_it_does_not() {
+        let (mut crowd, many) = (BatchAdmission::new(3), sessions(1, 20));
+        let served = |crowd: &mut BatchAdmission, now_us| {
+            crowd.begin();
+            let shares = many.iter().map(|session| share(crowd, session, 256, now_us).served.min(256));
+            shares.sum::<u64>()
+        };
+        assert_eq!(served(&mut crowd, 5), 20 * 256);
+        let other = &sessions(2, 1)[0];
+        assert_eq!(share(&mut crowd, other, 1, 6), GroupShare::ALL);
+        assert_eq!(served(&mut crowd, 7), TENANT_BATCH_MESSAGES);
+        assert_eq!(share(&mut crowd, other, 1, 8), GroupShare::ALL, "the other one is not held up");
+        assert_eq!(served(&mut crowd, 9), TENANT_BATCH_MESSAGES);
+        assert_eq!(served(&mut crowd, 9 + CROWDED_US), 20 * 256);
+    }
+
+    #[test]
+    fn a_count_of_another_round_or_worker_is_not_taken_for_this_one() {
+        let session = &sessions(1, 1)[0];
+        let (mut crowd, mut other) = (BatchAdmission::new(3), BatchAdmission::new(4));
+        crowd.begin();
+        other.begin();
+        assert_eq!(share(&mut crowd, session, 500, 0), GroupShare::ALL);
+        assert_eq!(share(&mut other, session, 500, 0), GroupShare::ALL);
+        for _ in 0..1 << 24 {
+            crowd.begin();
+        }
+        assert_eq!(crowd.stamp >> 24, 3);
+    }
+}

@@ -1,0 +1,159 @@
+//! The metrics port: what the server counts, over HTTP, as Prometheus reads it.
+//!
+//! ```text
+//!   GET /metrics  ─▶ snapshot: names, counters, handles     locks of the control plane, each for a copy of a list
+//!                 ─▶ families, one after the other          no lock; sent as they come, 64 KiB at a time
+//!   GET /health   ─▶ 200 while all workers run, else 503
+//! ```
+//! Served by control threads alone, a few at a time, one answer each, with limits on what is read, on how long
+//! it may take and on how often a source may ask. Workers write their counters as always and never know.
+//! Counters only grow while the server runs. Who can reach the port reads the names of all tenants: see
+//! docs/security.md.
+
+mod cluster;
+mod cores;
+mod extensions;
+mod http;
+mod links;
+mod store;
+mod streams;
+mod tables;
+mod tenants;
+mod text;
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use super::control::{Control, Refusal};
+use super::listening::Reception;
+use super::response_limiter::{ResponseLimiter, ResponseRate};
+use super::streams::{ConnectionPermit, Holder, Streams};
+use crate::config::StreamLimits;
+use crate::limits::{METRICS_CONNECTIONS_MAX, METRICS_REQUESTS_BURST, METRICS_REQUESTS_PER_SECOND};
+use crate::sync::lock;
+use extensions::Versions;
+use http::{Fault, HttpResponse, Request};
+use tables::ShownTables;
+use tenants::ShownTenants;
+use text::{Kind, MetricsText};
+
+/// What Prometheus wants to be told about the format.
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// How readers of metrics are received.
+#[must_use]
+pub fn reception(control: &Arc<Control>) -> Reception {
+    let control = Arc::clone(control);
+    let rate = ResponseRate { burst: METRICS_REQUESTS_BURST, per_second: METRICS_REQUESTS_PER_SECOND };
+    let requests = Mutex::new(ResponseLimiter::new(rate));
+    // Nobody here is a tenant.
+    let places = METRICS_CONNECTIONS_MAX;
+    let streams = Streams::new(StreamLimits { places, of_tenant: 0, reserve: places });
+    Reception {
+        name: "metrics",
+        streams,
+        serve: Box::new(move |stream, peer, place| {
+            // Who leaves before it has its answer gets none.
+            let _ = serve(&control, &requests, stream.into_socket(), (peer, place));
+        }),
+        turn_away: |stream| http::turn_away(stream.into_socket()),
+    }
+}
+
+/// Answers one request.
+fn serve(
+    control: &Control,
+    requests: &Mutex<ResponseLimiter>,
+    mut socket: TcpStream,
+    (peer, place): (SocketAddr, &ConnectionPermit),
+) -> io::Result<()> {
+    let request = match Request::read(&mut socket) {
+        Ok(request) => request,
+        Err(Fault::Gone) => return Ok(()),
+        Err(Fault::Refused(status)) => return HttpResponse::refuse(socket, status),
+    };
+    if !lock(requests).take_for(peer, control.clock.now_us()) {
+        return HttpResponse::refuse(socket, "429 Too Many Requests");
+    }
+    if place.take(Holder::Operator).is_err() {
+        // Its place was wanted before it had said anything.
+        return Ok(());
+    }
+    let answer = match request.path.as_str() {
+        "/metrics" => metrics(control, &request, socket),
+        "/health" => health(control, &request, socket),
+        _ => HttpResponse::refusal(socket, "404 Not Found"),
+    }?;
+    // It has what it came for; that it is slow to leave is to keep nobody out.
+    place.give_up();
+    answer.close()
+}
+
+fn health(control: &Control, request: &Request, socket: TcpStream) -> io::Result<HttpResponse> {
+    let (status, body) = match control.workers_ended() {
+        0 => ("200 OK", "ok\n".to_owned()),
+        ended => ("503 Service Unavailable", format!("{ended} workers have ended\n")),
+    };
+    let mut answer = HttpResponse::begin(socket, request, status, "text/plain; charset=utf-8")?;
+    answer.write(body.as_bytes())?;
+    answer.end()
+}
+
+fn metrics(control: &Control, request: &Request, socket: TcpStream) -> io::Result<HttpResponse> {
+    let snapshot = match MetricsSnapshot::of(control) {
+        Ok(snapshot) => snapshot,
+        Err(refusal) => {
+            tracing::warn!(%refusal, "metrics cannot be shown");
+            return HttpResponse::refusal(socket, "500 Internal Server Error");
+        }
+    };
+    let mut answer = HttpResponse::begin(socket, request, "200 OK", CONTENT_TYPE)?;
+    let mut text = MetricsText::new(|chunk: &[u8]| answer.write(chunk));
+    snapshot.write(control, &mut text)?;
+    text.end()?;
+    answer.end()
+}
+
+/// What is looked up under locks before anything is written.
+struct MetricsSnapshot {
+    tenants: ShownTenants,
+    tables: ShownTables,
+    versions: Versions,
+}
+
+impl MetricsSnapshot {
+    fn of(control: &Control) -> Result<Self, Refusal> {
+        let tenants = ShownTenants::of(control)?;
+        let tables = ShownTables::of(control, &tenants);
+        let versions = Versions::of(control, &tenants);
+        Ok(Self { tenants, tables, versions })
+    }
+
+    fn write<W: FnMut(&[u8]) -> io::Result<()>>(
+        &self,
+        control: &Control,
+        text: &mut MetricsText<W>,
+    ) -> io::Result<()> {
+        text.family("splinter_build_info", Kind::Gauge, "The version of the server.")?;
+        text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1)?;
+        text.family("splinter_uptime_seconds", Kind::Gauge, "Time since the server was started.")?;
+        text.seconds(&[], "", control.clock.now_us() * 1000)?;
+        text.family(
+            "splinter_metrics_left_out",
+            Kind::Gauge,
+            "Tenants, tables and versions that are too many to show.",
+        )?;
+        text.sample(&[("of", "tenants")], self.tenants.left_out)?;
+        text.sample(&[("of", "tables")], self.tables.left_out)?;
+        text.sample(&[("of", "versions")], self.versions.left_out)?;
+        cluster::write(control, text)?;
+        cores::write(control, text)?;
+        links::write(control, text)?;
+        store::write(control, text)?;
+        streams::write(control, text)?;
+        self.tenants.write(text)?;
+        self.tables.write(text)?;
+        self.versions.write(text)
+    }
+}

@@ -1,0 +1,69 @@
+//! Whether a server of a cluster is known to be there, and what moves to it and from it. One that is alone has nothing to
+//! show.
+
+use std::io;
+
+use super::text::{Kind, MetricsText};
+use crate::clock::Moment;
+use crate::cluster::metadata::Side;
+use crate::server::control::Control;
+use crate::server::migrations::{Figure, Migrations};
+
+pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
+    control: &Control,
+    text: &mut MetricsText<W>,
+) -> io::Result<()> {
+    if !control.metadata.records().is_shared() {
+        return Ok(());
+    }
+    text.family(
+        "splinter_cluster_registered",
+        Kind::Gauge,
+        "1 while the lease is held with which the server is registered in its cluster.",
+    )?;
+    text.sample(&[], u64::from(control.interim.is_held(Moment::now())))?;
+    control.migrations.as_ref().map_or(Ok(()), |migrations| write_migrations(migrations, text))
+}
+
+const SIDES: [(&str, Side); 2] = [("source", Side::Source), ("target", Side::Target)];
+
+fn write_migrations<W: FnMut(&[u8]) -> io::Result<()>>(
+    migrations: &Migrations,
+    text: &mut MetricsText<W>,
+) -> io::Result<()> {
+    let shown = migrations.shown();
+    text.family("splinter_migrations", Kind::Gauge, "Tablets on the move in which the server has a part.")?;
+    for (name, side) in SIDES {
+        let count = shown.iter().filter(|shown| shown.side == side).count();
+        text.sample(&[("side", name)], count as u64)?;
+    }
+    let counters = [
+        ("bytes", "Bytes of objects that were sent, or taken.", Figure::Bytes),
+        ("objects", "Objects that were taken and stored.", Figure::Objects),
+        ("pulls", "Pulls that were answered, or asked for.", Figure::Pulls),
+        ("priority_pulls", "The same of those that somebody waited for.", Figure::PriorityPulls),
+        (
+            "second_reads",
+            "Reads answered beside the owner's answer, at the side that they left.",
+            Figure::SecondReads,
+        ),
+        (
+            "second_read_bytes",
+            "Bytes of messages for reads of both sides: at the source the reads, at the target what it says of progress.",
+            Figure::SecondReadBytes,
+        ),
+        ("late_objects", "Objects that were of the past when they came.", Figure::Late),
+        (
+            "damaged_objects",
+            "Objects whose bytes had changed when they came: they are lost.",
+            Figure::Damaged,
+        ),
+    ];
+    for (name, help, figure) in counters {
+        text.family(&format!("splinter_migration_{name}_total"), Kind::Counter, help)?;
+        for (side_name, side) in SIDES {
+            text.sample(&[("side", side_name)], migrations.totals(side).get(figure))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! Links over shared memory with clients of this host. A server without a door has nothing to show.
+
+use std::io;
+
+use super::text::{Kind, MetricsText};
+use crate::server::control::Control;
+use crate::server::shm_listener::{ChannelFigure, LINK_COUNTERS, LINKS, ListenerStatus};
+
+pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
+    control: &Control,
+    text: &mut MetricsText<W>,
+) -> io::Result<()> {
+    let Some(signs) = &control.door else { return Ok(()) };
+    text.family(&format!("splinter_{}", LINKS.name), Kind::Gauge, LINKS.text)?;
+    samples(signs, &LINKS, text)?;
+    for figure in &LINK_COUNTERS {
+        text.family(&format!("splinter_{}_total", figure.name), Kind::Counter, figure.text)?;
+        samples(signs, figure, text)?;
+    }
+    text.family("splinter_shm_links_refused_total", Kind::Counter, "Links that were refused.")?;
+    text.sample(&[], signs.refused())
+}
+
+fn samples<W: FnMut(&[u8]) -> io::Result<()>>(
+    signs: &ListenerStatus,
+    figure: &ChannelFigure,
+    text: &mut MetricsText<W>,
+) -> io::Result<()> {
+    for (core, value) in signs.of_cores(figure).enumerate() {
+        text.sample(&[("core", &core.to_string())], value)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! Streams of clients: who has them, and who did not get one.
+
+use std::io;
+
+use super::text::{Kind, MetricsText};
+use crate::server::control::Control;
+
+pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
+    control: &Control,
+    text: &mut MetricsText<W>,
+) -> io::Result<()> {
+    let census = control.streams.census();
+    text.family("splinter_streams", Kind::Gauge, "Streams of clients, by who holds them.")?;
+    let held = [
+        ("unopened", census.unopened),
+        ("leaving", census.leaving),
+        ("tenants", census.tenants),
+        ("operators", census.operators),
+    ];
+    for (holder, streams) in held {
+        text.sample(&[("holder", holder)], streams as u64)?;
+    }
+    let counts = [
+        (
+            "evicted",
+            "Streams that had opened nothing and were closed for one that came.",
+            census.counts.evicted,
+        ),
+        ("turned_away", "Streams for which there was no place.", census.counts.turned_away),
+        ("refused", "Streams that a bound refused to a tenant.", census.counts.refused),
+        (
+            "ceded",
+            "Streams of the tenant that had most, closed for one of a tenant that had less.",
+            census.counts.ceded,
+        ),
+    ];
+    for (name, help, value) in counts {
+        text.family(&format!("splinter_streams_{name}_total"), Kind::Counter, help)?;
+        text.sample(&[], value)?;
+    }
+    Ok(())
+}

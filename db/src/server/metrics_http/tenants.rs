@@ -1,0 +1,137 @@
+//! What each tenant has, and what its requests came to.
+//!
+//! A tenant is shown from its creation to its end, at most [`METRICS_ROWS_MAX`] of them, the oldest first.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::Arc;
+
+use super::text::{Kind, MetricsText};
+use crate::limits::METRICS_ROWS_MAX;
+use crate::sched::cycles;
+use crate::server::control::{Control, Refusal};
+use crate::sync::lock;
+use crate::tablet::TableEntry;
+use crate::tenant::TenantId;
+use crate::tenant::ledger::{self, Entry, Sums};
+
+/// All tenants that are shown.
+pub(super) struct ShownTenants {
+    rows: BTreeMap<TenantId, TenantMetricsRow>,
+    /// How many are not.
+    pub(super) left_out: u64,
+}
+
+/// One tenant.
+struct TenantMetricsRow {
+    name: String,
+    sessions: u64,
+    tables: u64,
+    objects: u64,
+    object_bytes: u64,
+    index_bytes: u64,
+    sums: Sums,
+}
+
+impl ShownTenants {
+    /// What the control plane knows now.
+    pub(super) fn of(control: &Control) -> Result<Self, Refusal> {
+        let names = control.tenant_names()?;
+        let left_out = names.len().saturating_sub(METRICS_ROWS_MAX) as u64;
+        let mut sessions: HashMap<TenantId, u64> = HashMap::new();
+        for open in lock(&control.sessions).values() {
+            *sessions.entry(open.session.tenant).or_default() += 1;
+        }
+        let mut rows: BTreeMap<TenantId, TenantMetricsRow> = names
+            .into_iter()
+            .take(METRICS_ROWS_MAX)
+            .map(|(id, name)| (id, TenantMetricsRow::new(name, sessions.get(&id).copied().unwrap_or(0))))
+            .collect();
+        let tables: Vec<Arc<TableEntry>> = lock(&control.tables).values().cloned().collect();
+        for entry in tables {
+            if let Some(row) = rows.get_mut(&entry.tenant) {
+                row.add(&entry);
+            }
+        }
+        for account in control.accounts.all() {
+            if let Some(row) = rows.get_mut(&account.tenant) {
+                row.sums = account.ledger.sums();
+            }
+        }
+        Ok(Self { rows, left_out })
+    }
+
+    /// The name of a tenant that is shown.
+    pub(super) fn name(&self, tenant: TenantId) -> Option<&str> {
+        self.rows.get(&tenant).map(|row| row.name.as_str())
+    }
+
+    /// Writes the families.
+    pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
+        &self,
+        text: &mut MetricsText<W>,
+    ) -> io::Result<()> {
+        type Gauge = (&'static str, &'static str, fn(&TenantMetricsRow) -> u64);
+        let gauges: [Gauge; 5] = [
+            ("sessions", "Open sessions of the tenant.", |row| row.sessions),
+            ("tables", "Tables of the tenant.", |row| row.tables),
+            ("objects", "Objects in the tenant's tables.", |row| row.objects),
+            ("object_bytes", "Bytes of the objects in the tenant's tables.", |row| row.object_bytes),
+            ("index_bytes", "Bytes of the indexes of the tenant's tables.", |row| row.index_bytes),
+        ];
+        for (name, help, value) in gauges {
+            text.family(&format!("splinter_tenant_{name}"), Kind::Gauge, help)?;
+            for row in self.rows.values() {
+                text.sample(&[("tenant", &row.name)], value(row))?;
+            }
+        }
+        self.write_ledgers(text)
+    }
+
+    fn write_ledgers<W: FnMut(&[u8]) -> io::Result<()>>(&self, text: &mut MetricsText<W>) -> io::Result<()> {
+        for entry in Entry::ALL {
+            text.family(&family(*entry), Kind::Counter, entry.text())?;
+            for row in self.rows.values() {
+                let (labels, value) = ([("tenant", row.name.as_str())], row.sums.of(*entry));
+                match entry {
+                    Entry::InvocationCycles => text.seconds(&labels, "", cycles::to_ns(value))?,
+                    _ => text.sample(&labels, value)?,
+                }
+            }
+        }
+        let help = "Answers to the tenant's requests, by status.";
+        text.family("splinter_tenant_answers_total", Kind::Counter, help)?;
+        for row in self.rows.values() {
+            for (status, count) in row.sums.answers() {
+                let status = ledger::status_name(status);
+                text.sample(&[("tenant", &row.name), ("status", &status)], count)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TenantMetricsRow {
+    fn new(name: String, sessions: u64) -> Self {
+        let sums = Sums::default();
+        Self { name, sessions, tables: 0, objects: 0, object_bytes: 0, index_bytes: 0, sums }
+    }
+
+    fn add(&mut self, entry: &TableEntry) {
+        self.tables += 1;
+        self.objects += entry.parts.objects();
+        self.object_bytes += entry.parts.bytes();
+        self.index_bytes += entry.parts.index_bytes();
+    }
+}
+
+/// The name with its unit where Prometheus wants it.
+fn family(entry: Entry) -> String {
+    let name = match entry {
+        Entry::BytesReceived => "received_bytes",
+        Entry::BytesSent => "sent_bytes",
+        Entry::InvocationCycles => "invocation_seconds",
+        entry => entry.name(),
+    };
+    format!("splinter_tenant_{name}_total")
+}

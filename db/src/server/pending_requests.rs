@@ -1,0 +1,273 @@
+//! Requests that wait for objects which have still to arrive, without anybody waiting for them.
+//!
+//! ```text
+//!   lacks objects ─► park: want their hashes ─► waiting, by hash ── wake ──► due ─► executed again, by the ordinary way
+//!                      └ no room: Retry            └ too long: Retry
+//! ```
+//! Each worker has its own. A request keeps its bytes, session, route, and that of a mutation its record of the ring: copies
+//! that come meanwhile get no answer but its own. Before it goes on the record is given back, so whatever is true by then
+//! (the session is over, the range is another server's, a copy was faster) is met as by a request that has just come. What
+//! waits is bounded for the worker and for each tenant.
+
+mod resume;
+
+pub use resume::{RequestContext, Resume, park};
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::change::Wake;
+use crate::limits::{
+    PARKED_BYTES_MAX, PARKED_HASH_BYTES, PARKED_REQUEST_BYTES, PARKED_REQUESTS_MAX, PARKED_US_MAX,
+    TENANT_PARKED_BYTES_MAX, TENANT_PARKED_REQUESTS_MAX,
+};
+use crate::session::{Route, Session};
+use crate::tablet::NumberHash;
+use crate::tenant::TenantId;
+
+/// A request that waits.
+#[derive(Debug)]
+pub struct PendingRequest {
+    /// Whose it is.
+    pub session: Arc<Session>,
+    /// Its number in the session.
+    pub sequence: u64,
+    /// The view under which it was sent.
+    pub view: u64,
+    /// Which request.
+    pub opcode: u8,
+    /// Its body.
+    pub body: Vec<u8>,
+    /// Whether its answer may come in parts.
+    pub takes_parts: bool,
+    /// Where its answer goes.
+    pub route: Route,
+    /// Since when it waits, in microseconds.
+    pub since_us: u64,
+}
+
+impl PendingRequest {
+    /// Whether it has a record of the ring that says it is being executed.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        !wire::opcode::is_read(self.opcode)
+    }
+
+    /// Lets copies be executed again.
+    pub fn give_record_back(&self) {
+        if self.is_recorded() {
+            self.session.ring.release(self.sequence);
+        }
+    }
+}
+
+/// A hash of a part of the store.
+pub type MissingHashes = (u32, u64);
+
+#[derive(Debug)]
+struct WaitingRequests {
+    parked: PendingRequest,
+    lacks: Box<[MissingHashes]>,
+    /// How many of those have not come.
+    left: usize,
+}
+
+/// What a worker or a tenant has waiting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct WaitingCount {
+    requests: usize,
+    bytes: usize,
+}
+
+impl WaitingCount {
+    fn has_room(self, bytes: usize, most: WaitingCount) -> bool {
+        self.requests < most.requests && self.bytes + bytes <= most.bytes
+    }
+}
+
+const WORKER_MOST: WaitingCount = WaitingCount { requests: PARKED_REQUESTS_MAX, bytes: PARKED_BYTES_MAX };
+const TENANT_MOST: WaitingCount =
+    WaitingCount { requests: TENANT_PARKED_REQUESTS_MAX, bytes: TENANT_PARKED_BYTES_MAX };
+
+/// See the file's head.
+#[derive(Debug, Default)]
+pub struct PendingRequests {
+    /// By ticket, which count up.
+    waiting: HashMap<u64, WaitingRequests, NumberHash>,
+    next_ticket: u64,
+    /// Tickets by what they wait for. Clients choose hashes, so these are hashed with a secret.
+    by_lacked: HashMap<MissingHashes, Vec<u64>>,
+    /// Tickets of requests, by token and sequence: a copy takes the place of what waits.
+    by_request: HashMap<(u64, u64), u64>,
+    /// Tickets in the order in which they came, those included that wait no more.
+    order: VecDeque<(u64, u64)>,
+    /// What goes on.
+    due: VecDeque<PendingRequest>,
+    all: WaitingCount,
+    tenants: HashMap<TenantId, WaitingCount, NumberHash>,
+}
+
+impl PendingRequests {
+    /// Requests that wait or go on.
+    #[inline]
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.all.requests
+    }
+
+    /// Whether there is something to do at that time.
+    #[inline]
+    #[must_use]
+    pub fn is_due(&self, now_us: u64) -> bool {
+        self.all.requests > 0 && (!self.due.is_empty() || self.is_overdue(now_us))
+    }
+
+    fn is_overdue(&self, now_us: u64) -> bool {
+        self.order.front().is_some_and(|&(_, since_us)| since_us + PARKED_US_MAX <= now_us)
+    }
+
+    /// Takes a request that waits for these hashes, each once. A copy of one that waits takes its place. `Err`: there is no
+    /// room.
+    ///
+    /// # Errors
+    /// The request, which keeps its record of the ring.
+    pub fn park(
+        &mut self,
+        mut parked: PendingRequest,
+        lacks: Box<[MissingHashes]>,
+    ) -> Result<(), PendingRequest> {
+        let of = (parked.session.token, parked.sequence);
+        if let Some(copy) = self.by_request.get(&of).copied().and_then(|ticket| self.take(ticket)) {
+            parked.since_us = parked.since_us.min(copy.since_us);
+        }
+        let (bytes, tenant) = (bytes_of(&parked, lacks.len()), parked.session.tenant);
+        let of_tenant = self.tenants.get(&tenant).copied().unwrap_or_default();
+        if !self.all.has_room(bytes, WORKER_MOST) || !of_tenant.has_room(bytes, TENANT_MOST) {
+            return Err(parked);
+        }
+        self.count(tenant, bytes);
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        for &lacked in &lacks {
+            self.by_lacked.entry(lacked).or_default().push(ticket);
+        }
+        self.by_request.insert(of, ticket);
+        // A copy of an older one is as old, and stands behind younger ones: it waits for a little longer.
+        self.order.push_back((ticket, parked.since_us));
+        let left = lacks.len();
+        self.waiting.insert(ticket, WaitingRequests { parked, lacks, left });
+        if left == 0 {
+            // They have come since it was found to lack them.
+            self.make_due(ticket);
+        }
+        Ok(())
+    }
+
+    /// Hashes need not be waited for any more.
+    pub fn wake(&mut self, wake: &Wake) {
+        match &wake.hashes {
+            Some(hashes) => hashes.iter().for_each(|&hash| self.arrived((wake.part, hash))),
+            None => {
+                let all = self.by_lacked.keys().copied().filter(|&(part, _)| part == wake.part);
+                let mut all: Vec<MissingHashes> = all.collect();
+                // Who has waited longest goes on first.
+                all.sort_unstable_by_key(|lacked| self.by_lacked[lacked].first().copied());
+                all.into_iter().for_each(|lacked| self.arrived(lacked));
+            }
+        }
+    }
+
+    fn arrived(&mut self, lacked: MissingHashes) {
+        for ticket in self.by_lacked.remove(&lacked).unwrap_or_default() {
+            let Some(waiting) = self.waiting.get_mut(&ticket) else { continue };
+            waiting.left -= 1;
+            if waiting.left == 0 {
+                self.make_due(ticket);
+            }
+        }
+    }
+
+    /// All for which that holds go on, whatever they wait for.
+    pub fn wake_where(&mut self, holds: impl Fn(&PendingRequest) -> bool) {
+        let chosen = self.waiting.iter().filter(|(_, waiting)| holds(&waiting.parked));
+        let mut tickets: Vec<u64> = chosen.map(|(&ticket, _)| ticket).collect();
+        tickets.sort_unstable();
+        tickets.into_iter().for_each(|ticket| self.make_due(ticket));
+    }
+
+    fn make_due(&mut self, ticket: u64) {
+        if let Some(parked) = self.take(ticket) {
+            // It counts until it goes on.
+            self.count(parked.session.tenant, bytes_of(&parked, 0));
+            self.due.push_back(parked);
+        }
+    }
+
+    /// The next one that goes on; it is counted no more.
+    pub fn take_due(&mut self) -> Option<PendingRequest> {
+        let parked = self.due.pop_front()?;
+        self.forget(parked.session.tenant, bytes_of(&parked, 0));
+        Some(parked)
+    }
+
+    /// The next one that has waited for too long at that time.
+    pub fn take_overdue(&mut self, now_us: u64) -> Option<PendingRequest> {
+        while self.is_overdue(now_us) {
+            let (ticket, _) = self.order.pop_front()?;
+            if let Some(parked) = self.take(ticket) {
+                return Some(parked);
+            }
+        }
+        None
+    }
+
+    /// One that waits, whatever for.
+    pub fn take_any(&mut self) -> Option<PendingRequest> {
+        self.take_due().or_else(|| self.take_overdue(u64::MAX))
+    }
+
+    /// Takes one out that waits.
+    fn take(&mut self, ticket: u64) -> Option<PendingRequest> {
+        let WaitingRequests { parked, lacks, .. } = self.waiting.remove(&ticket)?;
+        for lacked in &lacks {
+            let Some(tickets) = self.by_lacked.get_mut(lacked) else { continue };
+            tickets.retain(|&other| other != ticket);
+            if tickets.is_empty() {
+                self.by_lacked.remove(lacked);
+            }
+        }
+        self.by_request.remove(&(parked.session.token, parked.sequence));
+        self.forget(parked.session.tenant, bytes_of(&parked, lacks.len()));
+        while self.order.front().is_some_and(|(ticket, _)| !self.waiting.contains_key(ticket)) {
+            self.order.pop_front();
+        }
+        Some(parked)
+    }
+
+    fn count(&mut self, tenant: TenantId, bytes: usize) {
+        let of_tenant = self.tenants.entry(tenant).or_default();
+        for share in [&mut self.all, of_tenant] {
+            share.requests += 1;
+            share.bytes += bytes;
+        }
+    }
+
+    fn forget(&mut self, tenant: TenantId, bytes: usize) {
+        let Some(of_tenant) = self.tenants.get_mut(&tenant) else { return };
+        for share in [&mut self.all, of_tenant] {
+            share.requests -= 1;
+            share.bytes -= bytes;
+        }
+        if self.tenants.get(&tenant) == Some(&WaitingCount::default()) {
+            self.tenants.remove(&tenant);
+        }
+    }
+}
+
+/// What a request counts for.
+fn bytes_of(parked: &PendingRequest, lacks: usize) -> usize {
+    PARKED_REQUEST_BYTES + parked.body.len() + lacks * PARKED_HASH_BYTES
+}
+
+#[cfg(test)]
+mod tests;

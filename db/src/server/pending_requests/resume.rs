@@ -1,0 +1,179 @@
+//! How a request comes to wait, and how it goes on: decoded, located and executed anew, as when it came.
+
+use std::sync::Arc;
+
+use store::Table;
+use wire::{Request, Status};
+
+use super::{PendingRequest, PendingRequests};
+use crate::limits::{RETRY_ARRIVING_US, UNPARKED_PER_ROUND};
+use crate::metrics::Counter;
+use crate::ops::{WorkerEnvironment, read};
+use crate::server::catalog::WorkerCatalog;
+use crate::server::native;
+use crate::server::outgoing::{Addressee, FramePlace, Outgoing};
+use crate::server::ports::Exits;
+use crate::server::prefetch::{Located, locate};
+use crate::server::replies::{self, Caller, ReplyPlace, RequestOutcome, StreamPlace};
+use crate::server::view::RoundView;
+use crate::session::{Route, Session};
+
+/// What came with a request, besides itself.
+#[derive(Clone, Copy)]
+pub struct RequestContext<'s> {
+    /// Whose it is.
+    pub session: &'s Arc<Session>,
+    /// Its number in the session.
+    pub sequence: u64,
+    /// The view under which it was sent.
+    pub view: u64,
+    /// Whether its answer may come in parts.
+    pub takes_parts: bool,
+    /// Since when it waits, in microseconds.
+    pub since_us: u64,
+}
+
+/// Lets a request wait that [lacks](Turn::Lacks) objects, and wants those; without room for it answers that it should come
+/// again. It allocates, and copies the request.
+#[cold]
+pub fn park(
+    environment: &WorkerEnvironment<'_>,
+    parking: &mut PendingRequests,
+    came: RequestContext<'_>,
+    (request, located): (&Request<'_>, Located<'_>),
+    place: &mut impl ReplyPlace,
+) {
+    let lacks: Vec<(&Table, u64)> = match (*request, located.entry) {
+        (Request::MultiGet { keys, .. }, Some(entry)) => read::lacking(environment.pin, entry, keys),
+        _ => located.part.map(|part| (part, located.hash)).into_iter().collect(),
+    };
+    let mut body = vec![0; request.body_bytes()];
+    request.encode(&mut body);
+    let RequestContext { session, sequence, view, takes_parts, since_us } = came;
+    let parked = PendingRequest {
+        session: Arc::clone(session),
+        sequence,
+        view,
+        opcode: request.opcode(),
+        body,
+        takes_parts,
+        route: place.route(),
+        since_us,
+    };
+    let metrics = environment.metrics;
+    let refused = if lacks.iter().all(|(part, hash)| part.want(*hash)) {
+        parking.park(parked, lacks.iter().map(|(part, hash)| (part.id(), *hash)).collect()).err()
+    } else {
+        Some(parked)
+    };
+    metrics.waits().set_waiting(parking.requests() as u64);
+    match refused {
+        None => metrics.count(Counter::RequestsParked),
+        Some(parked) => {
+            metrics.count(Counter::RequestsNotParked);
+            parked.give_record_back();
+            replies::retry_after(metrics, RETRY_ARRIVING_US, place);
+        }
+    }
+}
+
+/// What requests go on with that waited.
+pub struct Resume<'w, P: Exits> {
+    /// Store, tables, counters and time of this round.
+    pub environment: WorkerEnvironment<'w>,
+    /// Sessions and tables.
+    pub catalog: &'w WorkerCatalog,
+    /// The worker's view.
+    pub view: RoundView,
+    /// Where frames leave.
+    pub port: &'w mut P,
+    /// Frames under construction.
+    pub outgoing: &'w mut Outgoing,
+    /// Those that wait.
+    pub parking: &'w mut PendingRequests,
+}
+
+/// What becomes of one that waited.
+#[derive(Clone, Copy)]
+enum Fate {
+    GoesOn,
+    IsGivenUp,
+}
+
+impl<P: Exits> Resume<'_, P> {
+    /// Executes some of those that may go on; tells those that waited for too long to come again.
+    pub fn run(&mut self) {
+        let (now_us, metrics) = (self.environment.now_us, self.environment.metrics);
+        for _ in 0..UNPARKED_PER_ROUND {
+            let Some(parked) = self.parking.take_due() else { break };
+            metrics.waits().note(now_us.saturating_sub(parked.since_us));
+            self.settle(&parked, Fate::GoesOn);
+        }
+        for _ in 0..UNPARKED_PER_ROUND {
+            let Some(parked) = self.parking.take_overdue(now_us) else { break };
+            metrics.count(Counter::RequestsOverdue);
+            self.settle(&parked, Fate::IsGivenUp);
+        }
+        metrics.waits().set_waiting(self.parking.requests() as u64);
+    }
+
+    /// Tells all to come again: the worker stops.
+    pub fn give_up_all(&mut self) {
+        while let Some(parked) = self.parking.take_any() {
+            self.settle(&parked, Fate::IsGivenUp);
+        }
+    }
+
+    fn settle(&mut self, parked: &PendingRequest, fate: Fate) {
+        let PendingRequest { session, sequence, takes_parts, route, .. } = parked;
+        parked.give_record_back();
+        let known = (self.catalog, self.view);
+        match route {
+            Route::Frame { port, peer } => {
+                let to = Addressee::of(session, (*port, *peer), *takes_parts);
+                let exits = (&mut *self.outgoing, &mut *self.port);
+                let mut place = FramePlace::new(exits, &self.environment, (session, *sequence), to);
+                answer(&self.environment, known, self.parking, (parked, fate), &mut place);
+            }
+            Route::Stream(answered) => {
+                let page = session.account.ledger.page(self.environment.core.index());
+                let mut place = StreamPlace { answer: answered, page };
+                answer(&self.environment, known, self.parking, (parked, fate), &mut place);
+            }
+        }
+    }
+}
+
+fn answer(
+    environment: &WorkerEnvironment<'_>,
+    (catalog, view): (&WorkerCatalog, RoundView),
+    parking: &mut PendingRequests,
+    (parked, fate): (&PendingRequest, Fate),
+    place: &mut impl ReplyPlace,
+) {
+    let metrics = environment.metrics;
+    let PendingRequest { session, sequence, view: sent_under, takes_parts, since_us, .. } = parked;
+    let caller = Caller { session, sequence: *sequence };
+    if catalog.session(session.token).is_none() {
+        return replies::refuse(metrics, place, Status::BadToken);
+    }
+    if *sent_under != view.own {
+        return replies::refuse_other_view(metrics, caller, view, place);
+    }
+    let request = match (fate, Request::decode(parked.opcode, &parked.body)) {
+        (Fate::GoesOn, Ok(request)) => request,
+        (Fate::GoesOn, Err(status)) => return replies::refuse(metrics, place, status),
+        (Fate::IsGivenUp, _) => return replies::retry_after(metrics, RETRY_ARRIVING_US, place),
+    };
+    let located = locate(environment, session, &request);
+    if native::execute::<false>(environment, caller, &request, located, place) == RequestOutcome::Lacks {
+        let came = RequestContext {
+            session,
+            sequence: *sequence,
+            view: *sent_under,
+            takes_parts: *takes_parts,
+            since_us: *since_us,
+        };
+        park(environment, parking, came, (&request, located), place);
+    }
+}

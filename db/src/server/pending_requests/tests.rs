@@ -1,0 +1,130 @@
+//! What waits, what goes on, what is refused: without a store, by made-up hashes.
+
+use std::sync::Arc;
+
+use super::{MissingHashes, PendingRequest, PendingRequests};
+use crate::limits::{
+    PARKED_REQUESTS_MAX, PARKED_US_MAX, TENANT_PARKED_BYTES_MAX, TENANT_PARKED_REQUESTS_MAX,
+};
+use crate::server::change::Wake;
+use crate::session::{Claim, Route, Session};
+use crate::tenant::TenantId;
+use crate::tenant::account::Account;
+
+fn session(tenant: u32) -> Arc<Session> {
+    let account = Arc::new(Account::new(TenantId(tenant)));
+    Arc::new(Session::new(u64::from(tenant) << 8, 1, account, 0))
+}
+
+fn request(session: &Arc<Session>, sequence: u64, opcode: u8, body_bytes: usize) -> PendingRequest {
+    let peer = ([127, 0, 0, 1], 9).into();
+    PendingRequest {
+        session: Arc::clone(session),
+        sequence,
+        view: 1,
+        opcode,
+        body: vec![0; body_bytes],
+        takes_parts: false,
+        route: Route::Frame { port: 0, peer },
+        since_us: sequence,
+    }
+}
+
+fn get(session: &Arc<Session>, sequence: u64) -> PendingRequest {
+    request(session, sequence, wire::opcode::GET, 20)
+}
+
+fn park(parking: &mut PendingRequests, parked: PendingRequest, lacks: &[MissingHashes]) -> bool {
+    parking.park(parked, lacks.into()).is_ok()
+}
+
+fn wake(parking: &mut PendingRequests, part: u32, hashes: &[u64]) -> Vec<u64> {
+    parking.wake(&Wake { part, hashes: Some(hashes.into()) });
+    due(parking)
+}
+
+fn due(parking: &mut PendingRequests) -> Vec<u64> {
+    std::iter::from_fn(|| parking.take_due()).map(|parked| parked.sequence).collect()
+}
+
+#[test]
+fn a_request_goes_on_when_the_last_of_its_hashes_has_come() {
+    let (mut parking, session) = (PendingRequests::default(), session(1));
+    assert!(park(&mut parking, get(&session, 1), &[(7, 1), (7, 2), (8, 1)]));
+    assert!(park(&mut parking, get(&session, 2), &[(7, 2)]));
+    assert!(park(&mut parking, get(&session, 3), &[]));
+    assert_eq!(due(&mut parking), [3], "what it lacked has come before it was parked");
+    assert_eq!(wake(&mut parking, 7, &[2, 3]), [2]);
+    assert!(wake(&mut parking, 7, &[1, 2, 1]).is_empty());
+    assert_eq!(wake(&mut parking, 8, &[1]), [1]);
+    assert!((1..4).all(|sequence| park(&mut parking, get(&session, sequence), &[(7, sequence), (8, 1)])));
+    parking.wake(&Wake { part: 8, hashes: None });
+    assert!(due(&mut parking).is_empty());
+    parking.wake(&Wake { part: 7, hashes: None });
+    assert_eq!(due(&mut parking).len(), 3);
+    assert_eq!((parking.requests(), parking.is_due(u64::MAX / 2)), (0, false));
+    assert!(parking.by_lacked.is_empty() && parking.by_request.is_empty() && parking.tenants.is_empty());
+}
+
+#[test]
+fn a_copy_takes_the_place_of_what_waits_and_its_age() {
+    let (mut parking, session) = (PendingRequests::default(), session(1));
+    assert!(park(&mut parking, get(&session, 1), &[(7, 1)]));
+    let copy = PendingRequest { since_us: 50, view: 2, ..get(&session, 1) };
+    assert!(park(&mut parking, copy, &[(7, 1)]));
+    assert_eq!(parking.requests(), 1);
+    parking.wake(&Wake { part: 7, hashes: None });
+    let parked = parking.take_due().expect("the copy");
+    assert_eq!((parked.view, parked.since_us, parking.requests()), (2, 1, 0));
+}
+
+#[test]
+fn one_that_waits_for_too_long_is_taken_out_and_nothing_is_left_of_it() {
+    let (mut parking, session) = (PendingRequests::default(), session(1));
+    assert!((1..=3).all(|sequence| park(&mut parking, get(&session, sequence), &[(7, 1), (7, sequence)])));
+    assert_eq!(wake(&mut parking, 7, &[1]), [1], "it waited for one hash");
+    let at_us = 2 + PARKED_US_MAX;
+    assert!(!parking.is_due(at_us - 1) && parking.is_due(at_us));
+    assert_eq!(parking.take_overdue(at_us).map(|parked| parked.sequence), Some(2));
+    assert!(parking.take_overdue(at_us).is_none() && parking.requests() == 1);
+    assert!(wake(&mut parking, 7, &[2]).is_empty());
+    assert_eq!(parking.take_any().map(|parked| parked.sequence), Some(3));
+    assert!(parking.by_lacked.is_empty() && parking.order.is_empty());
+}
+
+#[test]
+fn a_tenant_that_has_its_share_waiting_leaves_room_for_others() {
+    let (mut parking, tenants) = (PendingRequests::default(), [session(1), session(2)]);
+    let many = 1..=TENANT_PARKED_REQUESTS_MAX as u64;
+    assert!(many.clone().all(|sequence| park(&mut parking, get(&tenants[0], sequence), &[(7, 1)])));
+    let beyond = parking.park(get(&tenants[0], *many.end() + 1), [(7, 1)].into());
+    assert_eq!(beyond.map_err(|parked| parked.sequence), Err(*many.end() + 1));
+    assert!(park(&mut parking, get(&tenants[1], 1), &[(7, 1)]));
+    let large = |sequence| request(&tenants[1], sequence, wire::opcode::PUT, 1 << 20);
+    let sequences = 2..=2 + (TENANT_PARKED_BYTES_MAX >> 20) as u64;
+    let taken = sequences.clone().filter(|&sequence| park(&mut parking, large(sequence), &[(7, 1)])).count();
+    assert_eq!(taken, (TENANT_PARKED_BYTES_MAX >> 20) - 1, "bytes are counted with what is kept besides");
+    assert_eq!(wake(&mut parking, 7, &[1]).len(), many.count() + 1 + taken);
+    assert!(park(&mut parking, get(&tenants[0], 1), &[(7, 1)]), "there is room again");
+}
+
+#[test]
+fn a_worker_has_so_many_waiting_whosever_they_are() {
+    let mut parking = PendingRequests::default();
+    let tenants: Vec<_> = (1..=6).map(session).collect();
+    let asked = tenants.iter().flat_map(|session| (0..2_000).map(move |sequence| get(session, sequence)));
+    let taken = asked.filter_map(|parked| parking.park(parked, [(7, 1)].into()).ok()).count();
+    assert_eq!(taken, PARKED_REQUESTS_MAX);
+}
+
+#[test]
+fn what_goes_on_gives_its_record_back_and_a_read_has_none() {
+    let session = session(1);
+    let add = request(&session, 1, wire::opcode::INCREMENT, 20);
+    assert_eq!(session.ring.claim(1), Claim::Execute);
+    assert_eq!(session.ring.claim(1), Claim::InFlight, "a copy is not executed while it waits");
+    add.give_record_back();
+    assert_eq!(session.ring.claim(1), Claim::Execute);
+    get(&session, 2).give_record_back();
+    assert_eq!(session.ring.look(2), Claim::Execute);
+}

@@ -1,0 +1,76 @@
+//! The shm listener as the control plane and the statistics see it: what clients are told, and what is counted of links.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use net::shm::{ChannelCounts, ChannelPoint};
+use wire::ShmEndpoint;
+
+/// What is counted of the links of each core.
+#[derive(Debug)]
+pub struct ChannelFigure {
+    /// As statistics name it.
+    pub name: &'static str,
+    /// One sentence for people.
+    pub text: &'static str,
+    of: fn(&ChannelCounts) -> &AtomicU64,
+}
+
+/// How many links there are.
+pub const LINKS: ChannelFigure =
+    ChannelFigure { name: "shm_links", text: "Links over shared memory that there are.", of: |it| &it.links };
+
+/// What only grows.
+pub const LINK_COUNTERS: [ChannelFigure; 5] = [
+    ChannelFigure { name: "shm_links_made", text: "Links that were made.", of: |it| &it.links_made },
+    ChannelFigure {
+        name: "shm_links_cut",
+        text: "Links that were cut off, since their client wrote what no honest one does.",
+        of: |it| &it.lies,
+    },
+    ChannelFigure {
+        name: "shm_frames_received",
+        text: "Frames that arrived over links.",
+        of: |it| &it.frames_received,
+    },
+    ChannelFigure {
+        name: "shm_frames_sent",
+        text: "Frames that were sent over links.",
+        of: |it| &it.frames_sent,
+    },
+    ChannelFigure {
+        name: "shm_frames_lost",
+        text: "Frames for which a client's ring had no room, or that others held up.",
+        of: |it| &it.frames_lost,
+    },
+];
+
+/// What the control plane knows of a door.
+#[derive(Debug)]
+pub struct ListenerStatus {
+    /// What clients are told.
+    pub told: ShmEndpoint,
+    points: Vec<ChannelPoint>,
+    refused: AtomicU64,
+}
+
+impl ListenerStatus {
+    pub(super) fn new(told: ShmEndpoint, points: Vec<ChannelPoint>) -> Self {
+        Self { told, points, refused: AtomicU64::new(0) }
+    }
+
+    /// A figure of each core.
+    pub fn of_cores(&self, figure: &ChannelFigure) -> impl Iterator<Item = u64> {
+        let of = figure.of;
+        self.points.iter().map(move |point| of(point.counts()).load(Ordering::Relaxed))
+    }
+
+    pub(super) fn count_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Who knocked and was not let in.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+}

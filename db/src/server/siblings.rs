@@ -1,0 +1,229 @@
+//! How the workers know of each other: what each shows of its load, and how to wake it.
+//!
+//! ```text
+//!   worker:    work, rest ──▶ its load ◀── loaded ─── a worker with nothing to do
+//!   worker:    what it cannot get to ──▶ its offers ◀── take ─── a worker with nothing to do
+//!   worker that stays loaded, or offers ─── wake ──▶ a worker that sleeps
+//!   watchdog:  a worker that stays away ── wake ──▶ a worker that sleeps
+//! ```
+//! Nobody waits for anybody here. A worker looks at others only when it has nothing to do, and not at every
+//! turn, so that an idle one costs a busy one next to nothing. See "Where work goes" in docs/notes.md.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use net::Waker;
+
+use crate::extension::invocation::Offer;
+use crate::limits::{
+    LOADED_ROUNDS_TO_WAKE, OFFERS_PER_WORKER, STEAL_AFTER_US, STEAL_LOOK_US, WAKE_NEIGHBOUR_US,
+};
+use crate::sched::load::Load;
+use crate::sched::offers::Offers;
+use crate::session::Origin;
+
+struct SiblingWorker {
+    load: Load,
+    waker: Waker,
+    offers: Offers<Offer<Origin>>,
+}
+
+/// All workers of a server, by index.
+pub struct SiblingWorkers {
+    all: Box<[SiblingWorker]>,
+    /// Threads beside the workers that have much to do and give way to them.
+    company: AtomicUsize,
+}
+
+impl SiblingWorkers {
+    /// Workers that these wake. Nobody works.
+    #[must_use]
+    pub fn new(wakers: impl IntoIterator<Item = Waker>) -> Self {
+        let neighbour =
+            |waker| SiblingWorker { load: Load::default(), waker, offers: Offers::new(OFFERS_PER_WORKER) };
+        Self { all: wakers.into_iter().map(neighbour).collect(), company: AtomicUsize::new(0) }
+    }
+
+    /// What a worker shows.
+    #[must_use]
+    pub fn load(&self, index: usize) -> &Load {
+        &self.all[index].load
+    }
+
+    /// What a worker offers to the others.
+    #[must_use]
+    pub fn offers(&self, index: usize) -> &Offers<Offer<Origin>> {
+        &self.all[index].offers
+    }
+
+    /// Whether another worker has nothing to do.
+    #[must_use]
+    pub fn has_idle(&self, own: usize) -> bool {
+        self.after(own).any(|index| self.all[index].load.is_idle())
+    }
+
+    /// The nearest worker after `own` that offers something.
+    #[must_use]
+    pub fn offering(&self, own: usize) -> Option<usize> {
+        self.after(own).find(|&index| !self.all[index].offers.is_empty())
+    }
+
+    /// The nearest worker after `own` that is loaded.
+    #[must_use]
+    pub fn loaded(&self, own: usize, now_us: u64) -> Option<usize> {
+        self.after(own).find(|&index| self.all[index].load.is_loaded(now_us))
+    }
+
+    /// Notes a thread that has much to do beside the workers and gives way to them, as long as what is returned lives.
+    #[must_use]
+    pub fn keep_company(self: &Arc<Self>) -> BackgroundLoad {
+        self.company.fetch_add(1, Ordering::Relaxed);
+        BackgroundLoad(Arc::clone(self))
+    }
+
+    /// Whether there is such a thread.
+    #[inline]
+    #[must_use]
+    pub fn have_company(&self) -> bool {
+        self.company.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether any worker is loaded.
+    #[must_use]
+    pub fn is_any_loaded(&self, now_us: u64) -> bool {
+        self.all.iter().any(|neighbour| neighbour.load.is_loaded(now_us))
+    }
+
+    /// Wakes the nearest worker after `own` that sleeps.
+    pub fn wake_one(&self, own: usize) {
+        if let Some(index) = self.after(own).find(|&index| self.all[index].load.is_asleep()) {
+            self.all[index].waker.wake();
+        }
+    }
+
+    /// Wakes a worker for each one that does not come back to its port. Called now and then by a thread that
+    /// is no worker.
+    pub fn help_the_absent(&self, now_us: u64) {
+        for (own, neighbour) in self.all.iter().enumerate() {
+            if neighbour.load.is_absent(now_us) {
+                self.wake_one(own);
+            }
+        }
+    }
+
+    fn after(&self, own: usize) -> impl Iterator<Item = usize> {
+        let count = self.all.len();
+        (own + 1..own + count).map(move |index| index % count)
+    }
+}
+
+/// A thread beside the workers: see [`SiblingWorkers::keep_company`].
+pub struct BackgroundLoad(Arc<SiblingWorkers>);
+
+impl Drop for BackgroundLoad {
+    fn drop(&mut self) {
+        self.0.company.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What one worker keeps in mind of its neighbours.
+#[derive(Debug, Default)]
+pub struct Outlook {
+    /// When it looks for a loaded one next.
+    look_us: u64,
+    /// When its latest round began.
+    round_us: u64,
+    /// Rounds in a row that found frames which had to wait.
+    loaded_rounds: u32,
+    /// When it last woke one.
+    woke_us: u64,
+}
+
+impl Outlook {
+    /// Whether it is time to look for a loaded neighbour.
+    #[inline]
+    pub fn is_due(&mut self, now_us: u64) -> bool {
+        let due = now_us >= self.look_us;
+        if due {
+            self.look_us = now_us + STEAL_LOOK_US;
+        }
+        due
+    }
+
+    /// A round begins that takes `frames` frames, or none. True when the worker has been loaded for a while
+    /// and should have help.
+    #[inline]
+    pub fn needs_help(&mut self, now_us: u64, frames: bool, cut: bool) -> bool {
+        let waited = now_us.saturating_sub(self.round_us) >= STEAL_AFTER_US;
+        self.round_us = now_us;
+        if !(frames && (waited || cut)) {
+            self.loaded_rounds = 0;
+            return false;
+        }
+        self.loaded_rounds = self.loaded_rounds.saturating_add(1);
+        self.loaded_rounds >= LOADED_ROUNDS_TO_WAKE && self.may_wake(now_us)
+    }
+
+    /// Whether it is time to wake another worker, if there is reason to.
+    #[inline]
+    pub fn may_wake(&mut self, now_us: u64) -> bool {
+        let may = now_us >= self.woke_us + WAKE_NEIGHBOUR_US;
+        if may {
+            self.woke_us = now_us;
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use net::{Faults, LoopbackClock, LoopbackNetwork, Port};
+
+    use super::{Outlook, SiblingWorkers};
+    use crate::limits::{ABSENT_AFTER_US, LOADED_ROUNDS_TO_WAKE, WAKE_NEIGHBOUR_US};
+
+    #[test]
+    fn a_loaded_neighbour_is_found_and_oneself_never() {
+        let network = LoopbackNetwork::new(1, Faults::default(), LoopbackClock::Real);
+        let ports: Vec<_> = (0..4).map(|_| network.port().expect("a port")).collect();
+        let neighbours = SiblingWorkers::new(ports.iter().map(Port::waker));
+        assert_eq!(neighbours.loaded(2, 10), None);
+        neighbours.load(2).work(10, true);
+        assert_eq!(neighbours.loaded(2, 10), None);
+        assert_eq!(neighbours.loaded(3, 10), Some(2));
+        neighbours.load(0).work(10, true);
+        assert_eq!(neighbours.loaded(3, 10), Some(0), "the nearest one");
+        neighbours.load(0).rest();
+        assert_eq!(neighbours.loaded(3, 10), Some(2));
+    }
+
+    #[test]
+    fn who_sleeps_is_woken_for_one_who_stays_away() {
+        let network = LoopbackNetwork::new(1, Faults::default(), LoopbackClock::Real);
+        let mut ports: Vec<_> = (0..2).map(|_| network.port().expect("a port")).collect();
+        let neighbours = SiblingWorkers::new(ports.iter().map(Port::waker));
+        neighbours.load(0).work(0, false);
+        neighbours.load(1).set_asleep(true);
+        neighbours.help_the_absent(ABSENT_AFTER_US);
+        // Would last for an hour without the wake.
+        ports[1].wait(Duration::from_secs(3600)).expect("a working port");
+    }
+
+    #[test]
+    fn help_is_asked_for_by_who_stays_loaded_and_not_too_often() {
+        let mut outlook = Outlook::default();
+        let mut now_us = WAKE_NEIGHBOUR_US;
+        assert!(!outlook.needs_help(now_us, false, false));
+        for _ in 1..LOADED_ROUNDS_TO_WAKE {
+            now_us += 1;
+            assert!(!outlook.needs_help(now_us, true, true));
+        }
+        assert!(outlook.needs_help(now_us + 1, true, true));
+        assert!(!outlook.needs_help(now_us + 2, true, true), "it has just been asked for");
+        assert!(outlook.needs_help(now_us + 1 + WAKE_NEIGHBOUR_US, true, true));
+        assert!(!outlook.needs_help(now_us + 2 + 2 * WAKE_NEIGHBOUR_US, false, false), "no frame waits");
+        assert!(!outlook.needs_help(now_us + 3 + 2 * WAKE_NEIGHBOUR_US, true, true), "a single loaded round");
+    }
+}

@@ -1,0 +1,315 @@
+//! The server's side: a Unix socket at which clients of the same host knock and get a link to a core.
+//!
+//! ```text
+//!   client: connects, says some bytes          server: who is it (SO_PEERCRED), may he (Admission), is there room
+//!           gets: memory and bell, or why not          makes the memory, lets the link join its port
+//!           closes, dies                               the link is over
+//! ```
+//! One thread does all of it, [`ShmListener::run`], and waits for nobody: who connects and says nothing is forgotten after a while.
+//! It keeps every link until its port has let go of it, and unmaps its memory.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::attach::{ADMITTED, KNOCK_BYTES_MAX};
+use super::channel::{Channel, End};
+use super::channels::ChannelPoint;
+use super::descriptor;
+use super::permits::PLACES;
+use super::region::Region;
+use crate::listener::StopHandle;
+use crate::sys;
+
+/// The first byte of an answer that does not; the reason follows.
+const REFUSED: u8 = 1;
+
+/// Clients that have connected and not said what they want. For one beyond, that of the user with most of them goes which has
+/// been silent for longest.
+const KNOCKING_MAX: usize = 32;
+/// How long one may take to say it.
+const KNOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// Before the next try to take in somebody, where one failed.
+const BREATH: Duration = Duration::from_millis(20);
+/// How often links are looked after, in milliseconds.
+const LOOK_MS: i32 = 100;
+
+/// How many links there may be.
+#[derive(Clone, Copy, Debug)]
+pub struct ListenerLimits {
+    /// To one core.
+    pub of_core: usize,
+    /// Of one user, all cores together.
+    pub of_user: usize,
+}
+
+/// Who knocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Attacher<'k> {
+    /// The user, as the kernel knows him.
+    pub user: u32,
+    /// What he says.
+    pub words: &'k [u8],
+}
+
+/// Who decides over those that knock.
+pub trait Admission {
+    /// The core that this one is to have a link to.
+    ///
+    /// # Errors
+    /// Why he is not, in words.
+    fn admit(&mut self, knocker: Attacher<'_>) -> Result<usize, String>;
+
+    /// Whether a link, which was let in by these words, is to end.
+    fn is_over(&mut self, words: &[u8]) -> bool;
+
+    /// Something has happened that people may want to know.
+    fn note(&mut self, text: &str);
+}
+
+/// One that has connected.
+#[derive(Debug)]
+struct Attaching {
+    socket: UnixStream,
+    user: u32,
+    since: Instant,
+}
+
+/// One that was let in.
+#[derive(Debug)]
+struct Inside {
+    link: Arc<Channel>,
+    core: usize,
+    place: usize,
+    user: u32,
+    words: Vec<u8>,
+}
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct ShmListener {
+    listener: UnixListener,
+    path: PathBuf,
+    stop: Arc<OwnedFd>,
+    points: Vec<ChannelPoint>,
+    limits: ListenerLimits,
+    knocking: Vec<Attaching>,
+    inside: Vec<Inside>,
+    serial: u64,
+}
+
+impl ShmListener {
+    /// Listens at `path`, in place of a server that has gone. `points` are those of the cores' ports. Whoever can reach the
+    /// path may knock: its directory says who that is.
+    ///
+    /// # Errors
+    /// When the path is too long, somebody listens there, or the directory refuses.
+    pub fn open(path: &Path, points: Vec<ChannelPoint>, limits: ListenerLimits) -> io::Result<Self> {
+        match descriptor::connect(path) {
+            Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)?,
+            Err(_) => {}
+        }
+        let listener = UnixListener::bind(path)?;
+        listener.set_nonblocking(true)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+        let stop = Arc::new(sys::eventfd()?);
+        let limits = ListenerLimits { of_core: limits.of_core.min(PLACES), ..limits };
+        let (knocking, inside) = (Vec::new(), Vec::new());
+        Ok(Self { listener, path: path.to_owned(), stop, points, limits, knocking, inside, serial: 0 })
+    }
+
+    /// A handle that ends [`ShmListener::run`].
+    #[must_use]
+    pub fn stop_handle(&self) -> StopHandle {
+        StopHandle::of(&self.stop)
+    }
+
+    /// Lets clients in until it is stopped; then all links are over.
+    ///
+    /// # Errors
+    /// When the socket breaks.
+    pub fn run(mut self, admission: &mut impl Admission) -> io::Result<()> {
+        while self.wait()? {
+            self.accept();
+            self.hear(admission);
+            self.look_after(admission);
+        }
+        Ok(())
+    }
+
+    /// Sleeps until somebody comes, says something, or leaves; false when the door is stopped.
+    fn wait(&mut self) -> io::Result<bool> {
+        let watch = |fd, events| libc::pollfd { fd, events, revents: 0 };
+        let mut watched =
+            vec![watch(self.stop.as_raw_fd(), libc::POLLIN), watch(self.listener.as_raw_fd(), libc::POLLIN)];
+        watched.extend(self.knocking.iter().map(|one| watch(one.socket.as_raw_fd(), libc::POLLIN)));
+        let first_inside = watched.len();
+        // Of those that are over nothing is to be heard: else they would be heard all the time.
+        let inside = self
+            .inside
+            .iter()
+            .map(|one| if one.link.has_ended() { -1 } else { one.link.socket().as_raw_fd() });
+        watched.extend(inside.map(|fd| watch(fd, 0)));
+        descriptor::poll(&mut watched, LOOK_MS)?;
+        for (one, watched) in self.inside.iter().zip(&watched[first_inside..]) {
+            if watched.revents != 0 && one.link.end(End::Left) {
+                self.points[one.core].tell();
+            }
+        }
+        Ok(watched[0].revents == 0)
+    }
+
+    fn accept(&mut self) {
+        // No more at once: who connects all the time keeps nobody waiting for the rest of the round.
+        for _ in 0..KNOCKING_MAX {
+            let socket = match self.listener.accept() {
+                Ok((socket, _)) => socket,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // Out of descriptors, mostly: who waits goes on waiting, and would be noticed at once again.
+                Err(_) => return thread::sleep(BREATH),
+            };
+            let Ok(user) = descriptor::peer_user(socket.as_fd()) else { continue };
+            if socket.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if self.knocking.len() == KNOCKING_MAX {
+                let gone = self.knocking.remove(who_gives_way(&self.knocking, |one| one.user));
+                refuse(&gone.socket, "too many knock at once");
+            }
+            self.knocking.push(Attaching { socket, user, since: Instant::now() });
+        }
+    }
+
+    /// Decides over those that have said what they want.
+    fn hear(&mut self, admission: &mut impl Admission) {
+        for one in std::mem::take(&mut self.knocking) {
+            let mut words = [0; KNOCK_BYTES_MAX];
+            match descriptor::receive(one.socket.as_fd(), &mut words) {
+                Ok((0, _)) => {}
+                Ok((bytes, _)) => self.decide(one, &words[..bytes], admission),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if one.since.elapsed() < KNOCK_PATIENCE {
+                        self.knocking.push(one);
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn decide(&mut self, one: Attaching, words: &[u8], admission: &mut impl Admission) {
+        let Attaching { socket, user, .. } = one;
+        let let_in = admission.admit(Attacher { user, words }).and_then(|core| {
+            let place = self.place(core, user)?;
+            self.let_in(&socket, core, place).map_err(|error| error.to_string())
+        });
+        match let_in {
+            Ok((link, core, place)) => {
+                self.inside.push(Inside { link, core, place, user, words: words.to_vec() });
+            }
+            Err(reason) => {
+                admission.note(&reason);
+                refuse(&socket, &reason);
+            }
+        }
+    }
+
+    /// A place at a core that is free, also by what its user may have.
+    fn place(&self, core: usize, user: u32) -> Result<usize, String> {
+        let of_user = self.inside.iter().filter(|one| one.user == user).count();
+        if of_user >= self.limits.of_user {
+            return Err(format!("user {user} has as many links as one may: {of_user}"));
+        }
+        let is_free = |place: &usize| !self.inside.iter().any(|one| (one.core, one.place) == (core, *place));
+        let place = (0..self.limits.of_core).find(is_free);
+        place
+            .filter(|_| core < self.points.len())
+            .ok_or_else(|| "the core has as many links as it may".to_owned())
+    }
+
+    /// Makes a link, gives the client its end, and lets it join.
+    fn let_in(
+        &mut self,
+        socket: &UnixStream,
+        core: usize,
+        place: usize,
+    ) -> io::Result<(Arc<Channel>, usize, usize)> {
+        let (memory, bell) = (descriptor::memory()?, sys::eventfd()?);
+        let region = Region::map(memory.as_fd())?;
+        region.sign();
+        self.serial += 1;
+        let own = OwnedFd::from(socket.try_clone()?);
+        let link = Arc::new(Channel::of_server(region, own, bell.try_clone()?, self.serial));
+        self.points[core].join(place, Arc::clone(&link))?;
+        if descriptor::send(socket.as_fd(), &[ADMITTED], &[memory.as_fd(), bell.as_fd()]).is_err() {
+            // It has joined, so its place is free when the port has let go of it: as if the client had left.
+            link.end(End::Left);
+            self.points[core].tell();
+        }
+        Ok((link, core, place))
+    }
+
+    /// Ends links whose time is over and forgets those that their port has let go of.
+    fn look_after(&mut self, admission: &mut impl Admission) {
+        for one in &self.inside {
+            if !one.link.has_ended() && admission.is_over(&one.words) && one.link.end(End::Left) {
+                self.points[one.core].tell();
+            }
+        }
+        let points = &self.points;
+        self.inside.retain(|one| {
+            let is_used = Arc::strong_count(&one.link) > 1;
+            if !is_used {
+                points[one.core].forget(&one.link);
+            }
+            is_used
+        });
+    }
+}
+
+impl Drop for ShmListener {
+    fn drop(&mut self) {
+        for one in &self.inside {
+            if one.link.end(End::Left) {
+                self.points[one.core].tell();
+            }
+        }
+        // Whoever finds the file anyway finds that nobody listens.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The place of the first one of the user with most.
+fn who_gives_way<T>(all: &[T], user: impl Fn(&T) -> u32) -> usize {
+    let count = |of: u32| all.iter().filter(|one| user(one) == of).count();
+    let most = all.iter().map(|one| count(user(one))).max();
+    all.iter().position(|one| Some(count(user(one))) == most).unwrap_or(0)
+}
+
+fn refuse(socket: &UnixStream, reason: &str) {
+    let mut answer = vec![REFUSED];
+    answer.extend_from_slice(&reason.as_bytes()[..reason.floor_char_boundary(255)]);
+    // Who has gone does not need to hear it.
+    let _ = descriptor::send(socket.as_fd(), &answer, &[]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::who_gives_way;
+
+    #[test]
+    fn who_has_most_gives_way_and_of_those_the_first() {
+        for (users, place) in
+            [(&[7][..], 0), (&[1, 2, 2, 3], 1), (&[1, 2, 3, 3, 2, 3], 2), (&[5, 6, 6, 5], 0)]
+        {
+            assert_eq!(who_gives_way(users, |user| *user), place, "{users:?}");
+        }
+    }
+}

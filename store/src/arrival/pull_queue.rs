@@ -1,0 +1,234 @@
+//! Hashes whose objects somebody waits for, on their way to who pulls them.
+//!
+//! ```text
+//!   workers ── want ──► recent: the same hash again goes no further
+//!                         └──► [ queue of a bounded number ] ── take ──► who pulls, which is woken
+//! ```
+//! No locks: whoever pulls may be a thread of the lowest priority, and nobody waits for it. A hash may come more than
+//! once where two share a place of `recent`; who takes them holds them against each other.
+
+use std::sync::OnceLock;
+
+use crate::limits::{RECENT_WANTS, WANTED_HASHES_MAX};
+use crate::sync::{AtomicU64, Ordering};
+
+/// A place of the queue. `turn`: position at which it may be written; one more when it may be read.
+struct Place {
+    turn: AtomicU64,
+    hash: AtomicU64,
+}
+
+/// See the file's head.
+pub(crate) struct PullQueue {
+    places: Box<[Place]>,
+    /// Places that hold a hash, or will: reserved before the hash counts as wanted, so that nobody relies on one for which
+    /// there is no room.
+    reserved: AtomicU64,
+    written: AtomicU64,
+    read: AtomicU64,
+    /// What was wanted lately and has not come, each at its place; 0 for nothing.
+    recent: Box<[AtomicU64]>,
+    waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Default for PullQueue {
+    fn default() -> Self {
+        PullQueue::with_room(WANTED_HASHES_MAX, RECENT_WANTS)
+    }
+}
+
+impl PullQueue {
+    /// Both are powers of two.
+    fn with_room(hashes: usize, recent: usize) -> Self {
+        assert!(hashes.is_power_of_two() && recent.is_power_of_two());
+        let place = |turn| Place { turn: AtomicU64::new(turn), hash: AtomicU64::new(0) };
+        PullQueue {
+            places: (0..hashes as u64).map(place).collect(),
+            reserved: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+            recent: (0..recent).map(|_| AtomicU64::new(0)).collect(),
+            waker: OnceLock::new(),
+        }
+    }
+
+    /// What is called after a hash was queued. Once.
+    pub(crate) fn set_waker(&self, waker: Box<dyn Fn() + Send + Sync>) {
+        let set = self.waker.set(waker);
+        assert!(set.is_ok(), "one thread pulls");
+    }
+
+    /// Somebody waits for the objects of `hash`. False where too many are wanted.
+    pub(crate) fn want(&self, hash: u64) -> bool {
+        // A hash of 0 is never among the recent ones: it is queued each time.
+        let recent = self.recent_place(hash);
+        if hash != 0 && recent.load(Ordering::Acquire) == hash {
+            return true;
+        }
+        if self.reserved.fetch_add(1, Ordering::Acquire) >= self.places.len() as u64 {
+            self.reserved.fetch_sub(1, Ordering::Relaxed);
+            return false;
+        }
+        if hash != 0 && recent.swap(hash, Ordering::AcqRel) == hash {
+            self.reserved.fetch_sub(1, Ordering::Relaxed);
+            return true;
+        }
+        self.push(hash);
+        if let Some(wake) = self.waker.get() {
+            wake();
+        }
+        true
+    }
+
+    /// Takes at most so many. Called by one thread.
+    pub(crate) fn take(&self, count_max: usize, into: &mut Vec<u64>) {
+        into.extend(std::iter::from_fn(|| self.pop()).take(count_max));
+    }
+
+    /// Whoever wants it from now on is queued.
+    pub(super) fn forget(&self, hash: u64) {
+        // Where another one took the place there is nothing to forget.
+        let _ = self.recent_place(hash).compare_exchange(hash, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    fn recent_place(&self, hash: u64) -> &AtomicU64 {
+        &self.recent[hash as usize & (self.recent.len() - 1)]
+    }
+
+    fn place(&self, at: u64) -> &Place {
+        &self.places[at as usize & (self.places.len() - 1)]
+    }
+
+    /// A bounded queue for many writers and one reader (Vyukov): who wins the position owns its place, which is free since a
+    /// place is reserved.
+    fn push(&self, hash: u64) {
+        // Behind whoever has the position before, and what he knows to be free.
+        let at = self.written.fetch_add(1, Ordering::AcqRel);
+        let place = self.place(at);
+        assert_eq!(
+            place.turn.load(Ordering::Acquire),
+            at,
+            "places are taken in the order in which they become free"
+        );
+        place.hash.store(hash, Ordering::Relaxed);
+        place.turn.store(at + 1, Ordering::Release);
+    }
+
+    fn pop(&self) -> Option<u64> {
+        let mut at = self.read.load(Ordering::Relaxed);
+        loop {
+            let place = self.place(at);
+            let turn = place.turn.load(Ordering::Acquire);
+            if turn == at + 1 {
+                match self.read.compare_exchange(at, at + 1, Ordering::Relaxed, Ordering::Relaxed) {
+                    Ok(_) => {
+                        let hash = place.hash.load(Ordering::Relaxed);
+                        place.turn.store(at + self.places.len() as u64, Ordering::Release);
+                        self.reserved.fetch_sub(1, Ordering::Release);
+                        return Some(hash);
+                    }
+                    Err(now) => at = now,
+                }
+            } else if turn <= at {
+                return None;
+            } else {
+                at = self.read.load(Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom_model)))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::PullQueue;
+
+    fn take(wanted: &PullQueue, count_max: usize) -> Vec<u64> {
+        let mut taken = Vec::new();
+        wanted.take(count_max, &mut taken);
+        taken
+    }
+
+    #[test]
+    fn a_hash_is_queued_once_until_it_has_come() {
+        let wanted = PullQueue::with_room(8, 16);
+        assert!((0..3).all(|_| wanted.want(7)) && wanted.want(0) && wanted.want(3));
+        assert_eq!((take(&wanted, 2), take(&wanted, 9)), (vec![7, 0], vec![3]));
+        assert!(wanted.want(7) && take(&wanted, 9).is_empty());
+        wanted.forget(7);
+        assert!(wanted.want(7));
+        assert_eq!(take(&wanted, 9), [7]);
+    }
+
+    #[test]
+    fn beyond_its_room_the_queue_refuses_and_goes_on_when_there_is_some() {
+        let wanted = PullQueue::with_room(4, 16);
+        for round in 0..5 {
+            let hashes = || (1..=4).map(|hash| hash + 16 * round);
+            assert!(hashes().all(|hash| wanted.want(hash)));
+            // Not only at the first try: what was refused is not taken for queued.
+            assert!(!wanted.want(9 + 16 * round) && !wanted.want(9 + 16 * round));
+            assert_eq!(take(&wanted, 9), Vec::from_iter(hashes()));
+        }
+    }
+
+    #[test]
+    fn who_pulls_is_woken_for_what_is_queued() {
+        let (wanted, woken) = (PullQueue::with_room(2, 16), Arc::new(AtomicU64::new(0)));
+        let count = Arc::clone(&woken);
+        wanted.set_waker(Box::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        }));
+        assert_eq!([1, 1, 2, 3].map(|hash| wanted.want(hash)), [true, true, true, false]);
+        assert_eq!(woken.load(Ordering::Relaxed), 2);
+    }
+}
+
+#[cfg(all(test, loom_model))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::PullQueue;
+
+    /// Two workers want, one of them what the other wants too; one thread takes meanwhile. What is told to be queued comes,
+    /// once.
+    #[test]
+    fn loom_what_is_wanted_is_taken() {
+        loom::model(|| {
+            let wanted = Arc::new(PullQueue::with_room(2, 2));
+            let other = {
+                let wanted = Arc::clone(&wanted);
+                loom::thread::spawn(move || (wanted.want(1), wanted.want(2)))
+            };
+            let mut taken = Vec::new();
+            let own = wanted.want(1);
+            wanted.take(1, &mut taken);
+            let (first, second) = other.join().expect("no panic");
+            wanted.take(4, &mut taken);
+            taken.sort_unstable();
+            let queued = [(1, own || first), (2, second)].into_iter().filter(|(_, queued)| *queued);
+            assert_eq!(taken, Vec::from_iter(queued.map(|(hash, _)| hash)));
+            assert!(!taken.is_empty(), "there is room for two");
+        });
+    }
+
+    /// Two want the same when there is no room: whoever is told that it is queued finds it so.
+    #[test]
+    fn loom_what_is_told_to_be_wanted_is_in_the_queue() {
+        loom::model(|| {
+            let wanted = Arc::new(PullQueue::with_room(2, 4));
+            assert!(wanted.want(2) && wanted.want(3));
+            let other = {
+                let wanted = Arc::clone(&wanted);
+                loom::thread::spawn(move || wanted.want(1))
+            };
+            let own = wanted.want(1);
+            let other = other.join().expect("no panic");
+            let mut taken = Vec::new();
+            wanted.take(4, &mut taken);
+            assert_eq!(taken.contains(&1), own || other, "{own} {other}");
+        });
+    }
+}

@@ -1,0 +1,119 @@
+//! Which hashes of a table were written to or removed since somebody looked, for who copies it while it is in use.
+//!
+//! ```text
+//!   hashes of the table:   [ chunk │ chunk │ chunk │ ... ]      some objects each, all of one width
+//!   marks:                     0       1       0
+//!   writer, with the bucket: changes it, marks          copier: takes the mark, then reads the buckets
+//! ```
+//! A mark is set under the lock of the bucket, and taken before the bucket is read, for which the reader waits for that lock:
+//! so what a copier does not see is marked when it is done. Expiry leaves no mark: a copy expires by itself. Marks are made
+//! only while somebody watches; a writer knows of that when its worker has passed a change that was made after
+//! `Table::watch`, and not before. Costs a writer one load while nobody does.
+
+use std::sync::OnceLock;
+
+use crate::hash_range::HashRange;
+use crate::limits::{TOUCHED_CHUNKS_MAX, TOUCHED_CHUNKS_MIN, TOUCHED_OBJECTS_PER_CHUNK};
+use crate::sync::{AtomicU64, Ordering};
+
+/// See the file's head.
+pub(crate) struct DirtyMap {
+    first: u64,
+    /// Chunks have this power of two of hashes.
+    shift: u32,
+    marks: Box<[AtomicU64]>,
+    watchers: AtomicU64,
+}
+
+impl DirtyMap {
+    pub(crate) fn new(hashes: HashRange, objects: u64) -> DirtyMap {
+        let chunks = (objects / TOUCHED_OBJECTS_PER_CHUNK).clamp(TOUCHED_CHUNKS_MIN, TOUCHED_CHUNKS_MAX);
+        let width = hashes.last() - hashes.first();
+        let shift = (0..63).find(|shift| width >> shift < chunks).unwrap_or(63);
+        let words = (width >> shift) / 64 + 1;
+        let marks = (0..words).map(|_| AtomicU64::new(0)).collect();
+        DirtyMap { first: hashes.first(), shift, marks, watchers: AtomicU64::new(0) }
+    }
+
+    /// One more watches.
+    pub(crate) fn watch(&self) {
+        self.watchers.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// One less does; how many did.
+    pub(crate) fn unwatch(&self) -> u64 {
+        self.watchers.fetch_sub(1, Ordering::AcqRel)
+    }
+
+    /// Takes the first mark of hashes from `from` on, among those that `first` to `last` have.
+    pub(crate) fn take_next(&self, from: u64, (first, last): (u64, u64)) -> Option<(u64, u64)> {
+        let chunk = self.marked(self.chunks(from.max(first), last)).next()?;
+        self.take(chunk, (first, last));
+        let (low, high) = self.bounds(chunk);
+        Some((low.max(first), high.min(last)))
+    }
+
+    /// How many chunks without hashes outside of these are marked.
+    pub(crate) fn count(&self, (first, last): (u64, u64)) -> u64 {
+        let inside = |chunk: &u64| {
+            let (low, high) = self.bounds(*chunk);
+            low >= first && high <= last
+        };
+        self.marked(self.chunks(first, last)).filter(inside).count() as u64
+    }
+
+    /// Into how many chunks so many hashes go.
+    pub(crate) fn chunks_of(&self, hashes: HashRange) -> u64 {
+        ((hashes.last() - hashes.first()) >> self.shift) + 1
+    }
+
+    #[cold]
+    fn mark(&self, hash: u64) {
+        if self.watchers.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let chunk = (hash - self.first) >> self.shift;
+        let (word, bit) = (&self.marks[(chunk / 64) as usize], 1 << (chunk % 64));
+        // Even where it is set: who takes it is to see what this writer has done.
+        word.fetch_or(bit, Ordering::AcqRel);
+    }
+
+    /// The chunks that have hashes from `first` to `last`.
+    fn chunks(&self, first: u64, last: u64) -> std::ops::RangeInclusive<u64> {
+        (first - self.first) >> self.shift..=(last - self.first) >> self.shift
+    }
+
+    /// First and last hash of a chunk.
+    fn bounds(&self, chunk: u64) -> (u64, u64) {
+        let first = self.first + (chunk << self.shift);
+        (first, first.saturating_add((1 << self.shift) - 1))
+    }
+
+    /// The chunks among these that are marked.
+    fn marked(&self, chunks: std::ops::RangeInclusive<u64>) -> impl Iterator<Item = u64> {
+        let (begin, end) = chunks.into_inner();
+        (begin / 64..=end / 64).flat_map(move |word| {
+            let rest = |marks: u64| (marks != 0).then_some(marks);
+            let marks = self.marks[word as usize].load(Ordering::Relaxed);
+            std::iter::successors(rest(marks), move |marks| rest(marks & (marks - 1)))
+                .map(move |marks| word * 64 + u64::from(marks.trailing_zeros()))
+                .filter(move |chunk| (begin..=end).contains(chunk))
+        })
+    }
+
+    /// Takes the mark of a chunk that has no hashes outside of these.
+    fn take(&self, chunk: u64, (first, last): (u64, u64)) {
+        let (low, high) = self.bounds(chunk);
+        if low >= first && high <= last {
+            self.marks[(chunk / 64) as usize].fetch_and(!(1 << (chunk % 64)), Ordering::AcqRel);
+        }
+    }
+}
+
+/// The same of a table that nobody may ever watch.
+#[inline]
+pub(crate) fn mark(touched: &OnceLock<DirtyMap>, hash: u64) {
+    if let Some(touched) = touched.get() {
+        touched.mark(hash);
+    }
+}
