@@ -40,7 +40,7 @@ fn tell(history: &[Operation], tally: Tally) {
 #[test]
 fn a_single_server_is_linearizable_over_a_path_that_loses_doubles_and_reorders() {
     let cluster = Cluster::start(1);
-    let (history, tally) = cluster.run(&mut rng(), rounds(3, 60), Troubles::None, false);
+    let (history, tally) = cluster.run(&mut rng(), rounds(3, 20), Troubles::None, false);
     tell(&history, tally);
     assert!(judge(&history) && history.len() > 100);
 }
@@ -48,7 +48,7 @@ fn a_single_server_is_linearizable_over_a_path_that_loses_doubles_and_reorders()
 #[test]
 fn three_servers_are_linearizable_while_tablets_move_and_etcd_stands_still() {
     let cluster = Cluster::start(3);
-    let (history, tally) = cluster.run(&mut rng(), rounds(8, 600), Troubles::Moves, false);
+    let (history, tally) = cluster.run(&mut rng(), rounds(8, 150), Troubles::Moves, false);
     tell(&history, tally);
     assert!(judge(&history) && history.len() > 100);
     assert!(tally.migrations > 0, "something moved");
@@ -57,7 +57,7 @@ fn three_servers_are_linearizable_while_tablets_move_and_etcd_stands_still() {
 #[test]
 fn what_survives_the_death_of_the_coordinator_is_linearizable() {
     let cluster = Cluster::start(3);
-    let (history, tally) = cluster.run(&mut rng(), rounds(8, 600), Troubles::MovesAndDeaths, false);
+    let (history, tally) = cluster.run(&mut rng(), rounds(8, 150), Troubles::MovesAndDeaths, false);
     tell(&history, tally);
     assert!(judge(&history) && history.len() > 100);
     assert!(tally.deaths > 0, "it died");

@@ -165,7 +165,7 @@ fn a_table_moves_to_and_fro_under_load_and_every_answer_is_right() {
             })
             .collect();
         loaded.wait();
-        for round in 0..rounds(4, 100) {
+        for round in 0..rounds(4, 30) {
             let to = 1 - owner(&cluster, 0, u64::MAX);
             let modes = [MigrationMode::Rocksteady, MigrationMode::Cooperative];
             begin(&cluster, to, modes[round / 2 % 2]);

@@ -81,7 +81,7 @@ fn everything_adds_up(bank: &Bank, all: &Ended) {
 #[test]
 fn the_total_stands_and_transfers_happen_once_over_a_network_that_loses_and_doubles() {
     let faults = Faults { lost: 30, doubled: 60, held: 60 };
-    let work = Work { requests: rounds(1_500, 150_000), depth: 8, endless: rounds(1, 30) };
+    let work = Work { requests: rounds(1_500, 40_000), depth: 8, endless: rounds(1, 10) };
     let ended = tellers_and_an_auditor(8, 8, faults, work);
     assert!(ended.killed > 0 && ended.forgeries > ended.killed);
 }
@@ -89,6 +89,6 @@ fn the_total_stands_and_transfers_happen_once_over_a_network_that_loses_and_doub
 #[test]
 fn the_total_stands_when_both_cores_fight_for_two_accounts() {
     let faults = Faults { lost: 0, doubled: 0, held: 0 };
-    let work = Work { requests: rounds(5_000, 1_000_000), depth: 64, endless: rounds(1, 30) };
+    let work = Work { requests: rounds(5_000, 200_000), depth: 64, endless: rounds(1, 10) };
     tellers_and_an_auditor(2, 4, faults, work);
 }

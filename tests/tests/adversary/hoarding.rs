@@ -29,7 +29,7 @@ fn what_a_hoarder_holds_is_bounded_while_neighbours_are_served_and_is_given_back
     let config = ClientConfig { call_timeout: 10 * PATIENCE, ..patient() };
     let connect = || Client::connect_with(&address, &mallory.name, &mallory.secret, config.clone());
     let mut clients: Vec<Client> = (0..SESSIONS).map(|_| connect().expect("mallory is let in")).collect();
-    let (before, count) = (stage.resident_bytes(), rounds(6_000, 100_000));
+    let (before, count) = (stage.resident_bytes(), rounds(6_000, 40_000));
     let (mut submitted, mut done, mut most, mut ended) = (0, 0, before, [0; LIMITS.len()]);
     while done < count {
         for client in &mut clients {

@@ -33,7 +33,7 @@ fn answer(stage: &mut Stage) -> u32 {
 fn installing_in_a_loop_serves_each_time_the_latest() {
     let mut stage = Stage::new();
     let mut latency = Latency::default();
-    for number in 0..rounds(5, 300) as u32 {
+    for number in 0..rounds(5, 100) as u32 {
         let source = answering(number);
         let version = latency.of(|| install_source(&mut stage.client, "again", &source)).expect("installed");
         assert_eq!(answer(&mut stage), number, "version {version}");
@@ -41,7 +41,7 @@ fn installing_in_a_loop_serves_each_time_the_latest() {
     }
     latency.print("an install of a new source");
     let mut latency = Latency::default();
-    for number in 0..rounds(150, 5_000) as u32 {
+    for number in 0..rounds(150, 1_500) as u32 {
         let which = number % 3;
         latency.of(|| install_source(&mut stage.client, "again", &answering(which))).expect("installed");
         assert_eq!(answer(&mut stage), which);
